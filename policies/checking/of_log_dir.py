@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.remedies import (
+    BRING_BACK,
     CLEANED_ANEW,
     END_LOST,
     FETCH_AGAIN,
@@ -16,6 +17,7 @@ from policies.checking.remedies import (
     STRANGE_DIRECTORY,
     WRITE_TOPIC_ID,
 )
+from policies.starting.lost import LostPartition
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -39,6 +41,7 @@ from storage.names import (
     TopicPartition,
     parse_partition_dir_name,
     parse_segment_file_name,
+    segment_file_name,
 )
 
 CHECKPOINTS: Final = (
@@ -111,6 +114,8 @@ class TopicId(NamedTuple):
     """None without the file."""
     error: str | None = None
     """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.starting``; else it stops the broker."""
 
 
 class MetaProperties(NamedTuple):
@@ -170,6 +175,15 @@ def checkpoint_findings(
         yield Finding(FindingCode.CHECKPOINT_STALE, Harm.NOTE, path, text, "Nothing: the broker drops such lines.")
 
 
+def lost_finding(path: str, lost: LostPartition) -> Finding:
+    """Return the finding of a partition that had records and has no directory; ``path`` is that of its log dir."""
+    text = (
+        f"The checkpoints say that the partition had the offsets {lost.log_start_offset} to {lost.end_offset - 1}, and "
+        f"its directory is not here: the next start begins it empty."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, BRING_BACK, None, lost.log_start_offset)
+
+
 def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int], named: int | None = None) -> Finding:
     """Return the finding of a gap in a log that was never compacted.
 
@@ -206,7 +220,8 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
     for one in ids:
         path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
         if one.error is not None:
-            text = f"It cannot be read: {one.error}; the broker does not serve the partition."
+            so = "takes the log dir offline" if one.takes_offline else "does not start"
+            text = f"It cannot be read: {one.error}; the broker {so}."
             yield Finding(
                 FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID
             )
@@ -265,15 +280,15 @@ def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
 
 
 def _cause(values: Mapping[str, str]) -> str | None:
-    version = values.get("version")
+    if not values:
+        return "the file is empty"
+    version = values.get("version", "0" if "broker.id" in values else "missing")
     if version not in ("0", "1"):
         return f"version is {version}, neither 0 nor 1"
     number = "node.id" if version == "1" else "broker.id"
-    stated = values.get(number)
-    if stated is None and version == "1":
-        return f"{number} is missing"
-    if stated is not None and not stated.isdecimal():
-        return f"{number} is {stated}, no whole number"
+    stated = values.get(number, "" if version == "1" or "cluster.id" not in values else "0")
+    if not stated.isdecimal():
+        return f"{number} is {stated}, no whole number" if stated else f"{number} is missing"
     if version == "1" and not values.get("cluster.id"):
         return "cluster.id is missing"
     directory_id = values.get("directory.id")
@@ -325,15 +340,16 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
 
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
     """
-    if parse_segment_file_name(name) is not None:
+    found = parse_segment_file_name(name)
+    if found is not None and name == segment_file_name(*found):
         return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
     if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
         return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
-    found = _LIKE_A_SEGMENT.fullmatch(name)
-    if found is None:
+    like = _LIKE_A_SEGMENT.fullmatch(name)
+    if like is None:
         text = "No part of Kafka gives a file this name; the broker ignores it."
         return Harm.NOTE, text, "Move it away if nobody needs it here."
-    return _of_an_offset(found[1], found[2])
+    return _of_an_offset(like[1], like[2])
 
 
 def _of_an_offset(number: str, kind: str) -> tuple[Harm, str, str]:

@@ -30,3 +30,7 @@ OTHER_TOPIC: Final = (
 STRANGE_DIRECTORY: Final = (
     "Move it out of the log dir; beside lost+found, use a directory below the mount point as log dir."
 )
+BRING_BACK: Final = (
+    "Keep the broker stopped, and bring the directory back from a backup; or let a replica that has the records lead"
+    " before this broker starts."
+)

@@ -7,7 +7,7 @@ there. Nothing else is ever changed: no batch, no CRC, no log end, no checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
@@ -175,18 +175,16 @@ def targets_of(findings: Iterable[Finding], asked: Collection[RepairKind]) -> tu
         kind = kind_of(finding.path) if finding.repair else None
         if kind is not None and kind in asked:
             codes.setdefault((finding.path, kind), []).append(finding.code)
-    lost = {
-        one.path: one.text for one in found_all if one.code is FindingCode.OFFSET_GAP and one.harm is Harm.DATA_LOST
-    }
     return tuple(
-        Target(path, kind, tuple(dict.fromkeys(found)), _missing_near(path, kind, lost))
+        Target(path, kind, tuple(dict.fromkeys(found)), missing_near(path, kind, found_all))
         for (path, kind), found in sorted(codes.items())
     )
 
 
-def _missing_near(path: str, kind: RepairKind, lost: Mapping[str, str]) -> str | None:
+def missing_near(path: str, kind: RepairKind, findings: Iterable[Finding]) -> str | None:
     """Return what is gone of the batches that a file is made of: an index of its own segment, all else of any."""
     here = PurePath(path)
+    lost = {one.path: one.text for one in findings if one.code is FindingCode.OFFSET_GAP and one.harm is Harm.DATA_LOST}
     for where, text in lost.items():
         is_own = PurePath(where).stem == here.stem
         if PurePath(where).parent == here.parent and (kind in _OF_THE_WHOLE or (is_own and kind in _OF_A_SEGMENT)):

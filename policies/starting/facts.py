@@ -60,6 +60,8 @@ class RecoveredLog(NamedTuple):
     """Why the batch at ``valid_bytes`` is not valid; None at the end of the file."""
     failure: KafkaFailure | None = None
     """The exception that leaves the recovery; None if it ends as usual."""
+    split_failure: KafkaFailure | None = None
+    """Of an offset that does not fit the index: why the segment cannot be split, either."""
 
 
 class Contents(Protocol):

@@ -40,6 +40,8 @@ class IdentityBefore(NamedTuple):
     """None if the file is missing."""
     unreadable: str | None = None
     """Why the file cannot be read."""
+    is_malformed: bool = False
+    """Whether it can be read, and is no properties file."""
 
 
 def parse_identity(properties: Mapping[str, str]) -> Identity | str:

@@ -30,6 +30,7 @@ from policies.starting.files import (
 from policies.starting.producers import Producers
 from policies.starting.start import StartStepKind
 
+OVERFLOW: Final = "LogSegmentOffsetOverflowException"
 LOG_BYTES_MAX: Final = (1 << 31) - 1
 INDEX_BYTES_MAX: Final = 10 << 20
 _UNCOUNTED: Final = "they are no batch that the start finds, and nothing cuts them after a clean shutdown"
@@ -47,6 +48,8 @@ class Loading:
         self.bases: list[int] = []
         self._recovered: dict[int, RecoveredLog] = {}
         self._emptied: set[int] = set()
+        self._made_for: dict[int, str] = {}
+        """Base offset -> the ``.log`` of an odd name for which an empty segment was made."""
         self.log_start: int | None = None
         self.log_end: int | None = None
 
@@ -73,6 +76,7 @@ class Loading:
         if before.topic_id.failure:
             raise LoadingStopped(before.topic_id.failure, "partition.metadata")
         self._note_uncounted(self.bases[-1])
+        self._note_covered()
 
     def _new_producers(self) -> Producers:
         return Producers(self.files, self._contents, self._fresh_snapshots)
@@ -119,6 +123,7 @@ class Loading:
             if name.endswith(".log" + SWAP):
                 base = base_offset_of(name)
                 index = index_name(base) + SWAP
+                self._note_damaged_swap(name, base)
                 end = self._next_offset(name, index if index in self.files else None, base)
                 self.files.create(index, "the swap has no offset index: an empty one takes its place")
                 covered_from, covered_to = min(covered_from, base), max(covered_to, end)
@@ -129,6 +134,27 @@ class Loading:
         for name in self.files.names():
             if name.endswith(SWAP):
                 self.files.rename(name, name.removesuffix(SWAP), "finishes a compaction that was interrupted")
+
+    def _note_damaged_swap(self, name: str, base: int) -> None:
+        """Note what is wrong with a swap: Kafka reads its last batches, and takes it for what a compaction wrote."""
+        size_bytes = self.files.sizes[name]
+        if not size_bytes:
+            self._note_empty_swap(name, base)
+            return
+        found = self._contents.recovered(name, base)
+        cause = found.failure.cause if found.failure else found.cause or "the file ends within a batch"
+        if found.failure or found.valid_bytes < size_bytes:
+            end = base if found.next_offset is None else found.next_offset
+            places = {"position": found.valid_bytes, "offset": end, "size_bytes": size_bytes - found.valid_bytes}
+            self.files.note(StartStepKind.TAKE_DAMAGED, name, cause, **places)
+
+    def _note_empty_swap(self, name: str, base: int) -> None:
+        """Note that an empty swap takes the place of records."""
+        replaced_bytes = self.files.sizes.get(log_name(base), 0)
+        if replaced_bytes:
+            log = log_name(base)
+            why = f"is empty, and {log} has {replaced_bytes} bytes: right only if a compaction kept none of them"
+            self.files.note(StartStepKind.TAKE_DAMAGED, name, why, position=0, offset=base, size_bytes=replaced_bytes)
 
     def _complete_swaps(self) -> None:
         """Do what an older Kafka does once the segments are loaded."""
@@ -141,11 +167,14 @@ class Loading:
                 if log_name(base_offset_of(name)) not in self.files:
                     self.files.delete(name, "an index without its .log")
             elif name.endswith(".log"):
-                self._load_segment(base_offset_of(name))
+                base = base_offset_of(name)
+                if log_name(base) not in self.files:
+                    self._made_for[base] = name
+                    self.files.create(log_name(base), f"{name} stands for it, which has not 20 digits")
+                self._load_segment(base)
 
     def _load_segment(self, base: int) -> None:
         log, index, time_index = log_name(base), index_name(base), time_index_name(base)
-        self.files.create(log, "its name has not 20 digits: an empty one is made")
         if self.files.sizes[log] > LOG_BYTES_MAX:
             raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), log)
         self._open(log, index, time_index, txn_index_name(base))
@@ -203,8 +232,10 @@ class Loading:
         return is_cut
 
     def _stop_at(self, found: RecoveredLog, log: str) -> None:
+        """Leave at the exception of a recovery; at offsets that do not fit Kafka splits. Raises: LoadingStopped."""
         if found.failure:
-            raise LoadingStopped(found.failure, log)
+            failure = found.split_failure or found.failure
+            raise LoadingStopped(failure, log, is_split=failure.exception == OVERFLOW)
 
     def _found_in(self, log: str, base: int) -> RecoveredLog:
         name = self._on_disk(log)
@@ -285,6 +316,16 @@ class Loading:
             note = self.files.note
             note(StartStepKind.APPEND_BEHIND, log_name(base), _UNCOUNTED, position=at, offset=self.log_end,
                  size_bytes=size_bytes)  # fmt: skip
+
+    def _note_covered(self) -> None:
+        """Note the empty segments that were made for odd names, and the records that lie behind their offsets."""
+        for base, name in self._made_for.items():
+            below = [one for one in self.bases if one < base and one not in self._made_for]
+            upper = min((one for one in self.bases if one > base), default=OFFSET_MAX)
+            end = min(self._end_of(below[-1]), upper) if below and base in self.bases else base
+            covered = f", over the records of the offsets {base} to {end - 1}" if end > base else ""
+            why = f"its name has not 20 digits: Kafka does not read it, and makes an empty segment at {base}{covered}"
+            self.files.note(StartStepKind.COVER, name, why, offset=base, size_bytes=self.files.sizes[name])
 
     def _end_of(self, base: int) -> int:
         if base in self._emptied:

@@ -14,6 +14,7 @@ from policies.starting.files import (
     INDEX_SUFFIXES,
     OFFSET_MAX,
     SWAP,
+    LoadingStopped,
     base_offset_of,
     index_name,
     log_name,
@@ -63,14 +64,17 @@ class OldLoading(Loading):
         producers = self._new_producers()
         producers.rebuild(self.bases, self._checkpointed_start, base, self._replay, trusts_absence=False)
         size_bytes = self.files.sizes[swap]
+        if not size_bytes:
+            self._note_empty_swap(swap, base)
         self.files.note(StartStepKind.RECOVER, swap, "a swap that was interrupted", size_bytes=size_bytes)
         found = self._contents.recovered(swap, base)
-        self._stop_at(found, swap)
+        if found.failure:  # nobody splits a swap
+            raise LoadingStopped(found.failure, swap)
         if found.producers_end is not None:
             producers.map_end = found.producers_end
         producers.write()
         end = base if found.next_offset is None else found.next_offset
-        replaced = [old for old in self.bases if base <= old < end or old == self._floor(base)]
+        replaced = [old for old in self.bases if base <= old < end or old == self._floor(base)] if end > base else []
         replaced = [old for old in replaced if self._end_of(old) > base]
         for old in replaced:
             self.bases.remove(old)

@@ -13,7 +13,7 @@ from policies.starting.lost import LostPartition, lost_partitions
 from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.names import STRAY_SINCE
 from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
-from policies.starting.promotion import PROMOTED_SINCE, promote
+from policies.starting.promotion import PROMOTED_SINCE, is_lost, promote
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, Start, StartStep, StartStepKind
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -25,7 +25,10 @@ from storage.names import (
 
 IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _OLD_MAJOR: Final = 2
-OVERFLOW: Final = "LogSegmentOffsetOverflowException"
+_HERE: Final = (PartitionFate.SERVED, PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE)
+_UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_ANYWHERE: Final = ""
+_BEGINS_EMPTY: Final = "the cluster metadata place it here, and it is not here: it is empty"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
@@ -60,12 +63,15 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
         refusals += unpromoted
     refusals += _duplicates(log_dirs)
     refusals += _without_dirs(log_dirs, around)
-    log_dirs = [_with_new_partitions(log_dir, log_dirs, around) for log_dir in log_dirs]
+    new = _new_partitions(log_dirs, around) if around.replicas else {}
+    log_dirs = [_with_new_partitions(log_dir, new.get(log_dir.path, ())) for log_dir in log_dirs]
     present = {partition.topic_partition for before in befores for partition in before.partitions}
     log_dirs = [
         log_dir._replace(lost=_lost(before, present, around)) for before, log_dir in zip(befores, log_dirs, strict=True)
     ]
-    return Start(around.release, tuple(log_dirs), tuple(refusals))
+    lost = [log_dir for log_dir in log_dirs if is_lost(log_dir)]
+    uncertain = [one for log_dir in lost for one in _stopped_by_chance(log_dir) if one not in refusals]
+    return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(uncertain), tuple(new.get(_ANYWHERE, ())))
 
 
 def _lost(before: LogDirBefore, present: set[TopicPartition], around: StartSurroundings) -> tuple[LostPartition, ...]:
@@ -108,12 +114,49 @@ def _load(before: LogDirBefore, around: StartSurroundings) -> tuple[LogDirStart,
             refusals.append(Refusal(f"{before.path}/{file}", log.failure))
         elif log.fate is PartitionFate.TAKES_OFFLINE and log.failure:
             failures.append((file, log.failure))
-    if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io:
+    if any(name in dict(checkpoints) for name, _ in failures):
+        refusals += _not_set_aside(before.path, logs)
+    is_read = _reads_watermarks(before, logs, around)
+    if isinstance(before.high_watermarks, KafkaFailure) and before.high_watermarks.is_io and is_read:
         failures.append((HIGH_WATERMARK_CHECKPOINT, before.high_watermarks))
     if isinstance(before.cleaner_offsets, KafkaFailure) and before.cleaner_offsets.is_io:
         failures.append((CLEANER_OFFSET_CHECKPOINT, before.cleaner_offsets))
     state = Dirs.OFFLINE if failures else Dirs.ONLINE
     return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
+
+
+def _stopped_by_chance(log_dir: LogDirStart) -> list[Refusal]:
+    """Return the partitions of a log dir that is lost while it is loaded that may stop the broker.
+
+    One with transactions stops it if the first open one is looked up behind the loss, in a log that nobody may read.
+    """
+    failure = KafkaFailure("KafkaStorageException", "may have to look up a transaction, and its log dir is offline")
+    with_aborts = [log for log in log_dir.logs if any(name.endswith(".txnindex") for name in log.after)]
+    looked_up = [Refusal(f"{log_dir.path}/{log.name}", failure) for log in with_aborts if log.fate in _HERE]
+    return [*_not_set_aside(log_dir.path, log_dir.logs), *looked_up]
+
+
+def _reads_watermarks(before: LogDirBefore, logs: Sequence[LogStart], around: StartSurroundings) -> bool:
+    """Return whether a start reads the high watermarks of a log dir: it does with the first partition that it serves.
+
+    With ZooKeeper nobody knows which partitions that are; all of them are taken for served.
+    Source: Kafka ``LazyOffsetCheckpoints``.
+    """
+    if around.replicas is None:
+        return True
+    own = around.identities.directory_ids.get(before.path)
+    served = any(log.fate is PartitionFate.SERVED and log.name != METADATA_DIR for log in logs)
+    return served or (own is not None and own in _assigned(around.replicas).values())
+
+
+def _not_set_aside(path: str, logs: Sequence[LogStart]) -> list[Refusal]:
+    """Return the partitions that Kafka sets aside although their log dir went offline while it was loaded.
+
+    It stops over that. Source: Kafka ``LogManager.loadLogs``, ``LocalLog.maybeHandleIOException``.
+    """
+    failure = KafkaFailure("KafkaStorageException", "is to be set aside as -stray, and its log dir is offline already")
+    aside = [log for log in logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
+    return [Refusal(f"{path}/{log.name}", failure) for log in aside]
 
 
 def load_partition(partition: PartitionBefore, before: LogDirBefore, around: StartSurroundings) -> LogStart:
@@ -130,7 +173,7 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
     try:
         loading.run()
     except LoadingStopped as stopped:
-        if stopped.failure.exception == OVERFLOW:
+        if stopped.is_split:
             loading.files.note(StartStepKind.SPLIT, stopped.file, stopped.failure.cause)
         else:
             failed = stopped.failure, stopped.file
@@ -144,6 +187,8 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         steps = [StartStep(StartStepKind.DELETE_LATER, "", why, size_bytes=_bytes_of(partition))]
     elif fate is PartitionFate.STRAY and not partition.name.endswith(DirState.STRAY.value):
         steps.append(StartStep(StartStepKind.SET_ASIDE, "", _why_stray(partition, around)))
+        # Kafka forgets what waits for its deletion in a directory that it renames
+        loading.files.sizes |= dict.fromkeys(loading.files.waiting, 0)
     return LogStart(
         partition.name,
         topic_partition,
@@ -228,31 +273,43 @@ def _without_dirs(log_dirs: Sequence[LogDirStart], around: StartSurroundings) ->
     ]
 
 
-def _with_new_partitions(
-    log_dir: LogDirStart, log_dirs: Sequence[LogDirStart], around: StartSurroundings
-) -> LogDirStart:
-    """Add the partitions that the metadata place here and that no log dir has: they begin empty."""
-    if around.replicas is None or len(log_dirs) > 1 or log_dir.state is Dirs.OFFLINE:
-        return log_dir
-    return log_dir._replace(steps=(*log_dir.steps, *_new_partitions(log_dir.logs, around.replicas)))
+def _new_partitions(log_dirs: Sequence[LogDirStart], around: StartSurroundings) -> dict[str, list[TopicPartition]]:
+    """Return the partitions that the metadata place on this broker and that no log dir has, by path of their log dir.
+
+    Source: Kafka ``Partition.createLogInAssignedDirectoryId``, ``LogManager.getOrCreateLog``.
+    """
+    assert around.replicas is not None
+    loaded = {partition for one in log_dirs if not is_lost(one) for partition in _hosted(one)}
+    offline = {partition for one in log_dirs for partition in _hosted(one)} - loaded
+    online = [one.path for one in log_dirs if one.state is Dirs.ONLINE]
+    paths = {around.identities.directory_ids.get(path): path for path in online}
+    found: dict[str, list[TopicPartition]] = {}
+    for partition, directory_id in _assigned(around.replicas).items():
+        is_stated = directory_id is not None and directory_id != _UNASSIGNED
+        path = paths.get(directory_id) if is_stated else None
+        is_skipped = path is None and (partition in offline or (is_stated and len(online) < len(log_dirs)))
+        if partition not in loaded and online and not is_skipped:
+            found.setdefault(path or (online[0] if len(log_dirs) == 1 else _ANYWHERE), []).append(partition)
+    return found
 
 
-def _new_partitions(logs: Sequence[LogStart], replicas: Replicas) -> list[StartStep]:
-    kept = (PartitionFate.SERVED, PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE)
-    here = {log.topic_partition for log in logs if log.fate in kept and log.name == str(log.topic_partition)}
-    return [
-        StartStep(
-            StartStepKind.CREATE, str(partition), "the cluster metadata place it here, and it is not here: it is empty"
-        )
-        for partition in _assigned(replicas)
-        if partition not in here
-    ]
+def _hosted(log_dir: LogDirStart) -> set[TopicPartition]:
+    """Return the partitions that have their own directory in a log dir."""
+    logs = [log for log in log_dir.logs if log.fate in _HERE and log.name_after == str(log.topic_partition)]
+    return {log.topic_partition for log in logs}
 
 
-def _assigned(replicas: Replicas) -> list[TopicPartition]:
+def _with_new_partitions(log_dir: LogDirStart, new: Sequence[TopicPartition]) -> LogDirStart:
+    steps = [StartStep(StartStepKind.CREATE, str(partition), _BEGINS_EMPTY) for partition in new]
+    return log_dir._replace(steps=(*log_dir.steps, *steps))
+
+
+def _assigned(replicas: Replicas) -> dict[TopicPartition, str | None]:
+    """Return the partitions that the metadata place on this broker, sorted, each with the id of its log dir."""
     names: Mapping[str, str] = replicas.names
-    return sorted(
-        TopicPartition(names[topic_id], partition)
+    found = {
+        TopicPartition(names[topic_id], partition): replicas.directory_of(topic_id, partition)
         for (topic_id, partition), brokers in replicas.brokers.items()
         if replicas.node_id in brokers and topic_id in names
-    )
+    }
+    return dict(sorted(found.items()))

@@ -13,8 +13,10 @@ from typing import Final
 
 from policies.starting.facts import KafkaFailure, Release, Replicas
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Refusal, StartStep, StartStepKind
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
 
 PROMOTED_SINCE: Final = Release(3, 7)
+_READ_LATER: Final = {HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT}
 _PROMOTED: Final = "the cluster metadata assign the partition to this log dir: it takes the place of the current one"
 
 
@@ -32,10 +34,15 @@ def promote(
     """
     taken: dict[tuple[str, str], LogStart] = {}
     refusals = []
-    online = [log_dir for log_dir in log_dirs if log_dir.state is Dirs.ONLINE]
-    for log_dir in online:
+    online = [log_dir for log_dir in log_dirs if not is_lost(log_dir)]
+    for log_dir in log_dirs:
         for log in log_dir.logs:
             if log.fate is not PartitionFate.FUTURE or not _is_assigned(log, log_dir, replicas, directory_ids):
+                continue
+            offline = _offline_of(log, log_dir, log_dirs)
+            if offline is not None:
+                failure = KafkaFailure("KafkaStorageException", f"it takes its name now, and {offline} is offline")
+                refusals.append(Refusal(f"{log_dir.path}/{log.name}", failure))
                 continue
             here = next((one for one in online for old in one.logs if _is_current(old, log) and one is log_dir), None)
             if here is not None:
@@ -52,6 +59,20 @@ def promote(
     return [
         one._replace(logs=tuple(taken.get((one.path, log.name), log) for log in one.logs)) for one in log_dirs
     ], refusals
+
+
+def is_lost(log_dir: LogDirStart) -> bool:
+    """Return whether a log dir goes offline while its partitions are loaded, and not later."""
+    return log_dir.state is Dirs.OFFLINE and not {file for file, _ in log_dir.failures} <= _READ_LATER
+
+
+def _offline_of(future: LogStart, log_dir: LogDirStart, log_dirs: Sequence[LogDirStart]) -> str | None:
+    """Return the log dir that is offline, of those of a ``-future`` directory and of its current one; None if none is.
+
+    Kafka stops over it: it renames directories there all the same.
+    """
+    concerned = [one for one in log_dirs if one is log_dir or any(_is_current(log, future) for log in one.logs)]
+    return next((one.path for one in concerned if is_lost(one)), None)
 
 
 def _is_assigned(log: LogStart, log_dir: LogDirStart, replicas: Replicas, directory_ids: Mapping[str, str]) -> bool:

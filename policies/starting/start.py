@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from policies.starting.facts import KafkaFailure, Release
 from policies.starting.lost import LostPartition
-from storage.names import TopicPartition
+from storage.names import LOCK_FILE, TopicPartition
 
 
 class StartStepKind(StrEnum):
@@ -36,6 +36,10 @@ class StartStepKind(StrEnum):
     """Writes a producer snapshot."""
     APPEND_BEHIND = "append-behind"
     """Leaves bytes that are no batch at the end of a log, and appends behind them: nobody can read what follows."""
+    TAKE_DAMAGED = "take-damaged"
+    """Gives a damaged or empty ``.swap`` file the place of a segment; what it replaces is deleted."""
+    COVER = "cover"
+    """Makes an empty segment at the offset that an odd name states: nobody reads the file, nor what lies below."""
 
 
 class StartStep(NamedTuple):
@@ -45,11 +49,13 @@ class StartStep(NamedTuple):
     file: str
     why: str
     position: int | None = None
-    """Of a truncation: the byte from which on the file is cut; of ``APPEND_BEHIND``: the end of the last batch."""
+    """Of a truncation: the byte from which on the file is cut; of ``APPEND_BEHIND`` and ``TAKE_DAMAGED``: the end of
+    the last sound batch."""
     offset: int | None = None
-    """Of a truncation: the new end of the log; of ``APPEND_BEHIND``: the offset that the next record gets."""
+    """Of a truncation: the new end of the log; of ``APPEND_BEHIND``: the offset that the next record gets; of
+    ``TAKE_DAMAGED``: the offset behind the last sound batch; of ``COVER``: that of the empty segment."""
     size_bytes: int = 0
-    """The bytes that are read, cut or deleted."""
+    """The bytes that are read, cut, deleted or not read any more."""
 
 
 class PartitionFate(StrEnum):
@@ -100,12 +106,14 @@ class LogStart(NamedTuple):
         is_doomed = self.fate is PartitionFate.DELETED and not self.name.endswith("-delete")
         if self.replaced_up_to is not None:
             is_doomed = self.log_end_offset is None or self.log_end_offset > self.replaced_up_to
-        return bool(self.truncations) or is_doomed
+        return (
+            bool(self.truncations) or is_doomed or any(step.kind is StartStepKind.TAKE_DAMAGED for step in self.steps)
+        )
 
     @property
     def hides_records(self) -> bool:
-        """Return whether records that the broker acknowledges after this start can never be read."""
-        return any(step.kind is StartStepKind.APPEND_BEHIND for step in self.steps)
+        """Return whether records are or will be where nobody can read them."""
+        return any(step.kind in (StartStepKind.APPEND_BEHIND, StartStepKind.COVER) for step in self.steps)
 
 
 class Dirs(StrEnum):
@@ -143,11 +151,27 @@ class Start(NamedTuple):
     log_dirs: tuple[LogDirStart, ...]
     refusals: tuple[Refusal, ...]
     """Empty if the broker starts."""
+    uncertain: tuple[Refusal, ...] = ()
+    """What may stop the broker: that depends on the order in which it loads the partitions."""
+    unplaced: tuple[TopicPartition, ...] = ()
+    """Partitions that begin empty, in a log dir that the broker chooses."""
 
     @property
     def is_started(self) -> bool:
         """Return whether the broker starts."""
         return not self.refusals
+
+    @property
+    def is_stopped_by_locks_alone(self) -> bool:
+        """Return whether nothing stops the broker but that another process holds a log dir."""
+        return bool(self.refusals) and all(refusal.path.endswith(f"/{LOCK_FILE}") for refusal in self.refusals)
+
+    @property
+    def does_harm(self) -> bool:
+        """Return whether a log dir goes offline, a partition is lost, or records are lost or cannot be read."""
+        logs = [log for log_dir in self.log_dirs for log in log_dir.logs]
+        is_any_lost = any(log_dir.lost for log_dir in self.log_dirs)
+        return bool(self.offline) or is_any_lost or any(log.loses_records or log.hides_records for log in logs)
 
     @property
     def offline(self) -> list[str]:

@@ -49,7 +49,7 @@ def _batches(path: Path) -> list[tuple[int, int]]:
 
 def flip_in_records(dice: random.Random, directory: Path) -> str | None:
     """A bit that a CRC covers."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -59,7 +59,7 @@ def flip_in_records(dice: random.Random, directory: Path) -> str | None:
 
 def flip_in_last_segment(dice: random.Random, directory: Path) -> str | None:
     """The same, in the last segment that has records."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     at, size = dice.choice(_batches(found[-1]))
@@ -68,7 +68,7 @@ def flip_in_last_segment(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_crc(dice: random.Random, directory: Path) -> str | None:
     """A bit of a CRC."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -78,7 +78,7 @@ def flip_of_crc(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_length(dice: random.Random, directory: Path) -> str | None:
     """A bit of a batch's length."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -88,7 +88,7 @@ def flip_of_length(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_offset(dice: random.Random, directory: Path) -> str | None:
     """A bit of a base offset, which no CRC covers."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -98,7 +98,7 @@ def flip_of_offset(dice: random.Random, directory: Path) -> str | None:
 
 def flip_of_epoch_or_magic(dice: random.Random, directory: Path) -> str | None:
     """A bit of a leader epoch or a magic byte, which no CRC covers."""
-    found = logs(directory)
+    found = [path for path in logs(directory) if _batches(path)]
     if not found:
         return None
     path = dice.choice(found)
@@ -307,6 +307,48 @@ def _swapped(*, whole: bool, with_cleaned: bool, sources: str) -> Damage:
     return damage
 
 
+def _damaged_swap(how: str) -> Damage:
+    def damage(dice: random.Random, directory: Path) -> str | None:
+        sources, whole = dice.choice(("there", "there", "deleted", "half")), dice.random() < 0.5
+        if _swapped(whole=whole, with_cleaned=False, sources=sources)(dice, directory) is None:
+            return None
+        (path,) = directory.glob("*.log.swap")
+        size = path.stat().st_size
+        words = f"{path.name}: {how}, sources {sources}"
+        if how == "torn":
+            os.truncate(path, size - dice.randrange(1, size))
+        elif how == "empty":
+            os.truncate(path, 0)
+        elif how == "longer":
+            with path.open("ab") as file:
+                file.write(dice.choice((bytes(30), b"torn", dice.randbytes(300))))
+        elif how == "flipped":
+            words = f"{words}, {_flip(dice, path, *dice.choice(((0, size), (8, 12), (21, 61))))}"
+        else:  # by hand: a base offset where no segment begins
+            target = directory / f"{int(path.name[:20]) + dice.randrange(1, 9):020d}.log.swap"
+            path.rename(target)
+            words = f"{words}, now {target.name}"
+        return words
+
+    damage.__doc__ = f"The log of an interrupted swap is {how}."
+    return damage
+
+
+def swap_without_a_log(dice: random.Random, directory: Path) -> str | None:
+    """A ``.log.swap`` where nothing of the segment is left, and later ones are: garbage, or one batch."""
+    found = logs(directory)
+    if len(found) < 2:
+        return None
+    path = dice.choice(found)
+    data = path.read_bytes()
+    for one in directory.glob(f"{path.stem}.*"):
+        one.unlink()
+    (directory / f"{path.stem}.log.swap").write_bytes(
+        dice.choice((data, data[:-5], b"", dice.randbytes(90), bytes(90)))
+    )
+    return path.stem
+
+
 def index_swap_alone(dice: random.Random, directory: Path) -> str | None:
     """The log of a swap has its name already, its indexes not yet."""
     found = logs(directory)
@@ -359,7 +401,8 @@ def stray_snapshots(dice: random.Random, directory: Path) -> str | None:
     if not found:
         return None
     for _ in range(dice.randrange(1, 4)):
-        shutil.copy(dice.choice(found), directory / f"{dice.randrange(1, 300):020d}.snapshot")
+        target = directory / f"{dice.randrange(1, 300):020d}.snapshot"
+        target.write_bytes(dice.choice(found).read_bytes())
     return directory.name
 
 
@@ -469,8 +512,16 @@ def foreign_files(dice: random.Random, directory: Path) -> str | None:
 
 def impossible_names(dice: random.Random, directory: Path) -> str | None:
     """A file with the suffix of a segment, and no offset before it."""
-    name = dice.choice(("foo.log", "foo.index", "foo.snapshot", "foo.cleaned", "foo.swap", "x.timeindex", "5.log"))
+    name = dice.choice(("foo.log", "foo.index", "foo.snapshot", "foo.cleaned", "foo.swap", "x.timeindex"))
     (directory / name).write_bytes(b"")
+    return name
+
+
+def odd_log_names(dice: random.Random, directory: Path) -> str | None:
+    """A log whose name has not 20 digits: a copy of another one, or an empty file."""
+    offset, found = dice.choice((0, 3, 5, 35, 60, 500)), logs(directory)
+    name = dice.choice((f"{offset}.log", f"+{offset}.log", f"{offset:019d}.log", f"{offset:021d}.log"))
+    (directory / name).write_bytes(dice.choice(found).read_bytes() if found and dice.random() < 0.5 else b"")
     return name
 
 
@@ -539,6 +590,12 @@ PARTITION_DAMAGES: Final[dict[str, Damage]] = {
     "swap, sources .deleted": _swapped(whole=True, with_cleaned=False, sources="deleted"),
     "swap, sources partly .deleted": _swapped(whole=True, with_cleaned=False, sources="half"),
     "swap of indexes left": index_swap_alone,
+    "swap torn": _damaged_swap("torn"),
+    "swap with a bit flipped": _damaged_swap("flipped"),
+    "swap emptied": _damaged_swap("empty"),
+    "swap with bytes behind its end": _damaged_swap("longer"),
+    "swap of a base offset that no segment has": _damaged_swap("moved"),
+    "swap and nothing else of its segment": swap_without_a_log,
     "all snapshots missing": lost_snapshots,
     "a snapshot missing": lost_snapshot,
     "snapshots damaged": broken_snapshots,
@@ -551,6 +608,7 @@ PARTITION_DAMAGES: Final[dict[str, Damage]] = {
     "partition.metadata garbage": broken_topic_id,
     "foreign files": foreign_files,
     "file name without an offset": impossible_names,
+    "name of a log that has not 20 digits": odd_log_names,
     "-delete directory": renamed_to("-delete"),
     "-stray directory": renamed_to("-stray"),
     "-future directory": renamed_to("-future"),

@@ -253,7 +253,7 @@ DIR_DAMAGES: Final[dict[str, DirDamage]] = {
         lambda said, dice: said.update({"version": "0", "broker.id": said.pop("node.id")})
     ),
     "meta.properties of version 2": _properties(lambda said, dice: said.update({"version": "2"})),
-    "directory.id missing": _properties(lambda said, dice: said.pop("directory.id")),
+    "directory.id missing": _properties(lambda said, dice: said.pop("directory.id", None)),
     "directory.id reserved": _properties(lambda said, dice: said.update({"directory.id": "AAAAAAAAAAAAAAAAAAAAAQ"})),
     "directory.id garbage": _properties(lambda said, dice: said.update({"directory.id": "short"})),
     "directory.id twice": same_directory_id,
@@ -287,3 +287,30 @@ DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     "metadata log missing": metadata_missing,
     "quorum-state missing or garbage": quorum_state,
 }
+
+OF_ONE_LOG_DIR: Final = (
+    "recovery-point-offset-checkpoint garbage",
+    "log-start-offset-checkpoint garbage",
+    "replication-offset-checkpoint garbage",
+    "checkpoints missing",
+    "recovery points odd",
+    "log starts odd",
+    "meta.properties garbage",
+    "directory.id missing",
+    "directory.id garbage",
+    "directory of an odd name",
+)
+"""The kinds that concern one log dir: they may be handed a list of one."""
+
+OF_KAFKA_2: Final = (
+    "meta.properties of another cluster",
+    "meta.properties missing",
+    "meta.properties of version 2",
+    "directory of no partition",
+    "one partition in two log dirs",
+    "log dir missing or empty",
+    "log dir is a file",
+    "a partition takes its log dir offline",
+    CLEANER_GARBAGE,
+)
+"""The kinds that are tried with a broker beside a ZooKeeper, too."""

@@ -20,9 +20,9 @@ _SHAPES: Final[dict[str, dict[str, str]]] = {
     "empty": {},
 }
 _COMMON: Final = {"segment.ms": "5000", "index.interval.bytes": "200"}
-_STOP_SECONDS: Final = 30
-_PATIENT: Final = {"zookeeper.session.timeout.ms": "10000"}
-"""On a busy machine a session of a second ends while topics are made. A broker that stops cleanly ends its own."""
+_KAFKAS_INTERVAL_BYTES: Final = 4096
+_STOP_SECONDS: Final = 180
+"""A broker that stops may write its archive of classes; on a busy machine that takes long."""
 
 
 def topics(count: int) -> list[str]:
@@ -31,12 +31,18 @@ def topics(count: int) -> list[str]:
     return [f"{shapes[place % len(shapes)]}{place:02}" for place in range(count)]
 
 
+def interval_bytes(topic: str) -> int:
+    """Return the ``index.interval.bytes`` of a topic."""
+    shape = _SHAPES.get(topic[:-2])
+    return _KAFKAS_INTERVAL_BYTES if shape is None else int((_COMMON | shape)["index.interval.bytes"])
+
+
 def make(kafka: Kafka4 | Kafka2, log_dirs: list[Path], count: int, seed: int) -> None:
     """Have a broker make topics and records in two leader epochs, and stop it cleanly."""
     names = topics(count)
     writer: Writer | None = None
     for epoch in range(2):
-        with kafka.running(log_dirs, _PATIENT if isinstance(kafka, Kafka2) else {}) as (address, process, output):
+        with kafka.running(log_dirs, {}) as (address, process, output):
             wait_until_started(process, output)
             if epoch == 0:
                 create_topics(address, {name: _COMMON | _SHAPES[name[:-2]] for name in names})

@@ -42,9 +42,10 @@ _AS_NOBODY: Final = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
 
 def dealt(made: list[Path], root: Path) -> list[Path]:
-    """Deal the partitions of made log dirs to log dirs of their own; gives first the one of the metadata log."""
+    """Deal the partitions of made log dirs that have records to log dirs of their own; the metadata log's is first."""
     log_dirs = []
-    for place, partition in enumerate(sorted(path for one in made for path in one.iterdir() if path.is_dir())):
+    with_records = [path for one in made for path in one.iterdir() if any(path.glob("*1*.log"))]
+    for place, partition in enumerate(sorted({made[0] / METADATA, *with_records})):
         log_dir = root / f"dir{place:02}"
         log_dir.mkdir()
         for name in (".lock", ".kafka_cleanshutdown"):

@@ -1,16 +1,16 @@
-"""Trials of the prediction: damage copies of a made log dir, predict, start a real broker, compare.
+"""Trials of the prediction: damage copies of made log dirs, predict, start a real broker, compare.
 
-Damages to partitions are independent of each other, so many share one start; a partition that is predicted to stop
-the broker, or to take its log dir offline, gets a start of its own. Damages to a whole log dir get one start each.
+A log dir is the unit. A broker has several, which do not depend on each other: so each is damaged in ways of its own,
+and one start tells of all of them. A log dir that is predicted to stop the broker gets a start of its own, beside sound
+ones. Damages that concern several log dirs, or the metadata log, get one start each.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,33 +18,54 @@ from cleaner.engine.starting.preflight import Node, predict_start
 from policies.starting.facts import Release
 from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start
 from tests.interop.damages import PARTITION_DAMAGES
-from tests.interop.dir_damages import DIR_DAMAGES, WITH_CLEANER
-from tests.interop.predicted import LogAfter, differences, logs_after, outcome_differences, recovery_differences
-from tests.interop.starts import NODE_ID, Kafka2, Kafka4, RealStart, copied, removed, start
+from tests.interop.dir_damages import DIR_DAMAGES, OF_ONE_LOG_DIR, WITH_CLEANER
+from tests.interop.predicted import (
+    LogAfter,
+    differences,
+    logs_after,
+    offline_differences,
+    outcome_differences,
+    recovery_differences,
+)
+from tests.interop.starts import NODE_ID, Kafka2, Kafka4, Outcome, RealStart, copied, removed, start
 
 UNCLEAN_SHARE: Final = 0.6
+OF_A_LOG_DIR_SHARE: Final = 0.2
+"""Of the log dirs: those with a damage to a file of the log dir itself."""
+DAMAGES_MAX: Final = 2
+"""To partitions of one log dir."""
 FUTURE: Final = "-future directory"
 """In the log dir of the partition itself, where no move leaves one; Kafka 2.8 takes the log dir offline later on."""
 UNDAMAGED: Final = "no damage"
 """The kind of what differed at a partition that was left as it was: counted as wrong, never as right."""
 CLEANER_SETTINGS: Final = {"log.cleaner.enable": "true", "log.cleaner.min.cleanable.ratio": "1"}
 """The log cleaner runs, and finds nothing that is dirty enough."""
+_OLD_MAJOR: Final = 2
+_PROPERTIES: Final = "meta.properties"
 _MARKER: Final = ".kafka_cleanshutdown"
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 
 
-class Trial(NamedTuple):
-    """One damage, and what differed from its prediction."""
+class Damaged(NamedTuple):
+    """One damage to a log dir."""
 
     kind: str
     subject: str
+    """The name of the partition directory; empty for a damage to the log dir itself."""
     damage: str
-    differences: tuple[str, ...]
+
+
+class Trial(NamedTuple):
+    """One damaged log dir, and what differed from its prediction: for each damage, and at what was not damaged."""
+
+    log_dir: str
+    damages: tuple[tuple[Damaged, tuple[str, ...]], ...]
+    differences: tuple[str, ...] = ()
 
     @property
     def is_right(self) -> bool:
         """Whether the broker did what was predicted."""
-        return not self.differences
+        return not self.differences and not any(differences for _, differences in self.damages)
 
 
 @dataclass(slots=True)
@@ -52,29 +73,37 @@ class Tried:
     """All trials of a run, for the table."""
 
     starts: Counter[str] = field(default_factory=Counter)
+    log_dirs: Counter[tuple[str, bool]] = field(default_factory=Counter)
     right: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def take(self, kafka: str, trial: Trial) -> None:
         """Count a trial."""
-        (self.right if trial.is_right else self.wrong)[kafka, trial.kind] += 1
+        self.log_dirs[kafka, trial.is_right] += 1
+        if not trial.is_right:
+            print(f"Kafka {kafka}: {trial}")
+        for damaged, found in trial.damages:
+            (self.wrong if found else self.right)[kafka, damaged.kind] += 1
+        if trial.differences:
+            self.wrong[kafka, UNDAMAGED] += 1
+
+    @property
+    def wrong_log_dirs(self) -> int:
+        """How many log dirs a start left otherwise than was predicted."""
+        return sum(count for (_, is_right), count in self.log_dirs.items() if not is_right)
 
     def table(self) -> str:
         """Return the table for people, in Markdown: kinds of damage, and how many predictions were right and wrong."""
         kafkas = sorted(self.starts)
         heads = "".join(f" {kafka} right | {kafka} wrong |" for kafka in kafkas)
-        lines = [f"| Damage |{heads}", "|---|" + "--:|" * (2 * len(kafkas))]
+        lines = [f"| Log dirs with |{heads}", "|---|" + "--:|" * (2 * len(kafkas))]
         for kind in (*PARTITION_DAMAGES, *DIR_DAMAGES, UNDAMAGED):
             counts = [(self.right[kafka, kind], self.wrong[kafka, kind]) for kafka in kafkas]
             if any(right + wrong for right, wrong in counts):
                 lines.append(f"| {kind} |" + "".join(f" {right} | {wrong} |" for right, wrong in counts))
-        sums = "".join(
-            f" **{sum(n for (k, _), n in self.right.items() if k == kafka)}** |"
-            f" **{sum(n for (k, _), n in self.wrong.items() if k == kafka)}** |"
-            for kafka in kafkas
-        )
+        sums = "".join(f" **{self.log_dirs[kafka, True]}** | **{self.log_dirs[kafka, False]}** |" for kafka in kafkas)
         starts = ", ".join(f"{self.starts[kafka]} of Kafka {kafka}" for kafka in kafkas)
-        return "\n".join([*lines, f"| **all** |{sums}", "", f"Whole starts of brokers: {starts}."])
+        return "\n".join([*lines, f"| **all, each log dir once** |{sums}", "", f"Whole starts of brokers: {starts}."])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,113 +114,143 @@ class Bench:
     release: Release
     kafka: Kafka4 | Kafka2
     made: Path
-    """Holds the log dirs ``a`` and ``b``."""
+    """Holds the log dirs; that of the metadata log is the first by name."""
     scratch: Path
     tried: Tried
+    intervals: Callable[[str], int] | None = None
+    """``index.interval.bytes`` by topic, where no metadata log states it."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the broker, over the usual ones."""
+    deletes_soon: bool = True
+    """Whether ``-delete`` directories go while a start is watched."""
 
-    def partitions(self, seed: int, *, alone_max: int) -> Iterator[Trial]:
-        """Damage each partition of a copy of log dir ``a`` in some way, and start; then those that stop it alone."""
-        dice = random.Random(f"{self.name}/{seed}")
-        copy = self._copy()
-        if dice.random() < UNCLEAN_SHARE:
-            _make_unclean(dice, copy)
-        points, is_clean = (copy / _RECOVERY_POINTS).read_bytes(), (copy / _MARKER).exists()
-        kinds = [kind for kind in PARTITION_DAMAGES if self.release.major > 2 or kind != FUTURE]
-        damaged = dict(_damaged(dice, copy, kinds))
-        alone = self._taken_out(copy, damaged, seed)
-        yield from self._tried(copy, damaged)
-        for name, (kept, trial) in list(alone.items())[:alone_max]:
-            again = self._copy()
-            if not is_clean:
-                (again / _MARKER).unlink()
-            (again / _RECOVERY_POINTS).write_bytes(points)
-            removed(again / name)
-            kept.rename(again / name)
-            yield from self._tried(again, {name: (trial.kind, trial.damage)})
-        for kept, _ in alone.values():
+    def log_dirs(self, seed: int, *, alone_max: int) -> Iterator[Trial]:
+        """Damage each log dir of a copy in some ways, and start; then those that stop the broker, one by one."""
+        dice = random.Random(f"{self.name}/{self.made.name}/{seed}")
+        copies = self.copied()
+        damaged = {path.name: list(self._damages(dice, path)) for path in copies}
+        alone = self._taken_out(copies)
+        yield from self._tried(copies, {name: found for name, found in damaged.items() if found and name not in alone})
+        for name, kept in list(alone.items())[:alone_max]:
+            again = self.copied()
+            place = next(path for path in again if path.name == name)
+            removed(place)
+            kept.rename(place)
+            yield from self._tried(again, {name: damaged[name]})
+        for kept in alone.values():
             removed(kept)
 
     def whole(self, kind: str, seed: int) -> Trial | None:
-        """Damage copies of both log dirs in one way, and start."""
+        """Damage a copy of the log dirs in one way, and start."""
         dice = random.Random(f"{kind}/{seed}")
-        both = self.scratch / "copy"
-        removed(both)
-        copied(self.made, both)
-        log_dirs = [both / "a", both / "b"]
-        damage = DIR_DAMAGES[kind](dice, log_dirs)
+        copies = self.copied()
+        damage = DIR_DAMAGES[kind](dice, copies)
         if damage is None:
             return None
-        before = [[path.name for path in log_dir.iterdir()] if log_dir.is_dir() else [] for log_dir in log_dirs]
-        cleans = kind in WITH_CLEANER
-        predicted = predict_start(log_dirs, Node(self.release, NODE_ID, log_dirs[0], cleans=cleans))
-        real = self._start(log_dirs, CLEANER_SETTINGS if cleans else {})
-        found = list(outcome_differences(predicted, real))
-        if not found and predicted.is_started:
-            moving = _moving(predicted)
-            for log_dir, names, one in zip(log_dirs, before, predicted.log_dirs, strict=True):
-                compared = self._compared(one, real, log_dir, names)
-                found += [text for name, texts in compared.items() if name not in moving for text in texts]
-        return self._taken(Trial(kind, "both", damage, tuple(found)))
-
-    def _copy(self) -> Path:
-        both = self.scratch / "copy"
-        removed(both)
-        both.mkdir()
-        return copied(self.made / "a", both / "a")
-
-    def _start(self, log_dirs: Sequence[Path], settings: Mapping[str, str] | None = None) -> RealStart:
-        self.tried.starts[self.name] += 1
-        return start(self.kafka, log_dirs, settings)
-
-    def _predict(self, log_dir: Path) -> Start:
-        return predict_start([log_dir], Node(self.release, NODE_ID, cleans=False))
-
-    def _taken_out(self, copy: Path, damaged: dict[str, tuple[str, str]], seed: int) -> dict[str, tuple[Path, Trial]]:
-        """Put sound partitions in the place of those that stop the broker; gives where these are kept."""
-        (log_dir,) = self._predict(copy).log_dirs
-        taken = {}
-        for log in log_dir.logs:
-            if log.fate in (PartitionFate.REFUSES, PartitionFate.TAKES_OFFLINE) and log.name in damaged:
-                kept = self.scratch / f"alone-{seed}-{log.name}"
-                removed(kept)
-                (copy / log.name).rename(kept)
-                copied(self.made / "a" / log.name, copy / log.name)
-                kind, damage = damaged.pop(log.name)
-                taken[log.name] = kept, Trial(kind, log.name, damage, ())
-        return taken
-
-    def _tried(self, copy: Path, damaged: dict[str, tuple[str, str]]) -> Iterator[Trial]:
-        before = [path.name for path in copy.iterdir()]
-        predicted = self._predict(copy)
-        real = self._start([copy])
-        of_all = tuple(outcome_differences(predicted, real))
-        by_name = {}
-        if not of_all and predicted.is_started:
-            by_name = self._compared(predicted.log_dirs[0], real, copy, before)
-        for name, (kind, damage) in damaged.items():
-            mine = [one for one in by_name if one in (name, damage) or one.startswith(f"{name}.")]
-            yield self._taken(
-                Trial(kind, name, damage, of_all or tuple(text for one in mine for text in by_name.pop(one)))
-            )
-        for name, texts in by_name.items():
-            if texts:
-                yield self._taken(Trial(UNDAMAGED, name, "", tuple(texts)))
-
-    def _taken(self, trial: Trial) -> Trial:
-        self.tried.take(self.name, trial)
+        is_cleaning = kind in WITH_CLEANER
+        (trial,) = self._tried(copies, {"": [Damaged(kind, "", damage)]}, is_cleaning=is_cleaning)
         return trial
 
-    def _compared(
-        self, predicted: LogDirStart, real: RealStart, log_dir: Path, before: Sequence[str]
+    def copied(self) -> list[Path]:
+        """Copy the log dirs as they were made."""
+        copy = self.scratch / "copy"
+        removed(copy)
+        copied(self.made, copy)
+        return sorted(copy.iterdir())
+
+    def predict(self, log_dirs: Sequence[Path], *, is_cleaning: bool = False) -> Start:
+        """Predict a start."""
+        node = Node(self.release, NODE_ID, log_dirs[0], intervals=self.intervals, cleans=is_cleaning)
+        return predict_start(log_dirs, node)
+
+    def _damages(self, dice: random.Random, log_dir: Path) -> Iterator[Damaged]:
+        if dice.random() < UNCLEAN_SHARE:
+            _make_unclean(dice, log_dir)
+        if dice.random() < OF_A_LOG_DIR_SHARE and (log_dir / _PROPERTIES).exists():
+            kind = dice.choice(OF_ONE_LOG_DIR)
+            damage = DIR_DAMAGES[kind](dice, [log_dir])
+            if damage is not None:
+                yield Damaged(kind, "", damage)
+        kinds = [kind for kind in PARTITION_DAMAGES if self.release.major > _OLD_MAJOR or kind != FUTURE]
+        partitions = [path for path in sorted(log_dir.iterdir()) if path.is_dir() and not path.name.startswith("__")]
+        count = dice.randint(1, DAMAGES_MAX)
+        for path in dice.sample(partitions, len(partitions)):
+            kind = dice.choice(kinds)
+            damage = PARTITION_DAMAGES[kind](dice, path) if count else None
+            if damage is not None:
+                yield Damaged(kind, path.name, damage)
+                count -= 1
+
+    def _taken_out(self, copies: Sequence[Path]) -> dict[str, Path]:
+        """Put sound log dirs in the place of those that stop the broker; gives where these are kept."""
+        taken: dict[str, Path] = {}
+        while True:
+            predicted = self.predict(copies)
+            refusals = predicted.refusals + predicted.uncertain
+            named = {path.name for path in copies for one in refusals if f"{one.path}/".startswith(f"{path}/")}
+            if not named:
+                return taken
+            assert not named & taken.keys(), f"sound log dirs are predicted to stop the broker: {refusals}"
+            for path in (path for path in copies if path.name in named):
+                kept = self.scratch / f"alone-{path.name}"
+                removed(kept)
+                path.rename(kept)
+                copied(self.made / path.name, path)
+                taken[path.name] = kept
+
+    def _tried(
+        self, copies: Sequence[Path], damaged: Mapping[str, Sequence[Damaged]], *, is_cleaning: bool = False
+    ) -> Iterator[Trial]:
+        """Start, and compare each log dir; the name "" stands for all of them."""
+        before = {path: [one.name for one in path.iterdir()] if path.is_dir() else [] for path in copies}
+        predicted = self.predict(copies, is_cleaning=is_cleaning)
+
+        def compared(real: RealStart) -> dict[str, dict[str, list[str]]]:
+            found = {path.name: self._of_log_dir(path, predicted, real, before) for path in copies}
+            if "" in damaged:
+                return {"": {name: texts for one in found.values() for name, texts in one.items() if texts}}
+            return found
+
+        def is_as_predicted(real: RealStart) -> bool:
+            return not any(texts for one in compared(real).values() for texts in one.values())
+
+        self.tried.starts[self.name] += 1
+        settings = {**self.settings, **(CLEANER_SETTINGS if is_cleaning else {})}
+        real = start(self.kafka, copies, settings, is_as_predicted)
+        for name, by_partition in compared(real).items():
+            found = _shared_out(name, damaged.get(name, ()), by_partition)
+            if found.damages or found.differences:
+                self.tried.take(self.name, found)
+                yield found
+
+    def _of_log_dir(
+        self, log_dir: Path, predicted: Start, real: RealStart, before: Mapping[Path, Sequence[str]]
+    ) -> dict[str, list[str]]:
+        """Return the differences of each partition of a log dir; under "" those of the log dir, and of all."""
+        of_all = list(outcome_differences(predicted, real))
+        if of_all or real.outcome is not Outcome.STARTED:
+            return {"": of_all}
+        found = {"": list(offline_differences(str(log_dir), predicted, real))}
+        moving = _moving(predicted)
+        one = next(one for one in predicted.log_dirs if one.path == str(log_dir))
+        if not found[""] and one.state is not Dirs.OFFLINE:
+            by_name = self._of_partitions(one, real, log_dir, before[log_dir], set(map(str, predicted.unplaced)))
+            found |= {name: texts for name, texts in by_name.items() if name.partition(".")[0] not in moving}
+        return found
+
+    def _of_partitions(
+        self, predicted: LogDirStart, real: RealStart, log_dir: Path, there: Sequence[str], unplaced: set[str]
     ) -> dict[str, list[str]]:
         """Return the differences of each partition; those of one that the start makes anew count as its own."""
-        if predicted.state is Dirs.OFFLINE:
-            return {}
-        after = logs_after(log_dir, real, before)
-        found = {log.name: list(self._differences(log, real, log_dir, before, after)) for log in predicted.logs}
-        for name in after.keys() - set(before) - {str(log.topic_partition) for log in predicted.logs}:
-            if name not in {step.file for step in predicted.steps} and self.release.major > 2:
+        after = logs_after(log_dir, real, there)
+        found = {log.name: list(self._differences(log, real, log_dir, there, after)) for log in predicted.logs}
+        new = {step.file for step in predicted.steps}
+        known = {*there, *new, *unplaced, *(str(log.topic_partition) for log in predicted.logs)}
+        for name in after.keys() - known:
+            if self.release.major > _OLD_MAJOR:
                 found.setdefault(name, []).append("was made, and not predicted")
+        for name in new - after.keys():
+            found.setdefault(name, []).append("was not made, as was predicted")
         return found
 
     def _differences(
@@ -200,15 +259,27 @@ class Bench:
         if log.name.startswith("__"):
             return
         there = [*after.get(log.name, []), *after.get(str(log.topic_partition), [])]
-        yield from differences(log, before, there, deletes_soon=self.release.major > 2)
+        yield from differences(log, before, there, deletes_soon=self.deletes_soon)
         yield from recovery_differences(log, real, log_dir)
 
 
+def _shared_out(log_dir: str, damaged: Sequence[Damaged], by_partition: Mapping[str, Sequence[str]]) -> Trial:
+    """Give each difference to the damage that it belongs to."""
+    left = {name: tuple(texts) for name, texts in by_partition.items() if texts}
+    of_all = left.pop("", ())
+    shared = []
+    for one in damaged:
+        mine = [name for name in left if name in (one.subject, one.damage) or name.startswith(f"{one.subject}.")]
+        mine = list(left) if not one.subject else mine
+        shared.append((one, (*of_all, *(text for name in mine for text in (name, *left.pop(name))))))
+    return Trial(log_dir, tuple(shared), tuple(text for name, texts in left.items() for text in (name, *texts)))
+
+
 def _moving(predicted: Start) -> set[str]:
-    """The directories of partitions whose move goes on as soon as the broker serves: when it ends is not predicted."""
+    """The names of partitions whose move goes on as soon as the broker serves: when it ends is not predicted."""
     logs = [log for log_dir in predicted.log_dirs for log in log_dir.logs]
     moving = {log.topic_partition for log in logs if log.fate is PartitionFate.FUTURE}
-    return {name for log in logs if log.topic_partition in moving for name in (log.name, str(log.topic_partition))}
+    return set(map(str, moving))
 
 
 def _make_unclean(dice: random.Random, log_dir: Path) -> None:
@@ -219,13 +290,3 @@ def _make_unclean(dice: random.Random, log_dir: Path) -> None:
         topic, partition, offset = line.split()
         lines.append(f"{topic} {partition} {dice.choice((0, int(offset) // 2, int(offset)))}\n")
     (log_dir / _RECOVERY_POINTS).write_text(f"0\n{len(lines)}\n{''.join(lines)}")
-
-
-def _damaged(dice: random.Random, log_dir: Path, kinds: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    dealt = cycle(dice.sample(kinds, len(kinds)))
-    for path in sorted(log_dir.iterdir()):
-        if path.is_dir() and not path.name.startswith("__"):
-            kind = next(dealt)
-            damage = PARTITION_DAMAGES[kind](dice, path)
-            if damage is not None:
-                yield path.name, (kind, damage)

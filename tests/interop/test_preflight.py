@@ -14,52 +14,45 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.starting.preflight import Node, predict_start
 from policies.starting.facts import Release
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
-from tests.interop.dir_damages import DIR_DAMAGES
-from tests.interop.made_dirs import make
+from tests.conftest import Samples
+from tests.interop.dir_damages import DIR_DAMAGES, OF_KAFKA_2
+from tests.interop.made_dirs import interval_bytes, make
 from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
-from tests.interop.predicted import outcome_differences
+from tests.interop.predicted import offline_differences, outcome_differences
+from tests.interop.sample_dirs import deal
 from tests.interop.start_trials import Bench, Tried
-from tests.interop.starts import NODE_ID, Kafka2, Kafka4, copied, start, zookeeper
+from tests.interop.starts import Kafka2, Kafka4, RealStart, old_kafka_beside, start
 
 pytestmark = pytest.mark.kafka
 TIMES: Final = int(os.environ.get("LOGCLEANER_STARTS", "1"))
 TABLE: Final = os.environ.get("LOGCLEANER_START_TABLE")
 TRIED: Final = Tried()
 _PARTITIONS: Final = 32
+_LOG_DIRS: Final = 10
 _SEED: Final = 7
 _FIRST: Final = int(os.environ.get("LOGCLEANER_START_SEED", "0"))
-_BATCHES: Final = range(_FIRST, _FIRST + TIMES)
-_OLD_BATCHES: Final = range(_FIRST, _FIRST + TIMES)
+_SEEDS: Final = range(_FIRST, _FIRST + 4 * TIMES)
+_SAMPLE_SEEDS: Final = range(_FIRST, _FIRST + TIMES)
+_WHOLE_SEEDS: Final = range(_FIRST, _FIRST + max(TIMES // 4, 1))
 _ALONE_MAX: Final = 4 if TIMES > 1 else 2
-_KINDS: Final = list(DIR_DAMAGES) if TIMES > 1 else list(DIR_DAMAGES)[::6]
-_NOTICED_SECONDS: Final = 8
+_IS_LONG: Final = TIMES > 1
+_KINDS: Final = list(DIR_DAMAGES)[:: 1 if _IS_LONG else 6]
+_OLD_KINDS: Final = OF_KAFKA_2[:: 1 if _IS_LONG else 4]
+_OLD_MAJOR: Final = 2
+_WITHOUT_RETENTION: Final = {"log.initial.task.delay.ms": "3600000"}
+"""The records of the samples are old."""
+_NOTICED_SECONDS: Final = 3
 """A broker takes one log dir offline after the other."""
 
 
 @pytest.fixture(scope="module")
 def bench(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """Kafka 4.3.1 with two log dirs; all topics that are damaged one by one lie in ``a``."""
+    """Kafka 4.3.1 with topics in several log dirs."""
     scratch = tmp_path_factory.mktemp("starts")
-    broker = Kafka4(kafka, scratch)
-    yield _made(broker, scratch, "4.3.1", Release(4, 3))
-    shutil.rmtree(scratch)
-
-
-@pytest.fixture(scope="module")
-def pair(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """Kafka 4.3.1 with topics in two log dirs."""
-    scratch = tmp_path_factory.mktemp("pairs")
-    broker = Kafka4(kafka, scratch)
-    made = scratch / "made"
-    made.mkdir()
-    log_dirs = [made / "a", made / "b"]
-    broker.format(log_dirs)
-    make(broker, log_dirs, 10, _SEED)
-    yield Bench("4.3.1", Release(4, 3), broker, made, scratch, TRIED)
+    yield _made(Kafka4(kafka, scratch), scratch, "4.3.1", Release(4, 3))
     shutil.rmtree(scratch)
 
 
@@ -67,53 +60,95 @@ def pair(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench
 def old_bench(old_kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """Kafka 2.8.2 beside a ZooKeeper."""
     scratch = tmp_path_factory.mktemp("old-starts")
-    with zookeeper(old_kafka, scratch) as address:
-        yield _made(Kafka2(old_kafka, scratch, address), scratch, "2.8.2", Release(2, 8))
+    with old_kafka_beside(old_kafka, scratch) as broker:
+        yield _made(broker, scratch, "2.8.2", Release(2, 8))
+    shutil.rmtree(scratch)
+
+
+@pytest.fixture(scope="module")
+def sampled(
+    kafka: str, samples: Samples, old_samples: Samples, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """Kafka 4.3.1 with the partitions of both sample archives, each in a log dir of its own."""
+    scratch = tmp_path_factory.mktemp("samples")
+    made = scratch / "made"
+    deal(samples, old_samples, made, with_metadata=True)
+    broker = Kafka4(kafka, scratch)
+    yield Bench("4.3.1", Release(4, 3), broker, made, scratch, TRIED, settings=_WITHOUT_RETENTION, deletes_soon=False)
+    shutil.rmtree(scratch)
+
+
+@pytest.fixture(scope="module")
+def old_sampled(
+    old_kafka: str, samples: Samples, old_samples: Samples, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """Kafka 2.8.2 with the same."""
+    scratch = tmp_path_factory.mktemp("old-samples")
+    made = scratch / "made"
+    deal(samples, old_samples, made, with_metadata=False)
+    with old_kafka_beside(old_kafka, scratch) as broker:
+        yield Bench("2.8.2", Release(2, 8), broker, made, scratch, TRIED, deletes_soon=False)
     shutil.rmtree(scratch)
 
 
 def _made(broker: Kafka4 | Kafka2, scratch: Path, name: str, release: Release) -> Bench:
     made = scratch / "made"
     made.mkdir()
+    log_dirs = [made / f"dir{place:02}" for place in range(_LOG_DIRS)]
     if isinstance(broker, Kafka4):
-        broker.format([made / "a"])
-    make(broker, [made / "a"], _PARTITIONS, _SEED)
-    return Bench(name, release, broker, made, scratch, TRIED)
+        broker.format(log_dirs)
+    make(broker, log_dirs, _PARTITIONS, _SEED)
+    is_new = release.major > _OLD_MAJOR
+    return Bench(name, release, broker, made, scratch, TRIED, interval_bytes, deletes_soon=is_new)
 
 
-@pytest.mark.parametrize("seed", _BATCHES)
-def test_damaged_partitions_start_as_predicted(bench: Bench, seed: int) -> None:
-    trials = list(bench.partitions(seed, alone_max=_ALONE_MAX))
-    assert len(trials) > _PARTITIONS // 2
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_damaged_log_dirs_start_as_predicted(bench: Bench, seed: int) -> None:
+    trials = list(bench.log_dirs(seed, alone_max=_ALONE_MAX))
+    assert len(trials) > _LOG_DIRS // 2
     assert [trial for trial in trials if not trial.is_right] == []
 
 
-@pytest.mark.parametrize("seed", _OLD_BATCHES)
-def test_damaged_partitions_start_in_kafka_2_as_predicted(old_bench: Bench, seed: int) -> None:
-    trials = list(old_bench.partitions(seed, alone_max=_ALONE_MAX))
-    assert len(trials) > _PARTITIONS // 2
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_damaged_log_dirs_start_in_kafka_2_as_predicted(old_bench: Bench, seed: int) -> None:
+    trials = list(old_bench.log_dirs(seed, alone_max=_ALONE_MAX))
+    assert len(trials) > _LOG_DIRS // 2
     assert [trial for trial in trials if not trial.is_right] == []
 
 
-@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + max(TIMES // 4, 1)))
+@pytest.mark.parametrize("seed", _SAMPLE_SEEDS)
+@pytest.mark.parametrize("bench", ["sampled", "old_sampled"])
+def test_damaged_samples_start_as_predicted(request: pytest.FixtureRequest, bench: str, seed: int) -> None:
+    trials = list(request.getfixturevalue(bench).log_dirs(seed, alone_max=_ALONE_MAX))
+    assert len(trials) > _LOG_DIRS // 2
+    assert [trial for trial in trials if not trial.is_right] == []
+
+
+@pytest.mark.parametrize("seed", _WHOLE_SEEDS)
 @pytest.mark.parametrize("kind", _KINDS)
-def test_damaged_log_dir_starts_as_predicted(pair: Bench, kind: str, seed: int) -> None:
-    trial = pair.whole(kind, seed)
-    assert trial is None or trial.differences == ()
+def test_damage_of_the_broker_as_a_whole_acts_as_predicted(bench: Bench, kind: str, seed: int) -> None:
+    trial = bench.whole(kind, seed)
+    assert trial is None or trial.is_right, trial
 
 
-def test_sound_log_dirs_start_and_nothing_is_cut_or_set_aside(pair: Bench) -> None:
-    log_dirs = [pair.made / "a", pair.made / "b"]
-    found = predict_start(log_dirs, Node(pair.release))
+@pytest.mark.parametrize("seed", _WHOLE_SEEDS)
+@pytest.mark.parametrize("kind", _OLD_KINDS)
+def test_damage_of_the_broker_as_a_whole_acts_in_kafka_2_as_predicted(old_bench: Bench, kind: str, seed: int) -> None:
+    trial = old_bench.whole(kind, seed)
+    assert trial is None or trial.is_right, trial
+
+
+def test_sound_log_dirs_start_and_nothing_is_cut_or_set_aside(bench: Bench) -> None:
+    found = bench.predict(sorted(bench.made.iterdir()))
     assert (found.refusals, found.offline) == ((), [])
     assert [step for log_dir in found.log_dirs for log in log_dir.logs for step in log.truncations] == []
 
 
-def test_held_lock_is_predicted_to_refuse_a_start(pair: Bench) -> None:
-    log_dirs = [copied(pair.made / name, pair.scratch / f"held-{name}") for name in ("a", "b")]
+def test_held_lock_is_predicted_to_refuse_a_start(bench: Bench) -> None:
+    log_dirs = bench.copied()
     with LogDirLock.acquire(log_dirs[1], FileSystem()):
-        predicted = predict_start(log_dirs, Node(pair.release, NODE_ID, log_dirs[0]))
-        real = start(pair.kafka, log_dirs)
+        predicted = bench.predict(log_dirs)
+        real = start(bench.kafka, log_dirs)
     assert [refusal.path for refusal in predicted.refusals] == [f"{log_dirs[1]}/.lock"]
     assert list(outcome_differences(predicted, real)) == []
 
@@ -121,15 +156,20 @@ def test_held_lock_is_predicted_to_refuse_a_start(pair: Bench) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a broker as another user")
 @pytest.mark.parametrize("place", range(len(OWNED)))
 def test_owner_and_mode_of_files_trip_a_broker_that_is_not_root_as_predicted(
-    pair: Bench, kafka: str, place: int
+    bench: Bench, kafka: str, place: int
 ) -> None:
     with room_of_nobody(kafka) as (as_nobody, root):
-        log_dirs = dealt([pair.made / "a", pair.made / "b"], root)
+        log_dirs = dealt(sorted(bench.made.iterdir()), root)[: len(OWNED[place]) + 1]
         trip(log_dirs, OWNED[place])
-        predicted = predict_start(log_dirs, Node(pair.release, NODE_ID, log_dirs[0], cleans=False))
-        real = start(as_nobody, log_dirs, delayed_seconds=_NOTICED_SECONDS)
+        predicted = bench.predict(log_dirs)
+
+        def found(real: RealStart) -> list[str]:
+            of_dirs = [text for path in log_dirs for text in offline_differences(str(path), predicted, real)]
+            return [*outcome_differences(predicted, real), *of_dirs]
+
+        real = start(as_nobody, log_dirs, None, lambda real: not found(real), _NOTICED_SECONDS)
     assert predicted.is_started
-    assert list(outcome_differences(predicted, real)) == []
+    assert found(real) == []
     assert 0 < len(predicted.offline) < len(OWNED[place])
 
 
@@ -139,4 +179,4 @@ def test_table_of_what_was_tried() -> None:
     print(TRIED.table())
     if TABLE:
         Path(TABLE).write_text(TRIED.table() + "\n")
-    assert not TRIED.wrong
+    assert TRIED.wrong_log_dirs == 0

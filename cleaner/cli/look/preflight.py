@@ -24,7 +24,8 @@ _NEWEST: Final = "4.3"
 _OLDEST: Final = (2, 8)
 _SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": _NEWEST}
 """The newest version of each series."""
-_LOCK: Final = "/.lock"
+_LOOKS_MAX: Final = 3
+"""So often is a harm looked for beside a broker that runs: one look may see a batch that is half written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +73,17 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args, with_cluster_metadata=False)
     _check_dirs(loaded.log_dirs)
     cleans = loaded.layers.broker_policy().log_cleaner_enable
-    node = Node(args.kafka, _node_id(loaded), _metadata_dir(loaded, named=bool(args.log_dir)), cleans=cleans)
-    start = predict_start(loaded.log_dirs, node)
+    node = Node(
+        args.kafka,
+        _node_id(loaded),
+        _metadata_dir(loaded, named=bool(args.log_dir)),
+        intervals=lambda topic: loaded.layers.policy_for(topic).index_interval_bytes,
+        cleans=cleans,
+    )
+    for _ in range(_LOOKS_MAX):
+        start = predict_start(loaded.log_dirs, node)
+        if not (start.is_stopped_by_locks_alone and start.does_harm):
+            break
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     return _status(start, needs)
@@ -123,10 +133,8 @@ def _metadata_dir(loaded: LoadedLayers, *, named: bool) -> Path | None:
 def _status(start: Start, needs: Sequence[StartNeed]) -> ExitStatus:
     if any(need.lacks_space for need in needs):
         return ExitStatus.DAMAGED
-    if start.refusals and all(refusal.path.endswith(_LOCK) for refusal in start.refusals):
+    if start.does_harm:
+        return ExitStatus.DAMAGED
+    if start.is_stopped_by_locks_alone:
         return ExitStatus.LOCKED
-    is_lossy = any(
-        log_dir.lost or any(log.loses_records or log.hides_records for log in log_dir.logs)
-        for log_dir in start.log_dirs
-    )
-    return ExitStatus.DAMAGED if start.refusals or start.offline or is_lossy else ExitStatus.DONE
+    return ExitStatus.DAMAGED if start.refusals else ExitStatus.DONE

@@ -29,10 +29,12 @@ from policies.checking.of_log_dir import (
     TopicId,
     checkpoint_findings,
     log_dir_name_findings,
+    lost_finding,
     meta_findings,
     missing_meta_findings,
     topic_id_findings,
 )
+from policies.starting.lost import LostPartition, lost_partitions
 from policies.starting.metadata import METADATA_DIR
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
@@ -41,10 +43,12 @@ from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
+    parse_partition_dir_name,
 )
 from storage.scan.segment_contents import CheckedSegment, read_segment_contents
 from storage.scan.walking import Hand
@@ -261,6 +265,7 @@ class _Check:
 
     def _judge_dirs(self, dirs: Sequence[_Dir]) -> None:
         self._findings += topic_id_findings(self._ids, self._request.topic_ids)
+        everywhere = self._everywhere(dirs) if self._request.is_whole else set()
         for one in dirs:
             path = one.log_dir.path
             try:
@@ -269,6 +274,10 @@ class _Check:
                 linked = {name for name, _ in one.log_dir.symlinked_partitions()}
                 present = {name for name, _ in one.log_dir.partitions()} | linked | set(one.ends)
                 is_whole = self._request.is_whole and not one.is_live
+                if is_whole:
+                    lost = {found.topic_partition: found for found in self._lost(one, everywhere)}
+                    self._findings += [lost_finding(f"{path}/{name}", found) for name, found in lost.items()]
+                    present |= lost.keys()
                 for checkpoint in one.checkpoints:
                     self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)
                 if self._request.is_whole:
@@ -280,6 +289,23 @@ class _Check:
         if self._request.is_whole and any((path / METADATA_DIR).is_dir() for path in paths):
             lacking = [one.log_dir.path / META_PROPERTIES_FILE for one in dirs if one.meta is None]
             self._findings += missing_meta_findings(map(str, lacking))
+
+    def _everywhere(self, dirs: Sequence[_Dir]) -> set[TopicPartition]:
+        """Return the partitions with a directory in any log dir, whatever its suffix."""
+        try:
+            names = [entry.name for one in dirs for entry in read_entries(one.log_dir.path)]
+        except UnreadableFile as error:
+            self._unread(error)
+            return set()
+        return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
+
+    def _lost(self, one: _Dir, everywhere: set[TopicPartition]) -> Iterator[LostPartition]:
+        """Yield the partitions that had records by the checkpoints of a log dir, and that are not here."""
+        ends = one.offsets(HIGH_WATERMARK_CHECKPOINT), one.offsets(RECOVERY_POINT_CHECKPOINT)
+        known = self._request.topic_ids
+        assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
+        starts = one.offsets(LOG_START_OFFSET_CHECKPOINT)
+        return lost_partitions(ends, starts, everywhere, assigned, is_clean=one.is_clean)
 
 
 def _listed(place: _Place) -> Listing | LogCleanerError:

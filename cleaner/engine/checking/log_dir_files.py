@@ -10,12 +10,13 @@ from pathlib import Path
 from policies.checking.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
 from policies.starting.facts import NEWEST, KafkaFailure
 from policies.starting.texts import read_offset_checkpoint
+from policies.starting.texts import read_topic_id as read_as_kafka
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
 from storage.directory import opened
 from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
 from storage.log.topic_id import read_topic_id
 from storage.log_dir import read_file
-from storage.names import META_PROPERTIES_FILE, TopicPartition, parse_topic_partition
+from storage.names import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, TopicPartition, parse_topic_partition
 from storage.properties import parse_properties
 
 
@@ -86,4 +87,5 @@ def read_id_of(directory: Path, name: TopicPartition) -> TopicId:
     try:
         return TopicId(str(directory), name, read_topic_id(directory))
     except CorruptCheckpoint as error:
-        return TopicId(str(directory), name, None, error.cause)
+        failure = read_as_kafka(read_file(directory / PARTITION_METADATA_FILE)).failure
+        return TopicId(str(directory), name, None, error.cause, failure is None or failure.is_io)

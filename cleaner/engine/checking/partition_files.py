@@ -28,11 +28,12 @@ from policies.checking.of_producers import SnapshotEntry, Snapshots, snapshot_fi
 from policies.checking.of_swaps import swap_findings
 from policies.checking.of_transactions import transaction_findings
 from policies.checking.remedies import REBUILD
+from policies.checking.ruled_out import grouped, with_true_remedies
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.listing import Listing, strange_files
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log_dir import read_file
-from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition
+from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition, segment_file_name
 from storage.scan.segment_contents import CheckedSegment
 
 _OF_A_FILE_ALONE = frozenset({FindingCode.EPOCHS_CORRUPT, FindingCode.SNAPSHOT_CORRUPT})
@@ -110,12 +111,14 @@ def partition_findings(
     else:
         found += [*of_epochs, *transaction_findings(log), *of_snapshots]
         found += _loss_findings(log, listing, facts, circumstances) or _gap_findings(log, circumstances, snapshots)
+    odd = _odd_logs(listing)
     unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
-    found = [one for one in found if one.path not in unread]
+    found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
     if not circumstances.is_live:
         found += swap_findings(hollow_swap_facts(listing))
-    found += partition_name_findings(log.directory, listing.others, _orphans(listing), name)
-    return found
+    found += partition_name_findings(log.directory, [*listing.others, *odd.values()], _orphans(listing), name)
+    deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
+    return with_true_remedies(grouped(found), deleted)
 
 
 def _loss_findings(
@@ -190,6 +193,15 @@ def _named_in(gap: tuple[int, int], snapshots: Snapshots) -> int | None:
     """Return an offset in a gap that a snapshot has as that of a batch."""
     named = (entry.last_offset for entries in snapshots.values() if not isinstance(entries, str) for entry in entries)
     return next((offset for offset in named if gap[0] <= offset < gap[1]), None)
+
+
+def _odd_logs(listing: Listing) -> dict[str, str]:
+    """Return the ``.log`` files whose names have not 20 digits, by the stem that a broker would give them.
+
+    A broker does not read them, so nothing else is said of them.
+    """
+    logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
+    return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}
 
 
 def _orphans(listing: Listing) -> list[str]:

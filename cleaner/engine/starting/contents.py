@@ -11,7 +11,7 @@ from typing import Final
 from cleaner.engine.starting.recovery import recover
 from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.log.loading.positions import StoredIndex, next_offset, translate
-from storage.log.loading.walk import CORRUPT, CorruptRecord, LogBytes, WalkedBatch, last_of, walk
+from storage.log.loading.walk import CorruptRecord, LogBytes, WalkedBatch, last_of, walk
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
 from storage.segment import reading
@@ -23,30 +23,32 @@ _ABORTED: Final = struct.Struct(">bbqqqq")
 class DirectoryContents:
     """The files of one partition directory, read when a rule asks."""
 
-    def __init__(self, directory: Path, index_interval_bytes: int) -> None:
+    def __init__(self, directory: Path, index_interval_bytes: int, *, unwraps: bool = True) -> None:
         """Take a directory.
 
         Args:
             directory: of the partition.
             index_interval_bytes: ``index.interval.bytes`` of the topic.
+            unwraps: whether a search looks for the first message of compressed ones, as Kafka 4 does.
         """
-        self._directory, self._interval_bytes = directory, index_interval_bytes
+        self._directory, self._interval_bytes, self._unwraps = directory, index_interval_bytes, unwraps
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         """Return the offset behind the last batch, as ``LogSegment.readNextOffset`` finds it."""
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                return next_offset(log_bytes, entries, base_offset)
+                return next_offset(log_bytes, entries, base_offset, unwraps=self._unwraps)
             except CorruptRecord as error:
-                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
+                return KafkaFailure(error.exception, f"byte {error.position}: {error.cause}")
 
     def uncounted_bytes(self, log: str, index: str | None, base_offset: int) -> int:
         """Return the number of bytes behind the last batch that ``next_offset`` finds, where it finds one's end."""
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = translate(log_bytes, entries.lookup(entries.last_offset), entries.last_offset)
+                indexed_at, offset = entries.lookup(entries.last_offset), entries.last_offset
+                start = translate(log_bytes, indexed_at, offset, unwraps=self._unwraps)
                 last = None if start is None else last_of(log_bytes, start)
             except CorruptRecord:
                 return 0
@@ -63,13 +65,14 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                start = translate(log_bytes, entries.lookup(start_offset), start_offset)
+                indexed_at = entries.lookup(start_offset)
+                start = translate(log_bytes, indexed_at, start_offset, unwraps=self._unwraps)
                 for batch in walk(log_bytes, start) if start is not None else ():
                     failure = _of_producer(batch, open_transactions)
                     if failure:
                         return failure
             except CorruptRecord as error:
-                return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
+                return KafkaFailure(error.exception, f"byte {error.position}: {error.cause}")
         return None
 
     def snapshot_is_valid(self, name: str) -> bool:

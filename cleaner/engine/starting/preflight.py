@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ class Node:
         node_id: ``node.id`` or ``broker.id``; None if no configuration states it.
         metadata_dir: the log dir of the metadata log; None: the first one that has it, else the first one.
         interval_bytes: ``log.index.interval.bytes``.
+        intervals: ``index.interval.bytes`` by topic, for those of which the metadata log states none.
         cleans: ``log.cleaner.enable``.
     """
 
@@ -43,6 +44,7 @@ class Node:
     node_id: int | None = None
     metadata_dir: Path | None = None
     interval_bytes: int = _INTERVAL_BYTES
+    intervals: Callable[[str], int] | None = None
     cleans: bool = True
 
 
@@ -71,7 +73,9 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
 
     def interval(topic_partition: TopicPartition) -> int:
         text = placements.configs.get((topic_partition.topic, _INTERVAL_KEY)) if placements else None
-        return int(text) if text and text.isdigit() else node.interval_bytes
+        if text and text.isdigit():
+            return int(text)
+        return node.intervals(topic_partition.topic) if node.intervals else node.interval_bytes
 
     befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans) for path in log_dirs]
     return predict(befores, around)

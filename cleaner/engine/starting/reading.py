@@ -54,6 +54,7 @@ class User(NamedTuple):
 
 
 _CHECKPOINTS = RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
+_UNWRAPPED_SINCE = 4
 _READ_WRITE = 6
 _ALL = 7
 _READ = 4
@@ -77,7 +78,7 @@ def read_identity(path: Path, user: User) -> IdentityBefore:
         found = None if data is None else parse_properties(data, str(file))
     except (UnreadableFile, InvalidConfig) as error:
         is_absent = not path.is_dir() and not path.exists()
-        return IdentityBefore(str(path), None, None if is_absent else str(error))
+        return IdentityBefore(str(path), None, None if is_absent else str(error), isinstance(error, InvalidConfig))
     values = None if found is None else {key: one.value for key, one in found.items()}
     return IdentityBefore(str(path), values)
 
@@ -162,7 +163,7 @@ def read_partition(
         files,
         leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT), release),
         read_topic_id(read_file(directory / PARTITION_METADATA_FILE)),
-        DirectoryContents(directory, interval(topic_partition)),
+        DirectoryContents(directory, interval(topic_partition), unwraps=release.major >= _UNWRAPPED_SINCE),
         user.may(status, _ALL),
     )
 

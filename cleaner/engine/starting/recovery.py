@@ -57,22 +57,23 @@ def recover(log: LogBytes, base_offset: int, interval_bytes: int, *, by_kernels:
                 break
             failure = recovery.take(batch)
             if failure is not None:
-                return recovery.result(failure.cause, _after_overflow(log, base_offset, failure))
+                found = recovery.result(failure.cause, failure)
+                return found._replace(split_failure=_split_failure(log, base_offset, failure))
     except CorruptRecord as error:
         cause = error.cause
     return recovery.result(cause, None)
 
 
-def _after_overflow(log: LogBytes, base_offset: int, failure: KafkaFailure) -> KafkaFailure:
+def _split_failure(log: LogBytes, base_offset: int, failure: KafkaFailure) -> KafkaFailure | None:
     """Return the exception of the split that an offset overflow asks for, if the segment's last offset does fit."""
     if failure.exception != OVERFLOW:
-        return failure
+        return None
     try:
         last = last_of(log)
     except CorruptRecord as error:
         return KafkaFailure(CORRUPT, f"byte {error.position}: {error.cause}")
     if last is not None and last.last_offset - base_offset > _RELATIVE_MAX:
-        return failure
+        return None
     return KafkaFailure("IllegalArgumentException", f"{failure.cause}, and the last offset does: no split is possible")
 
 

@@ -37,11 +37,14 @@ class PreflightReport:
     def document(self) -> dict[str, Any]:
         """Return what ``preflight --json`` prints: sizes in bytes, offsets as Kafka's."""
         pairs = zip(self.start.log_dirs, self.needs, strict=True)
+        unplaced = [partition._asdict() for partition in self.start.unplaced]
         return {
             "schema": SCHEMA,
             "kafka": str(self.start.release),
             "starts": self.start.is_started,
             "refusals": [{"path": refusal.path, **_failure(refusal.failure)} for refusal in self.start.refusals],
+            "uncertain": [{"path": one.path, **_failure(one.failure)} for one in self.start.uncertain],
+            "unplaced": unplaced,
             "log_dirs": [_log_dir_document(log_dir, need) for log_dir, need in pairs],
         }
 
@@ -54,6 +57,11 @@ class PreflightReport:
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             page.line()
             _log_dir(log_dir, need, page)
+        if self.start.unplaced:
+            page.line()
+            page.note(f"begin empty, in a log dir that Kafka chooses: {counted(len(self.start.unplaced), 'partition')}")
+            for partition in self.start.unplaced if page.every_segment else ():
+                page.line(str(partition), indent=4)
         yield page.text
 
 
@@ -68,6 +76,11 @@ def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
     elif start.offline:
         without = counted(len(start.offline), "log dir")
         page.line(f"Kafka {start.release} will start, but without {without}.", "bold red")
+        if start.uncertain:
+            page.note("or it will not start, by the order in which it loads the partitions:", "red")
+        for one in _shown(start.uncertain, page):
+            page.line(f"{one.path}: {one.failure.cause} ({one.failure.exception})", indent=4, hanging=2)
+        _rest(len(start.uncertain), page)
     else:
         page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
 
@@ -97,6 +110,7 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
                       hanging=2)  # fmt: skip
         _rest(len(cuts), page)
     _hidden(log_dir, page)
+    _taken(log_dir, page)
     doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
     if doomed:
         page.note("deleted whole after the delay, though no topic was deleted:", "red")
@@ -122,6 +136,24 @@ def _hidden(log_dir: LogDirStart, page: Page) -> None:
                       indent=4, hanging=2)  # fmt: skip
         _rest(len(found), page)
         page.line("delete .kafka_cleanshutdown before the start: then the start cuts these bytes off", indent=4)
+
+
+def _taken(log_dir: LogDirStart, page: Page) -> None:
+    """Show the steps that put something damaged or empty where records are."""
+    heads = {
+        StartStepKind.TAKE_DAMAGED: "take a damaged .swap file for a segment, and delete what it replaces:",
+        StartStepKind.COVER: "make an empty segment for a file of an odd name:",
+    }
+    for kind, head in heads.items():
+        found = [(log, step) for log in log_dir.logs for step in log.steps if step.kind is kind]
+        if found:
+            page.note(head, "red")
+        for log, step in _shown(found, page):
+            place = "" if step.position is None else f" at byte {step.position}, offset {step.offset}"
+            page.line(f"{log.name}/{step.file}{place}: {step.why}", indent=4, hanging=2)
+        _rest(len(found), page)
+        if found and kind is StartStepKind.TAKE_DAMAGED:
+            page.line("copy the directory before the start: what is replaced may be all that is left", indent=4)
 
 
 def _shutdown(log_dir: LogDirStart) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm, worst_first
-from policies.checking.of_log_dir import meta_findings, missing_meta_findings
+from policies.checking.of_log_dir import lost_finding, meta_findings, missing_meta_findings
 from policies.checking.shapes.of_compaction import compaction_findings
 from policies.checking.shapes.of_files import epoch_findings, file_findings
 from policies.checking.shapes.of_offsets import offset_findings
@@ -17,7 +17,6 @@ from policies.checking.shapes.of_topics import entry_findings, identity_findings
 from policies.checking.shapes.of_transactions import transaction_findings
 from policies.checking.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
-from policies.starting.lost import LostPartition
 from storage.names import META_PROPERTIES_FILE
 
 WORST_ADVICE: Final = Harm.SLOW_START
@@ -85,7 +84,7 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
         )
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
     for lost in seen.lost:
-        yield _lost(f"{seen.path}/{lost.topic_partition}", lost)
+        yield lost_finding(f"{seen.path}/{lost.topic_partition}", lost)
     for partition in seen.partitions:
         yield from of_partition(partition, now_ms)
     yield from entry_findings(seen.entries, is_live=seen.is_live)
@@ -106,18 +105,6 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
         )
         remedy = "Restart that process: its blocks are freed as it ends."
         yield Finding(FindingCode.UNLINKED_OPEN, Harm.WASTE, seen.path, text, remedy)
-
-
-def _lost(path: str, lost: LostPartition) -> Finding:
-    text = (
-        f"The checkpoints say that the partition had the offsets {lost.log_start_offset} to {lost.end_offset - 1}, and "
-        f"its directory is not here: the next start begins it empty."
-    )
-    remedy = (
-        "Keep the broker stopped, and bring the directory back from a backup; or let a replica that has the records "
-        "lead before this broker starts."
-    )
-    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, remedy, None, lost.log_start_offset)
 
 
 def of_partition(seen: PartitionSymptoms, now_ms: int) -> list[Finding]:

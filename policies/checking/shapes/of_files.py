@@ -11,12 +11,12 @@ from policies.checking.of_epochs import EpochStart, cut_entry, forgotten_start_f
 from policies.checking.of_missing import emptied_findings
 from policies.checking.of_swaps import swap_findings
 from policies.checking.of_tails import tail_finding
-from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED
+from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED, WRITE_TOPIC_ID
 from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
 from policies.checking.sweeping import only_copy_findings
 from policies.explaining.words import counted, size
 from policies.reasons import moment
-from storage.names import LEADER_EPOCH_CHECKPOINT
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE
 
 TIME_ENTRY_BYTES: Final = 12
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
@@ -83,6 +83,11 @@ def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
 
 def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
     cause = error.removeprefix(f"{seen.path}: ")
+    path = f"{seen.path}/{PARTITION_METADATA_FILE}"
+    if cause.startswith(path):
+        text = f"It cannot be read: {cause.removeprefix(path).lstrip()}."
+        code, group = FindingCode.PARTITION_METADATA, RepairGroup.TOPIC_ID
+        return Finding(code, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=group)
     text = f"The partition cannot be read as it is: {cause}."
     remedy = _VERIFY.format(seen.topic_partition) + "; logcleaner leaves the partition alone."
     return Finding(FindingCode.PARTITION_UNREADABLE, Harm.NO_START, seen.path, text, remedy)

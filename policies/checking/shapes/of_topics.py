@@ -29,7 +29,7 @@ def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
         )
         remedy = "If nobody misses its records, leave it to the broker; else copy the directory before the next start."
         yield Finding(FindingCode.DIRECTORY_UNOWNED, Harm.NOTE, seen.path, text, remedy, kafka_issue="KAFKA-15605")
-    elif own is None:
+    elif own is None and seen.error is None:
         text = (
             f"partition.metadata is missing. The cluster metadata knows the topic by the id {known}, so the next start "
             f"takes the directory for a stray one, sets it aside, and begins the partition anew, empty."
@@ -38,7 +38,7 @@ def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             FindingCode.TOPIC_ID_MISSING, Harm.NO_START, seen.path, text, WRITE_TOPIC_ID,
             kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
         )  # fmt: skip
-    elif own != known:
+    elif own is not None and own != known:
         text = (
             f"partition.metadata says topic id {own}, the cluster metadata says {known}: a topic of that name was "
             f"deleted and made again. The next start sets the directory aside as -stray."

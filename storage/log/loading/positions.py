@@ -14,7 +14,8 @@ from typing import Final
 
 from storage.errors import UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
-from storage.log.loading.walk import LogBytes, WalkedBatch, last_of, walk
+from storage.log.loading.walk import LogBytes, WalkedBatch, check_wrapper, last_of, walk
+from storage.records.header import MAGIC_V2
 from storage.segment import reading
 
 _ENTRY: Final = struct.Struct(">ii")
@@ -54,7 +55,9 @@ class StoredIndex:
         return 0 if slot is None else self.entry(slot)[1]
 
 
-def translate(log: LogBytes, indexed_at: int, offset: int, end: int | None = None) -> int | None:
+def translate(
+    log: LogBytes, indexed_at: int, offset: int, end: int | None = None, *, unwraps: bool = False
+) -> int | None:
     """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord.
 
     Args:
@@ -62,9 +65,12 @@ def translate(log: LogBytes, indexed_at: int, offset: int, end: int | None = Non
         indexed_at: where its offset index has a reader begin.
         offset: to be found, or the next one that is there.
         end: of the batches; default: the file's size.
+        unwraps: whether the search looks for the first message of compressed ones, as Kafka 4 does.
     """
     previous: WalkedBatch | None = None
     for batch in walk(log, max(indexed_at, 0), end):
+        if unwraps and batch.magic < MAGIC_V2:
+            check_wrapper(log, batch)
         if batch.base_offset == offset:
             return batch.position
         if batch.base_offset > offset:
@@ -74,8 +80,8 @@ def translate(log: LogBytes, indexed_at: int, offset: int, end: int | None = Non
     return previous.position if previous is not None and previous.last_offset >= offset else None
 
 
-def next_offset(log: LogBytes, index: StoredIndex, base_offset: int) -> int:
+def next_offset(log: LogBytes, index: StoredIndex, base_offset: int, *, unwraps: bool = False) -> int:
     """Return the offset behind the last batch, as Kafka finds it. Raises: CorruptRecord."""
-    start = translate(log, index.lookup(index.last_offset), index.last_offset)
+    start = translate(log, index.lookup(index.last_offset), index.last_offset, unwraps=unwraps)
     last = None if start is None else last_of(log, start)
     return base_offset if last is None else last.last_offset + 1

@@ -36,6 +36,9 @@ _LEGACY_CRC_POSITION: Final = 12
 _LEGACY_CRC_START: Final = 16
 _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 _LEGACY_TIMESTAMP_POSITION: Final = 18
+_LEGACY_ATTRIBUTES_POSITION: Final = 17
+_CODEC_MASK: Final = 7
+_ZSTD: Final = 4
 _LONG_BITS: Final = 64
 _WINDOW_BYTES: Final = 1 << 20
 CORRUPT: Final = "CorruptRecordException"
@@ -66,11 +69,11 @@ class WalkedBatch(NamedTuple):
 
 
 class CorruptRecord(Exception):
-    """Kafka's ``CorruptRecordException``."""
+    """Kafka's ``CorruptRecordException``, or another one that a batch raises as it is read."""
 
-    def __init__(self, position: int, cause: str) -> None:
-        super().__init__(position, cause)
-        self.position, self.cause = position, cause
+    def __init__(self, position: int, cause: str, exception: str = CORRUPT) -> None:
+        super().__init__(position, cause, exception)
+        self.position, self.cause, self.exception = position, cause, exception
 
 
 class LogBytes:
@@ -130,6 +133,23 @@ def _legacy(log: LogBytes, position: int, size_bytes: int, magic: int, offset: i
     is_timed = magic == 1 and len(data) == _LEGACY_TIMESTAMP.size
     timestamp_ms = _LEGACY_TIMESTAMP.unpack(data)[0] if is_timed else -1
     return WalkedBatch(position, size_bytes, magic, offset, offset, timestamp_ms, -1, -1, 0)
+
+
+def check_wrapper(log: LogBytes, batch: WalkedBatch) -> None:
+    """Raise what Kafka raises as it looks for the first message in a batch before v2 that calls itself compressed.
+
+    A batch of v2 is one, too, if the sign of its magic byte is flipped: its CRC lies where the codec is looked for.
+
+    Raises: CorruptRecord.
+    """
+    data = log.at(batch.position + _LEGACY_ATTRIBUTES_POSITION, 1)
+    codec = data[0] & _CODEC_MASK if len(data) else 0
+    if codec > _ZSTD:
+        raise CorruptRecord(batch.position, f"unknown compression type {codec}", "IllegalArgumentException")
+    if codec and batch.magic not in (0, 1):
+        raise CorruptRecord(batch.position, f"a wrapper of version {batch.magic}", "InvalidRecordException")
+    if codec == _ZSTD:
+        raise CorruptRecord(batch.position, "a wrapper that is compressed with zstd", "InvalidRecordException")
 
 
 def _long(value: int) -> int:

@@ -11,6 +11,8 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from cleaner.engine.starting.preflight import Node, predict_start
+from policies.starting.start import Start
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from storage.metadata.metadata_encode import encode_partition
@@ -105,6 +107,68 @@ def test_held_lock_alone_has_its_own_status(log_dir: Path, capsys: pytest.Captur
         status, document = told(capsys, log_dir, "--kafka", "2.8")
     assert status == ExitStatus.LOCKED
     assert document["refusals"][0]["path"].endswith("/.lock")
+
+
+def test_held_lock_hides_no_damage(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes() + b"torn")
+    with LogDirLock.acquire(log_dir, FileSystem()):
+        assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DAMAGED
+
+
+def test_batch_that_a_running_broker_is_writing_is_no_damage(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole + b"half of a batch")
+
+    def predicted(*args: Any) -> Start:
+        found = predict_start(*args)
+        log.write_bytes(whole)  # the rest of the batch has come
+        return found
+
+    monkeypatch.setattr("cleaner.engine.starting.preflight.predict_start", predicted)
+    with LogDirLock.acquire(log_dir, FileSystem()):
+        assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.LOCKED
+
+
+def test_torn_swap_is_told_and_is_damage(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir / "meta.properties").write_text(PROPERTIES)
+    write_metadata(log_dir, orders={})
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    log.with_name(f"{log.name}.swap").write_bytes(log.read_bytes()[:-5])
+    status, document = told(capsys, log_dir)
+    kinds = [step["kind"] for partition in document["log_dirs"][0]["partitions"] for step in partition["steps"]]
+    assert (status, "take-damaged" in kinds) == (ExitStatus.DAMAGED, True)
+    assert main(["preflight", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    assert "take a damaged .swap file for a segment" in capsys.readouterr().out
+
+
+def test_log_of_an_odd_name_is_told_and_is_damage(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir / "orders-0" / "1.log").touch()
+    assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DAMAGED
+    assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    assert "over the records of the offsets 1 to 2" in " ".join(capsys.readouterr().out.split())
+
+
+def test_index_interval_of_a_topic_comes_from_the_configuration(
+    log_dir: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def predicted(log_dirs: object, node: Node) -> Start:
+        assert node.intervals is not None
+        seen.append(node.intervals("orders"))
+        return predict_start([log_dir], node)
+
+    monkeypatch.setattr("cleaner.engine.starting.preflight.predict_start", predicted)
+    properties = tmp_path_factory.mktemp("etc") / "server.properties"
+    properties.write_text(f"log.dirs={log_dir}\nlog.index.interval.bytes=200\n")
+    main(["preflight", "--kafka", "2.8", "--server-properties", str(properties)])
+    assert seen == [200]
 
 
 def test_nothing_is_changed(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

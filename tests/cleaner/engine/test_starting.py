@@ -65,9 +65,11 @@ def test_recovery_ends_at_the_first_batch_with_a_wrong_crc(
 
 
 def test_offset_below_the_segment_stops_the_recovery(contents: DirectoryContents) -> None:
-    failure = contents.recovered(LOG, 1_000).failure
-    assert failure
-    assert failure.exception == "IllegalArgumentException"
+    found = contents.recovered(LOG, 1_000)
+    assert found.failure
+    assert found.failure.exception == "LogSegmentOffsetOverflowException"
+    assert found.split_failure, "the last offset fits, so no split is possible"
+    assert found.split_failure.exception == "IllegalArgumentException"
 
 
 @pytest.mark.parametrize(
@@ -146,3 +148,26 @@ def test_log_dir_that_may_not_be_written_and_lacks_a_checkpoint_stops_the_broker
         owned.chmod(0o755)
     assert refusal.failure.exception == "AccessDeniedException"
     assert "replication-offset-checkpoint is missing" in refusal.failure.cause
+
+
+@pytest.mark.parametrize(
+    ("magic", "crc", "exception"),
+    [
+        (0x82, 0x00, None),
+        (0x82, 0x01, "InvalidRecordException"),
+        (0x82, 0x07, "IllegalArgumentException"),
+        (0x01, 0x04, "InvalidRecordException"),
+        (0x01, 0x01, None),
+    ],
+)
+def test_batch_that_lost_its_version_is_taken_for_a_compressed_message_by_kafka_4(
+    magic: int, crc: int, exception: str | None, tmp_path: Path
+) -> None:
+    data = bytearray(b"".join(BATCHES))
+    at = len(BATCHES[0]) + len(BATCHES[1])
+    data[at + 16], data[at + 17] = magic, crc
+    (tmp_path / LOG).write_bytes(data)
+    (tmp_path / INDEX).write_bytes(b"")
+    for unwraps in (True, False):
+        found = DirectoryContents(tmp_path, 4096, unwraps=unwraps).replay(LOG, INDEX, 0, 3)
+        assert (found and found.exception) == (exception if unwraps else None)

@@ -229,3 +229,119 @@ def test_damaged_snapshot_goes_and_an_older_one_is_taken() -> None:
 def test_file_with_a_suffix_and_no_offset_stops_the_broker() -> None:
     (refusal,) = started([*SOUND, "foo.log"]).refusals
     assert refusal.failure.exception == "NumberFormatException"
+
+
+def test_damaged_swap_takes_the_place_of_what_it_replaces_and_is_told() -> None:
+    swap, log = segment(0, ".log.swap", ".log")
+    torn = FakeContents(found={swap: RecoveredLog(60, 6, 6, False, "the CRC of the batch is wrong")})
+    start = started([*SOUND, swap], torn)
+    (step,) = [one for one in log_of(start).steps if one.kind is StartStepKind.TAKE_DAMAGED]
+    assert (step.file, step.position, step.offset, step.size_bytes) == (swap, 60, 6, 40)
+    assert log in steps(start, StartStepKind.DELETE)
+    assert log_of(start).loses_records
+    assert not log_of(started([*SOUND, swap])).loses_records
+
+
+def test_swap_of_kafka_2_is_cut_and_one_whose_offsets_do_not_fit_stops_the_broker() -> None:
+    (swap,) = segment(0, ".log.swap")
+    torn = FakeContents(found={swap: RecoveredLog(60, 6, 6, False, "the CRC of the batch is wrong")})
+    assert steps(started([*SOUND, swap], torn, release=Release(2, 8)), StartStepKind.TRUNCATE) == [swap]
+    overflow = KafkaFailure("LogSegmentOffsetOverflowException", "offset 4 does not fit")
+    unsplit = KafkaFailure("IllegalArgumentException", "no split is possible")
+    found = RecoveredLog(0, None, None, False, None, overflow, unsplit)
+    (refusal,) = started([*SOUND, swap], FakeContents(found={swap: found}), release=Release(2, 8)).refusals[:1]
+    assert refusal.failure == overflow
+    (log,) = segment(0, ".log")
+    (refusal,) = started(SOUND, FakeContents(found={log: found}), clean=False, recovery_point=0).refusals[:1]
+    assert refusal.failure == unsplit
+
+
+@pytest.mark.parametrize("release", [KAFKA_4, Release(2, 8)])
+def test_empty_swap_in_the_place_of_records_is_told(release: Release) -> None:
+    swap, log = segment(0, ".log.swap", ".log")
+    files = [FileBefore(one, 0 if one == swap else 100 if one.endswith(".log") else 0) for one in [*SOUND, swap]]
+    empty = FakeContents({swap: 0}, {swap: RecoveredLog(0, None, None, False, None)})
+    partition = PartitionBefore("orders-0", ORDERS, tuple(files), None, ReadTopicId(TOPIC_ID), empty)
+    log_dir = LogDirBefore("/data", True, {ORDERS: 20}, {}, {}, (partition,), ())
+    start = predict([log_dir], StartSurroundings(release, Identities((), {}, ()), "/data", None, None))
+    (step,) = [one for one in log_of(start).steps if one.kind is StartStepKind.TAKE_DAMAGED]
+    assert (step.file, step.size_bytes) == (swap, 100)
+    assert log_of(start).after[log] == 0
+    assert log_of(start).after[segment(10, ".log")[0]] == 100, "nothing else is replaced"
+
+
+def test_log_whose_name_has_not_20_digits_is_not_read_and_covers_records() -> None:
+    start = started([*SOUND, "5.log"])
+    (step,) = [one for one in log_of(start).steps if one.kind is StartStepKind.COVER]
+    assert (step.file, step.offset) == ("5.log", 5)
+    assert "over the records of the offsets 5 to 9" in step.why
+    assert segment(5, ".log")[0] in steps(start, StartStepKind.CREATE)
+    assert log_of(start).hides_records
+    assert not log_of(started([*SOUND, "0.log"])).hides_records, "the segment of offset 0 is there: nothing happens"
+
+
+def test_what_is_set_aside_keeps_the_files_that_wait_for_their_deletion() -> None:
+    start = started(SOUND, log_start=50, topic_id="other")
+    assert log_of(start).fate is PartitionFate.STRAY
+    assert segment(0, ".log.deleted")[0] in log_of(start).after
+    assert segment(0, ".log.deleted")[0] not in log_of(started(SOUND, log_start=50)).after
+
+
+def two_partitions(**changes: object) -> Start:
+    """``orders-0``, which belongs nowhere, beside ``clicks-0``, in one log dir of two."""
+    stray, other = log_dir_of("orders-0", topic_id="other"), log_dir_of("clicks-0", topic_id=TOPIC_ID)
+    (broken,) = other.partitions
+    if changes.pop("clicks_fails", False):
+        broken = broken._replace(leader_epochs=KafkaFailure("IOException", "malformed line", is_io=True))
+    first = stray._replace(path="/first", partitions=())
+    second = stray._replace(path="/second", partitions=(*stray.partitions, broken), **changes)
+    replicas = Replicas(NODE, {(TOPIC_ID, 0): (NODE,)}, {TOPIC_ID: "clicks"})
+    return predict([first, second], StartSurroundings(KAFKA_4, Identities((), {}, ()), "/first", None, replicas))
+
+
+def log_dir_of(name: str, *, topic_id: str) -> LogDirBefore:
+    files = tuple(FileBefore(one, 100 if one.endswith(".log") else 0) for one in SOUND)
+    topic_partition = TopicPartition(name[:-2], 0)
+    partition = PartitionBefore(name, topic_partition, files, None, ReadTopicId(topic_id), FakeContents())
+    return LogDirBefore("/data", True, {topic_partition: 20}, {}, {}, (partition,), ())
+
+
+def test_stray_in_a_log_dir_that_went_offline_before_stops_the_broker() -> None:
+    garbage = KafkaFailure("IOException", "malformed line", is_io=True)
+    (refusal,) = two_partitions(recovery_points=garbage).refusals
+    assert (refusal.path, refusal.failure.exception) == ("/second/orders-0", "KafkaStorageException")
+    late = two_partitions(high_watermarks=garbage)
+    assert (late.is_started, late.uncertain, late.offline) == (True, (), ["/second"])
+
+
+def test_stray_beside_a_partition_that_takes_the_log_dir_offline_may_stop_the_broker() -> None:
+    start = two_partitions(clicks_fails=True)
+    assert (start.is_started, start.offline) == (True, ["/second"])
+    assert [one.path for one in start.uncertain] == ["/second/orders-0"]
+    assert two_partitions().uncertain == ()
+
+
+@pytest.mark.parametrize(
+    ("assigned", "offline", "here", "anywhere"),
+    [
+        ("a", False, ["/first"], []),
+        ("b", False, ["/second"], []),
+        ("b", True, [], []),
+        ("unknown", False, [], ["orders-0"]),
+        ("unknown", True, [], []),
+        (None, True, [], ["orders-0"]),
+    ],
+)
+def test_partition_without_a_directory_begins_in_the_log_dir_that_the_metadata_state(
+    assigned: str | None, offline: bool, here: list[str], anywhere: list[str]
+) -> None:
+    garbage = KafkaFailure("IOException", "malformed line", is_io=True)
+    dirs = [LogDirBefore(path, True, {}, {}, {}, (), ()) for path in ("/first", "/second")]
+    if offline:
+        dirs[1] = dirs[1]._replace(recovery_points=garbage)
+    directories = {(TOPIC_ID, 0): (assigned,)} if assigned else {}
+    replicas = Replicas(NODE, {(TOPIC_ID, 0): (NODE,)}, {TOPIC_ID: "orders"}, directories)
+    identities = Identities((), {}, (), {"/first": "a", "/second": "b"})
+    start = predict(dirs, StartSurroundings(KAFKA_4, identities, "/first", None, replicas))
+    assert [one.path for one in start.log_dirs if one.steps] == here
+    assert [str(one) for one in start.unplaced] == anywhere

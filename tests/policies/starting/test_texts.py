@@ -8,6 +8,7 @@ from policies.starting.facts import KafkaFailure, Release
 from policies.starting.identity import Identity, IdentityBefore, check_identities, parse_identity
 from policies.starting.names import parse_kafka_name
 from policies.starting.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
+from policies.starting.zookeeper import check_zookeeper_identities
 from storage.names import TopicPartition
 
 KAFKA_4 = Release(4, 3)
@@ -109,3 +110,26 @@ def test_meta_properties_of_two_log_dirs_that_do_not_fit(other: dict[str, str] |
     found = check_identities([IdentityBefore("/a", PROPERTIES), IdentityBefore("/b", other)], 1, "/a")
     (refusal,) = found.refusals
     assert (refusal.path, refusal.failure) == ("/b/meta.properties", KafkaFailure("RuntimeException", cause))
+
+
+OLD = {"version": "0", "broker.id": "1", "cluster.id": "c"}
+
+
+@pytest.mark.parametrize("other", [OLD | {"directory.id": "x"}, {}, {"garbage": ""}])
+def test_kafka_2_wants_the_same_lines_in_every_meta_properties(other: dict[str, str]) -> None:
+    befores = [IdentityBefore("/a", OLD), IdentityBefore("/b", other), IdentityBefore("/c", OLD)]
+    (refusal,) = check_zookeeper_identities(befores, 1).refusals
+    exception = "InconsistentBrokerMetadataException"
+    assert (refusal.path, refusal.failure.exception) == ("/b/meta.properties", exception)
+    sound = [IdentityBefore("/a", OLD), IdentityBefore("/b", None), IdentityBefore("/c", OLD)]
+    assert check_zookeeper_identities(sound, 1).refusals == ()
+
+
+def test_kafka_2_stops_at_a_meta_properties_that_is_malformed_and_goes_on_without_one_that_it_may_not_read() -> None:
+    malformed = IdentityBefore("/a", None, "a wrong escape", is_malformed=True)
+    found = check_zookeeper_identities([malformed, IdentityBefore("/b", OLD)], 1)
+    assert [(one.path, one.failure.exception) for one in found.refusals] == [
+        ("/a/meta.properties", "IllegalArgumentException")
+    ]
+    found = check_zookeeper_identities([malformed._replace(is_malformed=False), IdentityBefore("/b", OLD)], 1)
+    assert (found.refusals, list(found.offline)) == ((), ["/a"])

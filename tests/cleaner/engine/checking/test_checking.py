@@ -20,6 +20,7 @@ from policies.checking.findings import FindingCode, Harm
 from policies.config.policy import BrokerPolicy
 from storage.anomalies import Anomaly
 from storage.filesystem import FileSystem
+from storage.lock import LogDirLock
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -189,15 +190,28 @@ def _mending_at_look(number: int, path: Path, whole: bytes, monkeypatch: pytest.
     return looks
 
 
-def test_a_partition_that_vanishes_meanwhile_is_no_damage(drawn, monkeypatch):
+def test_a_partition_that_vanishes_beside_a_broker_is_no_damage(drawn, monkeypatch):
     def vanish(segment, *args, **kwargs):
         if segment.directory.name == "clicks-0":
             shutil.rmtree(segment.directory, ignore_errors=True)
         return read_segment_contents(segment, *args, **kwargs)
 
     monkeypatch.setattr("cleaner.engine.checking.checking.read_segment_contents", vanish)
-    checked = check(drawn)
-    assert (codes(checked), checked.problems, checked.partitions) == ([FindingCode.CHECKPOINT_STALE], [], 1)
+    with LogDirLock.acquire(drawn, FileSystem()):
+        checked = check(drawn)
+    assert (codes(checked), checked.problems, checked.partitions) == ([], [], 1)
+
+
+def test_a_partition_without_a_directory_is_lost_if_it_had_records(drawn):
+    (drawn / ".kafka_cleanshutdown").touch()
+    shutil.rmtree(drawn / "clicks-0")
+    (found,) = check(drawn).findings
+    assert (found.code, found.harm, found.path) == (FindingCode.PARTITION_LOST, Harm.DATA_LOST, f"{drawn}/clicks-0")
+    (drawn / ".kafka_cleanshutdown").unlink()
+    assert codes(check(drawn)) == [FindingCode.CHECKPOINT_STALE], "a killed broker may have deleted it a moment before"
+    (drawn / "clicks-0.0123456789abcdef0123456789abcdef-stray").mkdir()
+    (drawn / ".kafka_cleanshutdown").touch()
+    assert codes(check(drawn)) == [FindingCode.CHECKPOINT_STALE], "it was set aside"
 
 
 def test_the_rate_is_kept(drawn):
@@ -291,3 +305,31 @@ def test_flips_are_taken_back(tmp_path):
     with flipped(Place(path, 1), 3):
         assert path.read_bytes() == b"ajc"
     assert path.read_bytes() == b"abc"
+
+
+def test_a_log_whose_name_has_not_20_digits_is_named_alone(drawn):
+    shutil.copy(drawn / "clicks-0" / f"{2:020d}.log", drawn / "clicks-0" / "9.log")
+    (found,) = check(drawn).findings
+    assert (found.code, found.path) == (FindingCode.NAME_STRANGE, f"{drawn}/clicks-0/9.log")
+    assert "makes an empty one there" in found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "so"),
+    [("garbage\n", "takes the log dir offline"), ("version: 0\ntopic_id: short\n", "does not start")],
+)
+def test_garbage_in_partition_metadata_says_what_the_start_does(drawn, text, so):
+    (drawn / "clicks-0" / "partition.metadata").write_text(text)
+    (found,) = check(drawn).findings
+    assert (found.code, found.harm) == (FindingCode.PARTITION_METADATA, Harm.NO_START)
+    assert found.text.endswith(f"the broker {so}.")
+
+
+def test_an_emptied_log_has_one_finding_a_file(samples: Samples, tmp_path: Path) -> None:
+    stage = staged(samples, tmp_path / "data", "before", ("orders-0",))
+    log = max((stage / "orders-0").glob("*.log"), key=lambda path: path.stat().st_size)
+    os.truncate(log, 0)
+    found = [one for one in check(stage).findings if Path(one.path).stem == log.stem]
+    assert len({(one.path, one.code) for one in found}) == len(found) <= 4
+    assert any("more entries are wrong in the same way" in one.text for one in found)
+    assert all("verify --repair does not touch it" in one.remedy for one in found if one.repair)

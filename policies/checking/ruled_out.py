@@ -1,0 +1,76 @@
+"""Says of findings what people can do with them: many of one kind as one, and no remedy that a repair would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from policies.checking.findings import Finding, FindingCode, RepairGroup
+from policies.checking.repairs import kind_of, missing_near
+from storage.names import FileKind, FileState, parse_segment_file_name
+
+_OF_INDEXES: Final = frozenset({FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+_KEEP_EVIDENCE: Final = (
+    "Leave the file as it is: it tells which records are missing, so verify --repair does not touch it. Bring these"
+    " back first, from another replica or a backup."
+)
+_NO_PLAIN_FILE: Final = (
+    "First put a plain file in the place of {}: verify --repair mends nothing beside a segment that is none."
+)
+_NAME_TAKEN: Final = (
+    "First run logcleaner clean, which removes {}.deleted once its delay is over: verify --repair keeps what it"
+    " replaces under that name. Then stop the broker, and run verify --repair."
+)
+
+
+def grouped(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings with those of one kind in one index file as one, which names the first entry.
+
+    Args:
+        findings: of one partition, in any order.
+    """
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for place, finding in enumerate(findings):
+        name = parse_segment_file_name(PurePath(finding.path).name)
+        is_of_index = name is not None and name.kind in _OF_INDEXES
+        so = finding.text.rpartition(":")[2]
+        key = (finding.code, finding.path, finding.harm, so) if is_of_index else (place,)
+        groups.setdefault(key, []).append(finding)
+    return [_as_one(group) for group in groups.values()]
+
+
+def _as_one(group: Sequence[Finding]) -> Finding:
+    first = min(group, key=lambda finding: -1 if finding.position is None else finding.position)
+    if len(group) == 1:
+        return first
+    others = "another entry is" if len(group) == 2 else f"{len(group) - 1:,} more entries are"
+    return first._replace(text=f"{first.text} {others[0].upper()}{others[1:]} wrong in the same way.")
+
+
+def with_true_remedies(findings: Sequence[Finding], deleted: Collection[str]) -> list[Finding]:
+    """Return findings, with another remedy where ``verify --repair`` would refuse the one that they name.
+
+    Args:
+        findings: all of one partition.
+        deleted: the names of files in its directory that carry ``.deleted``.
+    """
+    strange = [PurePath(one.path).name for one in findings if one.code is FindingCode.NAME_STRANGE]
+    strange_logs = [name for name in strange if (file := parse_segment_file_name(name)) and file.kind is FileKind.LOG]
+    return [_with_true_remedy(finding, findings, strange_logs, deleted) for finding in findings]
+
+
+def _with_true_remedy(
+    finding: Finding, findings: Sequence[Finding], strange_logs: Sequence[str], deleted: Collection[str]
+) -> Finding:
+    kind = kind_of(finding.path)
+    if finding.repair is not RepairGroup.DERIVED or kind is None:
+        return finding
+    name = PurePath(finding.path).name
+    if strange_logs:
+        return finding._replace(remedy=_NO_PLAIN_FILE.format(strange_logs[0]))
+    if missing_near(finding.path, kind, findings):
+        return finding._replace(remedy=_KEEP_EVIDENCE)
+    if f"{name}{FileState.DELETED}" in deleted:
+        return finding._replace(remedy=_NAME_TAKEN.format(name))
+    return finding
