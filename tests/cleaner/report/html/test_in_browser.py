@@ -14,8 +14,11 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.printable import printable
+from cleaner.report.analysis import AnalysisReport
 from cleaner.report.html.pages import page_of
+from cleaner.report.overview.provenance import Provenance
 from tests.browsers import a_chromium
+from tests.cleaner.report.analyses import an_analysis
 from tests.cleaner.report.html.reports import a_hostile_plan, a_large_plan, report_of
 
 if TYPE_CHECKING:
@@ -108,6 +111,25 @@ def until(page: Page, expression: str) -> None:
             return
         page.wait_for_timeout(25)
     pytest.fail(f"never: {expression}")
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_the_page_of_an_analysis_fits_and_axe_finds_nothing(browser: Browser, tmp_path: Path, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    provenance = Provenance("9.9.9", ("logcleaner", "analyze"), 0, ("/data",))
+    document = AnalysisReport(an_analysis(problems=("<b>gone</b>",)), provenance).document()
+    path = tmp_path / "page.html"
+    path.write_text(page_of(document), "utf-8")
+    known = set(numbers(document))
+    with opened(browser, path, width) as found:
+        open_all(found.page)
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        violations = Axe().run(found.page, options=WCAG).response["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in violations] == []
+        values = found.page.eval_on_selector_all("data", "all => all.map(one => one.value)")
+        assert len(values) > 20
+        assert [value for value in values if float(value) not in known] == []
 
 
 def open_all(page: Page) -> None:
