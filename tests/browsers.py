@@ -41,7 +41,11 @@ def a_chromium() -> Iterator[Browser]:
         pytest.skip(f"NOT RUN: {error.name} is not installed")
     root = _unpacked()
     program = root / "usr/lib/chromium/chromium-headless-shell"
-    environment = {**os.environ, "LD_LIBRARY_PATH": _libraries(root), "FONTCONFIG_FILE": str(root / "fonts.conf")}
+    environment: dict[str, str | float | bool] = {
+        **os.environ,
+        "LD_LIBRARY_PATH": _libraries(root),
+        "FONTCONFIG_FILE": str(root / "fonts.conf"),
+    }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu", "--no-first-run"], env=environment

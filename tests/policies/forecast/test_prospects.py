@@ -18,9 +18,9 @@ from policies.retention import retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 
 
-def planned(log: PartitionFacts, policy: TopicPolicy, **asked: object) -> PartitionPlan:
+def planned(log: PartitionFacts, policy: TopicPolicy, only: Only | None = None) -> PartitionPlan:
     facts = LogDirFacts("/data", None, 1 << 40, 0, (log,))
-    (found,) = plan([facts], lambda _: policy, Request(NOW_MS, **asked)).partitions  # type: ignore[arg-type]
+    (found,) = plan([facts], lambda _: policy, Request(NOW_MS, only)).partitions
     return found
 
 
@@ -40,17 +40,17 @@ def test_what_time_lets_go_later_comes_with_its_moment_and_its_index_files() -> 
 
 
 @pytest.mark.parametrize(
-    ("story", "policy", "asked"),
+    ("story", "policy", "only"),
     [
-        ("no limit of time", a_policy(retention_bytes=10), {}),
-        ("never deleted", a_policy("compact"), {}),
-        ("nobody knows", replace(a_policy(retention_ms=DAY_MS), unknown_because="nobody stated it; state it"), {}),
-        ("retention was not asked for", a_policy(retention_ms=DAY_MS), {"only": Only.COMPACTION}),
+        ("no limit of time", a_policy(retention_bytes=10), None),
+        ("never deleted", a_policy("compact"), None),
+        ("nobody knows", replace(a_policy(retention_ms=DAY_MS), unknown_because="nobody stated it; state it"), None),
+        ("retention was not asked for", a_policy(retention_ms=DAY_MS), Only.COMPACTION),
     ],
 )
-def test_nothing_goes_later_where_time_deletes_nothing(story: str, policy: TopicPolicy, asked: dict[str, Only]) -> None:
-    found = planned(aged(0.5, 0.2).facts(), policy, **asked)
-    assert list(releases(found, Request(NOW_MS, **asked))) == []
+def test_nothing_goes_later_where_time_deletes_nothing(story: str, policy: TopicPolicy, only: Only | None) -> None:
+    found = planned(aged(0.5, 0.2).facts(), policy, only)
+    assert list(releases(found, Request(NOW_MS, only))) == []
 
 
 def test_what_goes_by_size_goes_with_each_limit_of_time() -> None:

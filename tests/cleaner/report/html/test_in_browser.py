@@ -189,11 +189,15 @@ def sentence(segment: dict[str, Any]) -> str:
 
 
 def test_a_table_is_sorted_filtered_and_opened_by_keyboard(browser: Browser, pages: Any) -> None:
-    with opened(browser, pages["clean"][0]) as found:
-        page = found.page
+    with opened(browser, pages["clean"][0]) as shown:
+        page = shown.page
         table = page.locator("#partitions table[data-table]")
         names = "all => all.map(one => one.textContent)"
-        firsts = lambda: table.locator("> tbody > tr > th").evaluate_all(names)  # noqa: E731 - read again and again
+
+        def firsts() -> list[str]:
+            found: list[str] = table.locator("> tbody > tr > th").evaluate_all(names)
+            return found
+
         page.focus("#partitions input")
         page.keyboard.type("orders")
         until(page, "document.querySelectorAll('#partitions tbody > tr').length === 3")
