@@ -69,6 +69,8 @@ The events of the daemon; those within a round also have ``round``, its number:
     files_vanished           warning  topic, partition, log_dir, files: neither logcleaner nor a broker removed them
     watch_polls              warning  error: inotify does not work here, so the daemon compares directories now and
                                       then
+    page_failed              warning  path, error: the page of ``[report] html`` was not written; the next plan gets
+                                      another
     worker_died              error    error: the daemon starts the worker again
     =======================  =======  ===================================================================
 """
@@ -141,6 +143,7 @@ class Event(StrEnum):
     LOG_DIR_BACK = "log_dir_back"
     HELD_BACK = "held_back", Level.WARNING
     CONFIG_UNKNOWN = "config_unknown", Level.WARNING
+    PAGE_FAILED = "page_failed", Level.WARNING
     CONFIG_RELOADED = "config_reloaded"
     CONFIG_REJECTED = "config_rejected", Level.ERROR
     PARTITION_APPEARED = "partition_appeared"

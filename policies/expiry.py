@@ -22,13 +22,13 @@ def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
         return None
     if planned.deletion:
         return now_ms
-    verdicts = _retention_verdicts(planned, now_ms)
+    verdicts = retention_verdicts(planned, now_ms)
     if not verdicts:
         return None
     return now_ms if verdicts[0].action is Action.DELETE else verdicts[0].reason.until_ms
 
 
-def _retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]:
+def retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]:
     """Return retention's verdicts. Ask retention again only if a compaction or a guard has replaced its verdicts."""
     facts, policy = planned.facts, planned.policy
     if not policy.cleanup_delete:  # only the log start offset deletes, and the second base decides

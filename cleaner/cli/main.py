@@ -10,6 +10,7 @@ import atexit
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import NoReturn
@@ -128,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     has_acted = False
     try:
         args = build_parser().parse_args(argv)
+        args.words = tuple(sys.argv[1:] if argv is None else argv)
         has_acted = _acts(args)
         status = _run(args)
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout

@@ -38,6 +38,7 @@ class Settings:
         metrics_listen: ``host:port`` of the metrics endpoint; None for no endpoint.
         metrics_per_partition: ``few`` (five series for each partition), ``all`` or ``none``.
         metrics_textfile: the file to which a one-shot run writes the metrics; None for no file.
+        report_html: the page to which the daemon writes its last plan; None for no page.
     """
 
     path: Path | None = None
@@ -50,6 +51,7 @@ class Settings:
     metrics_listen: str | None = None
     metrics_per_partition: str = "few"
     metrics_textfile: Path | None = None
+    report_html: Path | None = None
 
 
 class LoadedLayers(NamedTuple):

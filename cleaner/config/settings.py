@@ -19,7 +19,7 @@ from policies.config.config_sources import RawLayer, Said, names_of, nearest, re
 from policies.config.policy import Layer
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 
-_TABLES: Final = ("defaults", "cleaner", "metrics")
+_TABLES: Final = ("defaults", "cleaner", "metrics", "report")
 _CLEANER_PREFIX: Final = "log.cleaner."
 _BROKER_NAMES: Final = frozenset(
     name for key in BROKER_KEYS for name in (key.name, *(synonym.name for synonym in key.synonyms))
@@ -52,6 +52,10 @@ class _Metrics(_Strict):
     textfile: Annotated[str, Field(min_length=1)] | None = None
 
 
+class _Report(_Strict):
+    html: Annotated[str, Field(min_length=1)] | None = None
+
+
 class _File(_Strict):
     """The file with joined dotted keys, without the broker keys above all tables."""
 
@@ -62,6 +66,7 @@ class _File(_Strict):
     topics: dict[str, dict[str, Any]] = {}
     cleaner: dict[str, Any] = {}
     metrics: _Metrics = _Metrics()
+    report: _Report = _Report()
 
 
 class _Entry(NamedTuple):
@@ -150,6 +155,7 @@ def _settings_and_problems(text: str, path: Path) -> tuple[Settings, tuple[Inval
         metrics_listen=file.metrics.listen,
         metrics_per_partition=file.metrics.per_partition,
         metrics_textfile=path.parent / file.metrics.textfile if file.metrics.textfile else None,
+        report_html=path.parent / file.report.html if file.report.html else None,
     )
     return settings, tuple(sorted(problems, key=_line_of))
 
@@ -267,8 +273,8 @@ def _near_above_tables(name: str) -> str:
 
 
 def _known_names(location: KeyPath) -> Mapping[str, object]:
-    if location[0] == "metrics":
-        return dict.fromkeys(_names_in(_Metrics))
+    if location[0] in ("metrics", "report"):
+        return dict.fromkeys(_names_in(_Metrics if location[0] == "metrics" else _Report))
     return dict.fromkeys([*_names_in(_File), *_BROKER_NAMES])
 
 

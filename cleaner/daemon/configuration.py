@@ -104,7 +104,11 @@ def differences(before: LoadedLayers, after: LoadedLayers) -> Iterator[str]:
 
 def _stated(loaded: LoadedLayers) -> Mapping[str, str]:
     settings = loaded.settings
-    others = {"metrics.listen": settings.metrics_listen, "log dirs": ",".join(map(str, loaded.log_dirs))}
+    others = {
+        "metrics.listen": settings.metrics_listen,
+        "report.html": str(settings.report_html or ""),
+        "log dirs": ",".join(map(str, loaded.log_dirs)),
+    }
     return {place: value for place, value in others.items() if value} | dict(_stated_in(loaded.layers))
 
 

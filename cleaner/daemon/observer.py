@@ -95,3 +95,55 @@ class Observer:
 
     def state(self, state: DaemonState) -> None:
         """The daemon is in another state now."""
+
+
+class Observers(Observer):
+    """Passes on to several observers."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def planned(self, plan: Plan, now_ms: int) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.planned(plan, now_ms)
+
+    def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.ran(plan, outcome, started_ms, ended_ms)
+
+    def log_dirs(self, failing: Mapping[str, bool]) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.log_dirs(failing)
+
+    def configured(self, now_ms: int, *, succeeded: bool) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.configured(now_ms, succeeded=succeeded)
+
+    def did(self, job: JobDone) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.did(job)
+
+    def failed(self, where: JobKind, error: str) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.failed(where, error)
+
+    def held_locks(self, seconds: float) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.held_locks(seconds)
+
+    def worker_died(self, where: JobKind | None = None) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.worker_died(where)
+
+    def state(self, state: DaemonState) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.state(state)

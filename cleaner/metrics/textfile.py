@@ -6,7 +6,6 @@ from the file that it replaces.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,10 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.errors import as_unwritable
 from cleaner.metrics import families as names
 from cleaner.metrics.registry import Metrics
+from cleaner.replacing import replace_file
 from policies.forecast.runway import Growth
 
-_MODE: Final = 0o644
-"""The exporter of another user must be able to read the file."""
 _BYTES_MAX: Final = 64 << 20
 Earlier = dict[tuple[str, str], float]
 """Name and log dir (empty if the metric has none) -> value."""
@@ -54,7 +52,7 @@ def write_textfile(path: Path, metrics: Metrics) -> None:
     Raises: UnwritableFile.
     """
     with as_unwritable(path):
-        _replace(path, metrics.text())
+        replace_file(path, metrics.text())
 
 
 def _read(path: Path) -> Earlier:
@@ -82,15 +80,3 @@ def _growths(earlier: Earlier) -> Iterator[tuple[str, Growth]]:
                 for family in (names.LOG_DIR_FREE, names.LOG_DIR_GROWTH, names.LOG_DIR_OBSERVED)
             ]
             yield log_dir, Growth(round(at * 1000), int(values[0]), values[1], values[2])
-
-
-def _replace(path: Path, text: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -1,4 +1,4 @@
-"""The report of an analysis: tables or a page of HTML for people, ``logcleaner.analysis/1`` for machines."""
+"""The report of an analysis: tables for people, ``logcleaner.analysis/1`` for machines; its page is made of that."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from cleaner.report.overview.provenance import Provenance
 
 SCHEMA: Final = "logcleaner.analysis/1"
 ROWS_MAX: Final = 10
@@ -74,11 +76,16 @@ def sections(analysis: Analysis) -> Iterator[Section]:
         names = _NAMES if len(log_dirs) > 1 else _NAMES[:1]
         yield Section(
             TITLES[name],
-            (*names, *(_HEADINGS.get(column, column.upper()) for column in columns)),
+            (*names, *map(column_heading, columns)),
             (*(False for _ in names), *(column not in _LEFT for column in columns)),
             tuple((*_names(row)[: len(names)], *(_cell(row, column) for column in columns)) for row in shown),
             left_out,
         )
+
+
+def column_heading(column: str) -> str:
+    """Return the heading of a column, by the name of its values."""
+    return _HEADINGS.get(column, column.replace("_", " ").upper())
 
 
 def _first_of_each(rows: Sequence[AnalysisRow]) -> tuple[list[AnalysisRow], int]:
@@ -146,36 +153,24 @@ def _name_columns(section: Section, page: Page, names: int) -> int:
     return max((page.width - others) // names - 1, NAME_MIN)
 
 
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>logcleaner analyze</title>
-<style>
-body { font: 14px sans-serif; margin: 2em } table { border-collapse: collapse }
-th, td { padding: .2em .8em; text-align: left; border-bottom: 1px solid #ddd } .n { text-align: right }
-.problem { color: #b00 }
-</style></head><body>
-<h1>Analysis of {{ now }}</h1>
-{% for problem in problems %}<p class="problem">{{ problem }}</p>
-{% endfor %}{% for section in sections %}<h2>{{ section.title }}</h2>
-<table><tr>{% for heading in section.headings %}<th{% if section.is_right[loop.index0] %} class="n"{% endif %}>\
-{{ heading }}</th>{% endfor %}</tr>
-{% for row in section.rows %}<tr>{% for cell in row %}<td{% if section.is_right[loop.index0] %} class="n"{% endif %}>\
-{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}</table>
-{% if section.left_out %}<p>{{ section.left_out }} more rows are in --json and --output</p>
-{% endif %}{% endfor %}</body></html>
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class AnalysisReport:
-    """An analysis that is shown as tables, as a document, or as a page of HTML."""
+    """An analysis that is shown as tables, as a document, or as a page that is made of the document."""
 
     analysis: Analysis
+    provenance: Provenance | None = None
+    """Who makes the page of the analysis; None if no page is asked for."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``analyze --json`` prints: sizes in bytes, times in epoch ms, keys with escaped bytes."""
         tables = {name: [_jsonable(asdict(row)) for row in self.analysis.tables[name]] for name in TABLES}
-        return {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": list(self.analysis.problems)}
+        problems = list(self.analysis.problems)
+        document = {"schema": SCHEMA, "now": self.analysis.now_ms, **tables, "problems": problems}
+        if self.provenance is None:
+            return document
+        from cleaner.report.overview.of_analysis import report_fields  # noqa: PLC0415 - only a page needs it
+
+        return {**document, "report": report_fields(self.provenance, self.analysis)}
 
     def text(self, page: Page) -> Iterator[Lines | Table]:
         """Yield a table for each kind of finding."""
@@ -186,11 +181,3 @@ class AnalysisReport:
                 more = counted(section.left_out, "more row")
                 yield Lines((f"{more} in --json and --output", "dim"))
             yield Lines(("", ""))
-
-    def html(self) -> str:
-        """Return a page that needs no other file."""
-        from jinja2 import Environment  # noqa: PLC0415 - only ``--html`` needs it
-
-        page = Environment(autoescape=True).from_string(_PAGE)
-        problems = map(printable, self.analysis.problems)
-        return page.render(now=moment(self.analysis.now_ms), sections=sections(self.analysis), problems=problems)

@@ -14,6 +14,7 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Limit, Reason, as_int64
 
 if TYPE_CHECKING:
+    from cleaner.report.overview.values import Overview
     from cleaner.report.page import Lines, Page
 
 SCHEMA: Final = "logcleaner.plan/1"
@@ -29,6 +30,7 @@ class CleaningReport:
         ended_ms: when the run ended, epoch ms; None if it took its own time from the moment of the plan on.
         is_copy: whether the run wrote a copy, and so freed nothing.
         is_rescue: whether the order of the deletions matters, because the run stops once enough is free.
+        overview: what the page of the run shows besides; None if no page is asked for.
     """
 
     plan: Plan
@@ -36,6 +38,7 @@ class CleaningReport:
     ended_ms: int | None = None
     is_copy: bool = False
     is_rescue: bool = False
+    overview: Overview | None = None
 
     def document(self) -> dict[str, Any]:
         """Return what ``clean --json`` prints: sizes in bytes, times in epoch ms, null for what is not known.
@@ -44,7 +47,7 @@ class CleaningReport:
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
         compaction drops records without a key, or as null if the data was not read, so that nobody knows. ``errors``
         tells what failed beside the partitions, if anything did. Only a dry run has ``runway``: an object for each
-        file system.
+        file system. ``report`` is there if there is an overview.
         """
         plan, outcome = self.plan, self.outcome
         errors = log_dir_errors(plan, outcome)
@@ -58,6 +61,7 @@ class CleaningReport:
             "totals": _totals(Totals.of(plan, outcome), outcome),
             **({"errors": errors} if errors else {}),
             **({"runway": documents(outcome.runways)} if outcome.runways else {}),
+            **({"report": self.overview.fields()} if self.overview else {}),
         }
 
     def text(self, page: Page) -> Iterator[Lines]:

@@ -16,6 +16,7 @@ from policies.explaining.fates import SegmentFate
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 
 if TYPE_CHECKING:
+    from cleaner.report.overview.provenance import Provenance
     from cleaner.report.page import Lines, Page
 
 SCHEMA: Final = "logcleaner.explain/1"
@@ -38,13 +39,20 @@ class ExplanationReport:
     failures: Sequence[UnreadablePartition] = ()
     spaces: Sequence[PartitionSpace] = ()
     """What the directory of each explanation takes, as ``du`` counts it; empty if nobody looked."""
+    provenance: Provenance | None = None
+    """Who makes the page of the explanation; None if no page is asked for."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``explain --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
         chosen, spaces = dict(enumerate(self.chosen)), dict(enumerate(self.spaces))
         partitions = [_partition(one, chosen.get(place), spaces.get(place)) for place, one in enumerate(self.explained)]
         failed = [_unreadable(failure) for failure in self.failures]
-        return {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
+        document = {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
+        if self.provenance is None:
+            return document
+        from cleaner.report.overview.of_explanation import report_fields  # noqa: PLC0415 - only a page needs it
+
+        return {**document, "report": report_fields(self.provenance, self.explained, self.failures)}
 
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the explanations one after the other."""

@@ -21,7 +21,15 @@ METRICS_SETTINGS: Final = {
     "textfile": "where `clean` and `free` write the same metrics",
 }
 """Key of ``[metrics]`` -> what it does."""
-SETTINGS: Final = {**FILE_SETTINGS, **{f"metrics.{key}": does for key, does in METRICS_SETTINGS.items()}}
+REPORT_SETTINGS: Final = {
+    "html": "where the daemon writes its last plan as a [page](report.md); no page without it",
+}
+"""Key of ``[report]`` -> what it does."""
+SETTINGS: Final = {
+    **FILE_SETTINGS,
+    **{f"metrics.{key}": does for key, does in METRICS_SETTINGS.items()},
+    **{f"report.{key}": does for key, does in REPORT_SETTINGS.items()},
+}
 """Key of the configuration file that no layer states -> what it does."""
 MEANINGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "what happens to old records: `delete` by age and size, `compact` by key, or both",

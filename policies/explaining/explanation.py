@@ -52,6 +52,14 @@ def explain(
     return PartitionExplanation(case.planned, case.intended, seen, case.fates, changes, blockers)
 
 
+def blockers_of(
+    planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy
+) -> tuple[Blocker, ...]:
+    """Return only what blocks a partition. Arguments: as of ``explain``."""
+    case = case_of(planned, seen, request, broker)
+    return tuple(_blockers(case)) if case.fates else ()
+
+
 def _blockers(case: Case) -> list[Blocker]:
     found = list(partition_blockers(case))
     if not case.is_exempt:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cleaner.config.settings import _File, _Metrics
+from cleaner.config.settings import _File, _Metrics, _Report
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
-from policies.config.key_descriptions import FILE_SETTINGS, MEANINGS, METRICS_SETTINGS, default_of, type_of
+from policies.config.key_descriptions import (
+    FILE_SETTINGS,
+    MEANINGS,
+    METRICS_SETTINGS,
+    REPORT_SETTINGS,
+    default_of,
+    type_of,
+)
 from policies.config.policy import Layer
 from tests.docs.tables import table
 
@@ -25,6 +32,7 @@ def keys() -> str:
     sections = [
         ("Keys above all tables", "These are no keys of Kafka.", _of_file(_File, FILE_SETTINGS)),
         ("Keys of `[metrics]`", "", _of_file(_Metrics, METRICS_SETTINGS)),
+        ("Keys of `[report]`", "", _of_file(_Report, REPORT_SETTINGS)),
         ("Topic keys", f"For `[defaults]`, `[topics]` and `--set`. {_OURS}", _acted_on(of_topics)),
         ("Broker keys", f"For all topics alike. {_OURS}", _acted_on(of_brokers)),
         ("Keys that change nothing", "logcleaner reads and checks these, and does not act on them.", _others(others)),
@@ -47,7 +55,7 @@ def _others(keys_: Iterable[ConfigKey]) -> str:
     )
 
 
-def _of_file(model: type[_File | _Metrics], meanings: Mapping[str, str]) -> str:
+def _of_file(model: type[_File | _Metrics | _Report], meanings: Mapping[str, str]) -> str:
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     return table(
         ("Key", "Default", ""),

@@ -39,4 +39,4 @@ def with_answers(report: CleaningReport, answered: Sequence[Answered]) -> Cleani
         return report
     from cleaner.report.forecast.what_if import WhatIfReport
 
-    return WhatIfReport(report.plan, report.outcome, answered=tuple(answered))
+    return WhatIfReport(report.plan, report.outcome, overview=report.overview, answered=tuple(answered))

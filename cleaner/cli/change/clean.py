@@ -24,6 +24,7 @@ from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.naming import tell_misnamed, tell_overrides, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.screen.html import add_html_argument, check_html, write_html
 from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import hold_failures, show, tell_failures
 from cleaner.cli.stopping import stopping_on_signals
@@ -32,8 +33,13 @@ from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cleaner.config.layers import LoadedLayers
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Outcome
+    from cleaner.engine.rehearsal.what_if import Answered
+    from cleaner.report.overview.values import Overview
     from policies.plan import Plan, Request
 
 HELP = "delete what retention allows and compact dirty partitions, once"
@@ -52,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR (new or empty)",
     )
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
+    add_html_argument(output)
     output.add_argument(
         "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
@@ -104,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
     from storage.lock import LogDirLocked
 
     _check_usage(args)
+    check_html(args)
     request, questions, view = _request(args), asked(args), view_of(args)
     confirm_force_lock(args)
     if args.assume_committed:
@@ -115,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
         cleaner, loaded, missing = open_cleaner(
             args, listener, threads=args.threads, compactor=compactor, one_log_dir_for=one_for
         )
+        check_html(args, *loaded.log_dirs)
         tell_overrides(loaded, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
@@ -128,8 +137,11 @@ def run(args: argparse.Namespace) -> int:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    report = CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output))
-    told = show(with_answers(report, answered), as_json=args.json, view=view, pager=args.pager and args.dry_run)
+    overview = _overview(args, cleaner, loaded, plan, outcome, answered) if args.html else None
+    report = with_answers(
+        CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output), overview=overview), answered
+    )
+    told = show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener, told)
@@ -140,7 +152,26 @@ def run(args: argparse.Namespace) -> int:
     tell_guards(plan, is_dry=args.dry_run)
     if not args.output:  # a copy leaves the log dir as it was
         tell_metrics(cleaner, loaded.settings, plan.request, missing, Ran(plan, outcome, started_ms))
-    return signalled if outcome.interrupted and signalled else _status(args, plan, outcome)
+    written = write_html(args, report)
+    return signalled if outcome.interrupted and signalled else _status(args, plan, outcome) or written
+
+
+def _overview(
+    args: argparse.Namespace,
+    cleaner: Cleaner,
+    loaded: LoadedLayers,
+    plan: Plan,
+    outcome: Outcome,
+    answered: Sequence[Answered],
+) -> Overview:
+    """Return what the page of the run shows beside the plan. The locks are given back by then."""
+    from cleaner.pages.writing import provenance_of
+    from cleaner.report.overview.making import overview_of
+
+    runways = outcome.runways if args.dry_run else cleaner.runways(cleaner.plan(plan.request))
+    provenance = provenance_of(loaded, args.words, clock_ms())
+    broker = loaded.layers.broker_policy()
+    return overview_of(plan, outcome, provenance, runways=runways, answered=answered, broker=broker)
 
 
 def _check_usage(args: argparse.Namespace) -> None:

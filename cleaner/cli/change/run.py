@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
+    from cleaner.daemon.configuration import Configuration
     from cleaner.daemon.daemon import Daemon
+    from cleaner.daemon.observer import Observer
     from cleaner.engine.outcome import Listener
     from cleaner.events import EventLog
 
@@ -66,6 +69,7 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     from cleaner.cli.trust import tell_world_writable
     from cleaner.daemon.configuration import Configuration
     from cleaner.daemon.daemon import Daemon
+    from cleaner.daemon.observer import Observers
     from cleaner.engine.clock import SystemClock
     from cleaner.metrics.http import observer_of
     from storage.kernels import check_level
@@ -75,12 +79,27 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     opening, told_once = _Opening(args), _ToldOnce(log)
     configuration = Configuration(lambda: told_once(opening.read()))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
-    with observer_of(configuration.loaded.settings, log, __version__) as observer:
+    with (
+        observer_of(configuration.loaded.settings, log, __version__) as metrics,
+        _keeper(args, configuration, log) as pages,
+    ):
+        observer = Observers(metrics, pages)
         daemon = Daemon(configuration, SystemClock(), log, observer, os.environ, observing=args.observe)
         if args.once:
             return _once(daemon)
         daemon.run()
     return ExitStatus.DONE
+
+
+def _keeper(args: argparse.Namespace, configuration: Configuration, log: EventLog) -> AbstractContextManager[Observer]:
+    """Return what keeps the page of the last plan, if one is asked for. Raises: InvalidConfig."""
+    if configuration.loaded.settings.report_html is None:
+        from cleaner.daemon.observer import Observer
+
+        return nullcontext(Observer())
+    from cleaner.pages.keeping import page_keeper
+
+    return page_keeper(lambda: configuration.loaded, args.words, log, is_once=args.once)
 
 
 class _ToldOnce:

@@ -12,11 +12,12 @@ from cleaner.cli.metrics import clock_ms
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_topics, warn_of_names, warn_of_symlinks
 from cleaner.cli.opening import add_log_dir_arguments, load
+from cleaner.cli.screen.html import add_html_argument, check_html, provenance_if_asked, write_html
 from cleaner.cli.showing import show
-from cleaner.errors import as_unwritable
 
 if TYPE_CHECKING:
     from cleaner.report.findings import Analysis
+    from cleaner.report.overview.provenance import Provenance
 
 HELP = "read all records with Spark, and report sizes, days, codecs, keys and savings"
 
@@ -34,29 +35,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--output", type=Path, metavar="DIR", help="also write Parquet: a directory for each table, a file for each run"
     )
-    output.add_argument("--html", type=Path, metavar="FILE", help="also write a page of HTML that needs no other file")
+    add_html_argument(output)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the log dirs with Spark, and show the findings."""
     from cleaner.report.analysis import AnalysisReport
 
-    analysis = _analyze(args)
-    report = AnalysisReport(analysis)
+    check_html(args)
+    analysis, provenance = _analyze(args)
+    report = AnalysisReport(analysis, provenance)
     show(report, as_json=args.json, pager=args.pager)
     if args.output:
         from cleaner.spark.analysis.write_tables import write_tables
 
         write_tables(analysis, args.output)
-    if args.html:
-        with as_unwritable(args.html):
-            args.html.write_text(report.html(), "utf-8")
     for problem in analysis.problems:
         complain(problem)
-    return ExitStatus.FAILED if analysis.problems else ExitStatus.DONE
+    written = write_html(args, report)
+    return ExitStatus.FAILED if analysis.problems else written
 
 
-def _analyze(args: argparse.Namespace) -> Analysis:
+def _analyze(args: argparse.Namespace) -> tuple[Analysis, Provenance | None]:
     """Open the configuration and Spark before any log dir is read, then analyze."""
     from cleaner.engine.cleaner import Cleaner
     from cleaner.spark import open_session
@@ -66,6 +66,7 @@ def _analyze(args: argparse.Namespace) -> Analysis:
     from storage.log_dir import LogDir
 
     loaded, missing = without_missing(load(args), args.log_dir)
+    check_html(args, *loaded.log_dirs)
     log_dirs = [LogDir(path) for path in loaded.log_dirs]
     check_topics(args.topic, log_dirs)
     warn_of_names(loaded)
@@ -84,4 +85,4 @@ def _analyze(args: argparse.Namespace) -> Analysis:
             analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
     finally:
         spark.stop()
-    return replace(analysis, problems=(*map(str, missing), *analysis.problems))
+    return replace(analysis, problems=(*map(str, missing), *analysis.problems)), provenance_if_asked(args, loaded)

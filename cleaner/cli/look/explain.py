@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.screen.html import add_html_argument, check_html, provenance_if_asked, write_html
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment, offset, partition_or_text, segment
 
@@ -50,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.explain/1")
+    add_html_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,18 +62,22 @@ def run(args: argparse.Namespace) -> int:
     from policies.plan import Request
     from storage.log_dir import LogDir
 
+    check_html(args)
     cleaner, loaded, missing = open_cleaner(args, Silent())
+    check_html(args, *loaded.log_dirs)
     log_dirs = [LogDir(path) for path in loaded.log_dirs]
     wanted = args.topic_partition
     check_partition(wanted, (found for log_dir in log_dirs for found, _ in log_dir.partitions()), log_dirs)
     now_ms = SystemClock().now_ms()
     request = Request(args.now(now_ms) if args.now else now_ms, in_place=True, topics=(str(wanted),))
     report, plan = _explained(args, cleaner, request)
+    report = replace(report, provenance=provenance_if_asked(args, loaded))
     show(report, as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     errors = [*map(str, missing), *(error for log_dir in plan.log_dirs for error in log_dir.facts.errors)]
     for error in errors:
         complain(error)
-    return ExitStatus.FAILED if errors or report.failures else ExitStatus.DONE
+    written = write_html(args, report)
+    return ExitStatus.FAILED if errors or report.failures else written
 
 
 def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[ExplanationReport, Plan]:

@@ -52,14 +52,7 @@ class Rehearsal:
         return Swept.of([file for one in left for file in one.due(now_ms)])
 
     def _expected(self, partition: PartitionPlan) -> PartitionResult:
-        """A compaction's output is not known without reading; at most its input, and that is what is said."""
-        compaction = partition.compaction
-        expected = PartitionResult(Basis.ESTIMATE if compaction else Basis.EXACT)
-        if compaction:
-            size_bytes = compaction.size_bytes
-            expected = replace(expected, compacted_from_bytes=size_bytes, compacted_to_bytes=size_bytes)
-        deletion = partition.deletion
-        return expected.with_deletion(deletion, at_once=self._request.is_at_once) if deletion else expected
+        return expected_result(partition, at_once=self._request.is_at_once)
 
     def _measured(
         self, partition: PartitionPlan, compaction: Compaction, expected: PartitionResult, directory: Path
@@ -75,3 +68,21 @@ class Rehearsal:
 def _log_start(partition: PartitionPlan) -> int:
     deletion = partition.deletion
     return deletion.new_log_start_offset if deletion else partition.facts.log_start_offset
+
+
+def expected_result(partition: PartitionPlan, *, at_once: bool) -> PartitionResult:
+    """Return what the plan of a partition alone says of its result.
+
+    A compaction's output is not known without reading; at most its input, and that is what is said.
+
+    Args:
+        partition: the plan.
+        at_once: what goes is unlinked in the run.
+    """
+    compaction = partition.compaction
+    expected = PartitionResult(Basis.ESTIMATE if compaction else Basis.EXACT)
+    if compaction:
+        size_bytes = compaction.size_bytes
+        expected = replace(expected, compacted_from_bytes=size_bytes, compacted_to_bytes=size_bytes)
+    deletion = partition.deletion
+    return expected.with_deletion(deletion, at_once=at_once) if deletion else expected

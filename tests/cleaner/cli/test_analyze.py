@@ -88,15 +88,17 @@ def test_what_could_not_be_read_fails_with_a_line_each(found: Any, run: Any, cap
 
 def test_files_are_written_beside(found: Any, run: Any, tmp_path: Path) -> None:
     found(an_analysis())
-    assert run("analyze", "--output", str(tmp_path / "out"), "--html", str(tmp_path / "a.html")) == 0
-    assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
+    assert run("analyze", "--output", str(tmp_path / "out"), "--html", str(tmp_path.parent / "a.html")) == 0
+    assert (tmp_path.parent / "a.html").read_text().startswith("<!doctype html>")
     assert (tmp_path / "out" / "sizes" / "20270115T080000Z.parquet").exists()
 
 
 def test_a_page_that_cannot_be_written_is_told(found: Any, run: Any, tmp_path: Path, capsys: Any) -> None:
     found(an_analysis())
-    assert run("analyze", "--html", str(tmp_path / "nowhere" / "a.html")) == 1
-    assert "nowhere/a.html" in capsys.readouterr().err
+    assert run("analyze", "--html", str(tmp_path / "nowhere" / "a.html")) == 2
+    said = capsys.readouterr()
+    assert "nowhere/a.html" in said.err
+    assert said.out == ""
 
 
 def test_without_spark_it_is_one_line(monkeypatch: pytest.MonkeyPatch, run: Any, capsys: Any) -> None:

@@ -1,0 +1,27 @@
+"""Write the page of a document that comes on stdin to a file: ``python -m cleaner.pages FILE``.
+
+The daemon has its pages made by this process, so that a page takes nothing of the daemon's memory and time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from cleaner.errors import UnwritableFile
+from cleaner.pages.writing import write_page
+
+
+def main() -> int:
+    """Write the page; return 1, with a line on stderr, if that is not possible."""
+    try:
+        write_page(Path(sys.argv[1]), json.load(sys.stdin))
+    except UnwritableFile as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The file of a page: it is looked at before a run begins, and written once the run has let go of its locks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cleaner import __version__
+from cleaner.errors import as_unwritable, how_to_install
+from cleaner.report.overview.provenance import ConfigurationFile, Provenance
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from cleaner.config.layers import LoadedLayers
+
+
+def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
+    """Refuse a page that could not be written, before anything is done.
+
+    Args:
+        key: the option or key that names the file.
+        path: the file.
+        log_dirs: no page is written into one of them.
+
+    Raises: InvalidConfig.
+    """
+    from cleaner.report.html import is_drawable  # noqa: PLC0415 - few runs make a page
+
+    if not is_drawable():
+        raise InvalidConfig(key, str(path), f"needs pygal, which is not installed; {how_to_install('report')}")
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html")
+    if not path.absolute().parent.is_dir():
+        raise InvalidConfig(key, str(path), f"cannot be written, because there is no directory {path.parent}; make it")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InvalidConfig(key, str(path), f"cannot be written, because this user may not write to {path.parent}")
+    for log_dir in log_dirs:
+        if path.resolve().is_relative_to(log_dir.resolve()):
+            raise InvalidConfig(key, str(path), f"lies in the log dir {log_dir}; name a file elsewhere")
+
+
+def provenance_of(loaded: LoadedLayers, command: Sequence[str], made_ms: int) -> Provenance:
+    """Return who makes a report now, and of which configuration.
+
+    Args:
+        loaded: the configuration.
+        command: the words of the command line, without the program's name.
+        made_ms: the clock, epoch ms.
+    """
+    found = [ConfigurationFile(str(path), _sha256(path)) for path in loaded.files]
+    if loaded.cluster:
+        found.append(ConfigurationFile(str(loaded.cluster.directory), None))
+    return Provenance(__version__, ("logcleaner", *command), made_ms, tuple(map(str, loaded.log_dirs)), tuple(found))
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def write_page(path: Path, document: Mapping[str, Any]) -> None:
+    """Render the page of a report's document, and write it as a whole.
+
+    Raises: UnwritableFile.
+    """
+    from cleaner.replacing import replace_file  # noqa: PLC0415 - as in ``check_page``
+    from cleaner.report.html.pages import page_of  # noqa: PLC0415 - as in ``check_page``
+
+    page = page_of(document).encode("utf-8")
+    with as_unwritable(path):
+        replace_file(path, page)

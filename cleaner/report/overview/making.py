@@ -1,0 +1,238 @@
+"""Make the overview of a plan and its outcome. It reads no file and asks no clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from cleaner.report.forecast.runways import lasts
+from cleaner.report.overview.curves import curve_of
+from cleaner.report.overview.findings import FINDINGS_MAX, findings_of
+from cleaner.report.overview.provenance import Provenance
+from cleaner.report.overview.values import (
+    Later,
+    Overview,
+    OverviewTotals,
+    PartitionOverview,
+    ReasonOverview,
+    ReasonShare,
+    TopicOverview,
+    WrittenByDay,
+)
+from cleaner.report.page import counted, size
+from cleaner.report.rollup.rolled import Planned, TopicRoll, rolled
+from cleaner.report.totals import Totals
+from policies.config.policy import BrokerPolicy, Stated
+from policies.facts import UnreadablePartition
+from policies.forecast.births import DAY_MS
+from policies.forecast.prospects import Expiring, releases
+from policies.forecast.written import UNDATED, bytes_by_day
+from policies.plan import PartitionKey, Plan
+from policies.reasons import Action, moment
+
+if TYPE_CHECKING:
+    from cleaner.engine.outcome import Outcome
+    from cleaner.engine.rehearsal.what_if import Answered
+    from policies.forecast.runway import Runway
+
+LaterOf = Mapping[PartitionKey, Sequence[Expiring]]
+LATER_DAYS: Final = 7
+_AHEAD_DAYS: Final = 30
+GROWTH_DAYS: Final = 30
+GROWTH_TOPICS: Final = 5
+
+
+def overview_of(
+    plan: Plan,
+    outcome: Outcome,
+    provenance: Provenance,
+    *,
+    runways: Sequence[Runway],
+    answered: Sequence[Answered] = (),
+    broker: BrokerPolicy | None = None,
+) -> Overview:
+    """Return the overview of a run.
+
+    Args:
+        plan: the plan.
+        outcome: what was done, or would be.
+        provenance: who makes the report, and of what.
+        runways: how long the file systems of the log dirs last.
+        answered: answers to ``--what-if``; the curve has a place for each ``retention.ms`` that was asked.
+        broker: the configuration for all topics alike, which findings rest on.
+    """
+    rolls = rolled(plan, outcome)
+    later = {planned.key: list(releases(planned, plan.request)) for planned in plan.partitions}
+    topics = tuple(_topic(roll, later, plan.request.now_ms) for roll in rolls)
+    totals = _totals(topics, plan, outcome)
+    found = findings_of(plan, outcome, broker or BrokerPolicy())
+    return Overview(
+        provenance,
+        _sentence(topics, totals, runways, dry_run=outcome.dry_run),
+        totals,
+        topics,
+        tuple(_partition(p, later) for log_dir in plan.log_dirs for p in log_dir.partitions),
+        tuple(_reasons(plan)),
+        tuple(runways),
+        _later([release for found in later.values() for release in found], plan.request.now_ms),
+        curve_of(plan, answered),
+        _growth(rolls, plan.request.now_ms),
+        tuple(found[:FINDINGS_MAX]),
+        max(len(found) - FINDINGS_MAX, 0),
+    )
+
+
+def _partition(planned: Planned, later: LaterOf) -> PartitionOverview:
+    if isinstance(planned, UnreadablePartition):
+        return PartitionOverview(*planned.topic_partition, planned.log_dir, 0, 0, 0, None)
+    sizes: Counter[Action] = Counter()
+    for _, size_bytes, action, _ in planned.verdicts:
+        sizes[action] += size_bytes
+    return PartitionOverview(
+        *planned.facts.topic_partition,
+        planned.facts.log_dir,
+        len(planned.verdicts),
+        sizes[Action.DELETE],
+        sizes[Action.COMPACT],
+        min((release.at_ms for release in later[planned.key]), default=None),
+    )
+
+
+def _reasons(plan: Plan) -> Iterator[ReasonOverview]:
+    """Yield the reasons, those of the most bytes first."""
+    found: dict[tuple[Action, str, Stated | None], _Tally] = {}
+    for planned in plan.partitions:
+        for _, size_bytes, action, reason in planned.verdicts:
+            kind = action, reason.code, reason.limit.stated if reason.limit else None
+            if (tally := found.get(kind)) is None:
+                tally = found[kind] = _Tally(reason.text)
+            tally.topics.add(planned.policy.topic)
+            tally.segments += 1
+            tally.size_bytes += size_bytes
+    for (action, code, stated), tally in sorted(found.items(), key=lambda item: -item[1].size_bytes):
+        key, value, origin = (stated.key, stated.shown, stated.origin) if stated else (None, None, None)
+        yield ReasonOverview(
+            action.value, code, key, value, origin, len(tally.topics), tally.segments, tally.size_bytes, tally.text
+        )
+
+
+@dataclass(slots=True)
+class _Tally:
+    text: str
+    topics: set[str] = field(default_factory=set)
+    segments: int = 0
+    size_bytes: int = 0
+
+
+def _topic(roll: TopicRoll, releases_of: LaterOf, now_ms: int) -> TopicOverview:
+    later = [release for planned in roll.plans for release in releases_of[planned.key]]
+    sizes: Counter[tuple[Action, str]] = Counter()
+    segments: Counter[tuple[Action, str]] = Counter()
+    for planned in roll.plans:
+        for _, size_bytes, action, reason in planned.verdicts:
+            sizes[action, reason.code] += size_bytes
+            segments[action, reason.code] += 1
+    by_action = {act: sum(size for (action, _), size in sizes.items() if action is act) for act in Action}
+    shares = (ReasonShare(key[0].value, key[1], segments[key], sizes[key]) for key in segments)
+    sections = [p for p in roll.plans if p.section]
+    ratio = roll.dirty_ratio
+    return TopicOverview(
+        roll.topic,
+        roll.plans[0].policy.cleanup_policy if roll.plans else None,
+        roll.partitions,
+        sum(segments.values()),
+        roll.size_bytes,
+        by_action[Action.DELETE],
+        by_action[Action.COMPACT],
+        roll.size_bytes - by_action[Action.DELETE] - by_action[Action.COMPACT],
+        sum(p.section.dirty_bytes for p in sections if p.section) if sections else None,
+        None if ratio is None else round(ratio, 6),
+        sections[0].policy.min_cleanable_dirty_ratio if sections else None,
+        sum(release.size_bytes for release in later if release.at_ms <= now_ms + LATER_DAYS * DAY_MS),
+        tuple(sorted(shares, key=lambda share: (-share.bytes, share))),
+    )
+
+
+def _totals(topics: Sequence[TopicOverview], plan: Plan, outcome: Outcome) -> OverviewTotals:
+    totals = Totals.of(plan, outcome)
+    segments: Counter[str] = Counter()
+    for topic in topics:
+        for share in topic.reasons:
+            segments[share.action] += share.segments
+    freed_bytes = totals.space.reclaimed_disk_bytes + outcome.swept_disk_bytes
+    before_bytes = totals.disk_bytes_before
+    return OverviewTotals(
+        topics=len(topics),
+        partitions=totals.partitions,
+        segments=sum(segments.values()),
+        bytes=sum(topic.bytes for topic in topics),
+        deleted_segments=segments[Action.DELETE],
+        deleted_bytes=sum(topic.deleted_bytes for topic in topics),
+        compacted_segments=segments[Action.COMPACT],
+        compacted_bytes=sum(topic.compacted_bytes for topic in topics),
+        kept_segments=segments[Action.KEEP],
+        kept_bytes=sum(topic.kept_bytes for topic in topics),
+        freed_bytes=freed_bytes,
+        bytes_now=before_bytes if outcome.dry_run else before_bytes - totals.space.reclaimed_disk_bytes,
+        is_estimate=totals.is_estimate,
+    )
+
+
+def _sentence(
+    topics: Sequence[TopicOverview], totals: OverviewTotals, runways: Sequence[Runway], *, dry_run: bool
+) -> str:
+    """Return what the run does, and how long the disk lasts."""
+    would = "would " if dry_run else ""
+    acts = []
+    if totals.deleted_segments:
+        of = counted(sum(topic.deleted_bytes > 0 for topic in topics), "topic")
+        what = f"{counted(totals.deleted_segments, 'segment')} of {of} ({size(totals.deleted_bytes)})"
+        acts.append(f"{'delete' if would else 'deleted'} {what}")
+    if totals.compacted_segments:
+        of = counted(sum(topic.compacted_bytes > 0 for topic in topics), "topic")
+        what = f"{counted(totals.compacted_segments, 'segment')} of {of} ({size(totals.compacted_bytes)})"
+        acts.append(f"{'compact' if would else 'compacted'} {what}")
+    does = f"This run {would}{' and '.join(acts) or ('change nothing' if would else 'changed nothing')}"
+    rest = f"{size(totals.kept_bytes)} of {size(totals.bytes)} stay as they are"
+    disk = f" Disk: {lasts(runways[0])}." if len(runways) == 1 else ""
+    return f"{does}; {rest}.{disk}"
+
+
+def _later(found: Sequence[Expiring], now_ms: int) -> Later:
+    by_day: Counter[int] = Counter()
+    for release in found:
+        if release.at_ms < now_ms + _AHEAD_DAYS * DAY_MS:
+            by_day[release.at_ms // DAY_MS] += release.size_bytes
+    first_ms = min((release.at_ms for release in found), default=None)
+    return Later(
+        sum(release.size_bytes for release in found if release.at_ms <= now_ms + LATER_DAYS * DAY_MS),
+        LATER_DAYS,
+        first_ms,
+        sum(release.size_bytes for release in found if release.at_ms == first_ms),
+        tuple((_day(day), by_day[day]) for day in sorted(by_day)),
+    )
+
+
+def _growth(rolls: Sequence[TopicRoll], now_ms: int) -> WrittenByDay:
+    written = {roll.topic: sum((bytes_by_day(p.facts, now_ms) for p in roll.plans), Counter[int]()) for roll in rolls}
+    last = now_ms // DAY_MS
+    days = range(last - GROWTH_DAYS + 1, last + 1)
+    lately = {topic: sum(found[day] for day in days) for topic, found in written.items()}
+    most = sorted(lately, key=lambda topic: (-lately[topic], topic))
+    shown = [topic for topic in islice(most, GROWTH_TOPICS) if lately[topic]]
+    others = [topic for topic in most if topic not in shown]
+    series: list[tuple[str | None, tuple[int, ...]]] = [
+        (topic, tuple(written[topic][day] for day in days)) for topic in shown
+    ]
+    if any(lately[topic] for topic in others):
+        series.append((None, tuple(sum(written[topic][day] for topic in others) for day in days)))
+    older = sum(size for found in written.values() for day, size in found.items() if 0 <= day < days.start)
+    undated = sum(found[UNDATED] for found in written.values())
+    return WrittenByDay(tuple(_day(day) for day in days), tuple(series), older, undated)
+
+
+def _day(day: int) -> str:
+    return moment(day * DAY_MS)[: len("2026-11-23")]

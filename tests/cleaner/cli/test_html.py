@@ -1,0 +1,118 @@
+"""``--html`` of ``clean`` and ``explain``: what is refused before anything is done, and what the page is made of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.cli.main import main
+from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
+
+
+@pytest.fixture
+def data(demo: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(demo, tmp_path / "data"))
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+@pytest.mark.parametrize("command", [("clean",), ("clean", "--dry-run"), ("explain", "clicks-0")])
+@pytest.mark.parametrize(
+    ("page", "because"),
+    [
+        ("nowhere/a.html", "there is no directory {0}/nowhere; make it"),
+        ("data/a.html", "lies in the log dir {0}/data; name a file elsewhere"),
+        ("data/../data/clicks-0/a.html", "lies in the log dir {0}/data; name a file elsewhere"),
+        ("data", "is no file; name the file to write, such as report.html"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_done(
+    data: Path, tmp_path: Path, capsys: Any, command: tuple[str, ...], page: str, because: str
+) -> None:
+    before = names_in(tmp_path)
+    assert main([*command, "--log-dir", str(data), "--html", str(tmp_path / page)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("logcleaner: --html = ")
+    assert because.format(tmp_path) in said.err
+    assert names_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", [("clean",), ("explain", "clicks-0"), ("analyze",)])
+def test_without_the_extra_one_line_says_how_to_get_it(
+    data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("cleaner.report.html.is_drawable", lambda: False)
+    before = names_in(tmp_path)
+    assert main([*command, "--log-dir", str(data), "--html", str(tmp_path / "a.html")]) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        f"logcleaner: --html = '{tmp_path / 'a.html'}': needs pygal, which is not installed; "
+        "pip install 'logcleaner[report]'\n"
+    )
+    assert said.out == ""
+    assert names_in(tmp_path) == before
+
+
+def test_a_run_that_changed_something_is_a_page_too(data: Path, tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "logcleaner.toml"
+    config.write_text('[defaults]\nretention.ms = "2d"\n')
+    page = tmp_path / "a.html"
+    command = ["clean", "--log-dir", str(data), "--config", str(config), "--html", str(page), "--json"]
+    assert main(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    report, text = document["report"], page.read_text("utf-8")
+    assert report["command"] == ["logcleaner", *command]
+    assert [Path(file["path"]).name for file in report["configuration_files"]] == [config.name, "__cluster_metadata-0"]
+    assert [file["sha256"] and len(file["sha256"]) for file in report["configuration_files"]] == [64, None]
+    assert "What clean did" in text
+    assert report["sentence"].startswith("This run deleted 14 segments of 4 topics")
+    assert report["runway"]
+    assert "runway" not in document
+    assert report["totals"]["bytes_now"] < document["totals"]["disk_bytes_before"]
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_the_page_is_written_once_the_locks_are_free(
+    engine: FakeCleaner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cleaner.pages.writing.write_page", lambda *_: engine.asked.append(("page", None)))
+    assert main(["clean", "--log-dir", str(a_log_dir(tmp_path / "data")), "--html", str(tmp_path / "a.html")]) == 0
+    assert [what for what, _ in engine.asked] == ["clean", "plan", "page"]
+
+
+def test_a_page_that_fails_behind_the_run_fails_the_command_alone(
+    data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, contents: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("cleaner.replacing.replace_file", full)
+    assert main(["clean", "--log-dir", str(data), "--html", str(tmp_path / "a.html")]) == 1
+    said = capsys.readouterr()
+    assert "Deleted" in said.out
+    assert said.err.splitlines()[-1] == f"logcleaner: {tmp_path / 'a.html'}: cannot be written: No space left on device"
+
+
+def test_an_older_page_is_replaced_as_a_whole(data: Path, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    page.write_text("old")
+    with page.open() as still_read:
+        assert main(["explain", "clicks-0", "12500", "--log-dir", str(data), "--html", str(page)]) == 0
+        assert still_read.read() == "old"
+    assert "Files of the segment" in page.read_text("utf-8")
+
+
+def test_explain_of_a_partition_that_cannot_be_read_is_a_page(data: Path, tmp_path: Path) -> None:
+    log = next((data / "clicks-0").glob("*.log"))
+    log.unlink()
+    log.mkdir()
+    page = tmp_path / "a.html"
+    assert main(["explain", "clicks-0", "--log-dir", str(data), "--html", str(page)]) == 1
+    assert "clicks-0 cannot be read." in page.read_text("utf-8")

@@ -1,0 +1,122 @@
+"""The values that a page shows beside the plan: they add up, and say what the plan says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from policies.plan import Only, Plan, Request, plan
+from policies.reasons import moment
+from tests.cleaner.report.html.reports import a_large_plan, report_of
+from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, POLICIES, a_partition, a_plan, unreadable
+
+
+def overview(planned: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = report_of(planned).document()["report"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def mixed() -> dict[str, Any]:
+    return overview(
+        a_plan(
+            a_partition("clicks-0", 9, 5, 2, 1),
+            a_partition("clicks-1", 2.5, 0.5),
+            a_partition("orders-0", 4, 3, 2),
+            a_partition("copied-0", 9, 1),
+            unreadable("clicks-2", "EIO"),
+        )
+    )
+
+
+def test_the_topics_add_up_to_the_totals(mixed: dict[str, Any]) -> None:
+    totals, topics = mixed["totals"], mixed["topics"]
+    for name in ("partitions", "segments", "bytes", "deleted_bytes", "compacted_bytes", "kept_bytes"):
+        assert sum(topic[name] for topic in topics) == totals[name], name
+    assert totals["segments"] == totals["deleted_segments"] + totals["compacted_segments"] + totals["kept_segments"]
+    assert sum(one["deleted_bytes"] for one in mixed["partitions"]) == totals["deleted_bytes"] == 2 * MIB
+    assert sum(reason["segments"] for reason in mixed["reasons"]) == totals["segments"]
+    assert sum(topic["later_bytes"] for topic in topics) == mixed["later"]["bytes"]
+
+
+def test_what_goes_later_has_its_first_moment_and_its_days(mixed: dict[str, Any]) -> None:
+    later = mixed["later"]
+    assert later["first_ms"] == NOW_MS + round(0.5 * DAY_MS) + 1
+    assert (later["first_bytes"], later["bytes"]) == (MIB + 4096, 4 * (MIB + 4096))
+    assert sum(day["bytes"] for day in later["by_day"]) == later["bytes"]
+    assert later["by_day"][0]["day"] == moment(later["first_ms"])[:10]
+
+
+def test_the_curve_says_what_a_run_with_that_limit_would_delete() -> None:
+    planned = a_large_plan(20, 2, 12)
+    curve = overview(planned)["retention_curve"]
+    assert [place["limit_ms"] for place in curve["round"]][:4] == [DAY_MS // 24, DAY_MS // 4, DAY_MS // 2, DAY_MS]
+    for place in (*curve["round"], *curve["places"][::9]):
+        assert place["freed_bytes"] == freed_with(planned, place["limit_ms"])
+    assert {place["kept_bytes"] + place["freed_bytes"] for place in curve["places"]} == {
+        sum(s.size_bytes + s.companions_bytes for p in planned.partitions for s in p.facts.segments)
+    }
+    assert [one["topics"] for one in curve["in_force"]] == [4, 4, 4, 4, 2]
+
+
+def freed_with(planned: Plan, limit_ms: int) -> int:
+    """What a run deletes if every topic that deletes has this limit."""
+    policies = {
+        p.policy.topic: replace(p.policy, retention_ms=limit_ms, stated={}) if p.policy.cleanup_delete else p.policy
+        for p in planned.partitions
+    }
+    facts = [log_dir.facts for log_dir in planned.log_dirs]
+    other = plan(facts, lambda log: policies[log.topic_partition.topic], Request(NOW_MS))
+    return sum(p.deletion.size_bytes for p in other.partitions if p.deletion)
+
+
+def test_there_is_no_curve_where_no_limit_of_time_deletes() -> None:
+    assert overview(a_plan(a_partition("orders-0", 4, 3)))["retention_curve"] is None
+    facts = [log_dir.facts for log_dir in a_plan(a_partition("clicks-0", 9, 1)).log_dirs]
+    only = plan(facts, lambda log: POLICIES[log.topic_partition.topic], Request(NOW_MS, Only.COMPACTION))
+    assert overview(only)["retention_curve"] is None
+    assert overview(only)["later"]["first_ms"] is None
+
+
+def test_growth_has_the_topics_of_which_most_was_written_and_the_rest_as_one() -> None:
+    growth = overview(a_large_plan(8, 1, 6))["growth"]
+    assert [one["topic"] is None for one in growth["series"]] == [False] * 5 + [True]
+    assert len(growth["days"]) == 30
+    assert all(len(one["bytes"]) == 30 for one in growth["series"])
+
+
+def test_findings_name_what_a_person_has_to_do(mixed: dict[str, Any]) -> None:
+    found = {finding["code"]: finding for finding in mixed["findings"]}
+    assert found["FAILED"]["text"] == "EIO"
+    assert (found["CONFIG_UNKNOWN"]["topic"], found["CONFIG_UNKNOWN"]["remedy"]) == ("copied", "State it.")
+    guarded = overview(a_plan(a_partition("guarded-0", 9, 8, 7, 1)))["findings"]
+    assert [finding["code"] for finding in guarded] == ["MAX_DELETE_RATIO"]
+    assert "--yes" in guarded[0]["remedy"]
+    future = overview(a_plan(a_partition("clicks-0", -3, 2, 1), locked_by="a broker (pid 7)"))["findings"]
+    assert [finding["code"] for finding in future] == ["LOCKED", "FUTURE_TIMESTAMP"]
+    assert future[1]["bytes"] == 3 * MIB
+
+
+def test_findings_beyond_the_first_hundred_are_counted() -> None:
+    found = overview(a_plan(*(unreadable(f"clicks-{number}", "EIO") for number in range(103))))
+    assert (len(found["findings"]), found["findings_left_out"]) == (100, 3)
+
+
+@pytest.mark.parametrize(
+    ("planned", "sentence"),
+    [
+        (
+            a_plan(a_partition("clicks-0", 9, 5, 1), a_partition("orders-0", 4, 3)),
+            "This run would delete 2 segments of 1 topic (2.0 MiB) and compact 1 segment of 1 topic (1.0 MiB); "
+            "2.0 MiB of 5.0 MiB stay as they are. Disk: never full.",
+        ),
+        (
+            a_plan(a_partition("copied-0", 9)),
+            "This run would change nothing; 1.0 MiB of 1.0 MiB stay as they are. Disk: not known.",
+        ),
+    ],
+)
+def test_the_sentence_says_what_the_run_does(planned: Plan, sentence: str) -> None:
+    assert overview(planned)["sentence"] == sentence
