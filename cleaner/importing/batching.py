@@ -1,8 +1,7 @@
 """Make batches of version 2 of imported records, in the order in which they come.
 
 A batch has records of one timestamp type; of LogAppendTime, of one time, since its header states it for all. Where
-offsets are missing between two batches, the later one begins right behind the earlier one, as compaction may leave it:
-an appended batch begins at the log end.
+offsets are missing between two batches, the later one begins right behind the earlier one, as compaction leaves it.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from cleaner.importing.records import LOG_APPEND_TIME, ImportedRecord
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
 
+LEADER_EPOCH: Final = 0
+"""Of all imported records: no leader of the partition has a lower one, and a broker forgets epochs above its own."""
 BATCH_BYTES: Final = 256 << 10
 """A batch is closed once its records hold so much: well below the 1 MiB of ``max.message.bytes``."""
 _RECORDS_MAX: Final = 4096
@@ -70,6 +71,7 @@ def _made(held: list[ImportedRecord], log_end: int | None, compression: Compress
     data = encode_batch(
         [one.record for one in held],
         base_offset=base_offset,
+        partition_leader_epoch=LEADER_EPOCH,
         compression=compression,
         log_append_time_ms=first.timestamp_ms if _is_append_time(held[0]) else None,
     )

@@ -25,7 +25,7 @@ from typing import Final
 
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means
-from cleaner.importing.batching import MadeBatch
+from cleaner.importing.batching import LEADER_EPOCH, MadeBatch
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.directory import opened
@@ -45,8 +45,6 @@ from storage.names import (
 )
 
 PRIVATE_SUFFIX: Final = ".import-delete"
-LEADER_EPOCH: Final = 0
-"""Of all imported records: no leader of the partition has a lower one, and a broker forgets epochs above its own."""
 _NAME_BYTES_MAX: Final = 255
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 
@@ -186,7 +184,7 @@ def _write(
                 log = _created(fs, directory, topic_id, policy, batch.base_offset)
             elif batch.base_offset > log.log_end_offset:
                 log.roll(now_ms, batch.base_offset)
-            log.append(batch.data, now_ms=now_ms, leader_epoch=LEADER_EPOCH)
+            log.append_as_follower(batch.data, now_ms=now_ms)  # with its offsets, and their gaps
             records += batch.records
     except BaseException:
         if log is not None:

@@ -45,6 +45,9 @@ FORMATS = ("jsonl", "parquet")
 ORDERS = TopicPartition("orders", 0)
 HEADERS = ((b"trace", b"\x01\x02"), (b"none", None), (b"empty", b""), (b"trace", "ü".encode()))
 
+# What a log that is flushed leaves in the directory above its own; no loader asks for it there.
+RECOVERY_POINTS = {RECOVERY_POINT_CHECKPOINT, f"{RECOVERY_POINT_CHECKPOINT}.tmp"}
+
 
 def a_source(path: Path) -> Path:
     """Every kind of field, every codec, both types of timestamps, and gaps in a batch, between batches and segments."""
@@ -319,7 +322,8 @@ def test_crash_at_any_step_leaves_no_partition_or_a_whole_one(
     for _ in crashes(act):
         partition, private = work / "orders-0", work / private_name(ORDERS)
         seen.add((partition.exists(), private.exists()))
-        assert not [path for path in private.glob("*") if path.is_file()], "a loader would look at them"
+        files = {path.name for path in private.glob("*") if path.is_file()}
+        assert files <= RECOVERY_POINTS, "a loader would look at others"
         if partition.exists():
             assert len(list(Log.open(partition, LogConfig(), FileSystem()).records())) == len(lines)
             shutil.rmtree(partition)
