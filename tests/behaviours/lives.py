@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -27,7 +27,7 @@ from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch
 from storage.log.writing.append import Producer
 from storage.log_dir import LogDir
-from storage.records import ControlType, Record, encode_control_batch
+from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, parse_txn_index
 from tests.partition_dirs import COMPACT, DAY_MS, NOW_MS, FakeClock, configured
 
@@ -183,6 +183,11 @@ class Life:
             Record(0, at_ms, None if key is None else _bytes(key), None if value is None else value.encode())
             for key, value in pairs
         ]
+        base_offset = self.log.segments[-1].base_offset
+        if base_offset > self.log.log_end_offset:  # rolled ahead of the end: there only a follower appends
+            numbered = [replace(record, offset=base_offset + place) for place, record in enumerate(records)]
+            self.log.append_as_follower(encode_batch(numbered), now_ms=NOW_MS)
+            return self
         producer = Producer(by.id, 0, by.next_sequence, by.is_transactional) if by else None
         self.log.append_records(records, now_ms=NOW_MS, producer=producer, origin=origin)
         if by:

@@ -62,6 +62,9 @@ CANNOT_RUN = {
     ".venv/bin/uv run --locked python -m tests.benchmarks.verifying /dev/shm/verify": (
         "takes 2 GB of memory; tests/benchmarks/test_verifying.py runs it on little"
     ),
+    ".venv/bin/uv run --locked python -m tests.benchmarks.dumping /dev/shm/dump": (
+        "needs a JVM and 1 GB of memory; tests/benchmarks/test_dumping.py runs it on little"
+    ),
     "pip install 'logcleaner[spark]'": INSTALLS,
     "python3 -m venv environment && environment/bin/pip install 'logcleaner[spark]' venv-pack": INSTALLS,
     "environment/bin/venv-pack -p environment -o environment.tar.gz": INSTALLS,
