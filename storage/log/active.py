@@ -79,7 +79,7 @@ class IndexFile:
 
     @property
     def is_missing(self) -> bool:
-        """Whether it is not open yet."""
+        """Tells whether the file is not open yet."""
         return self._file is None
 
     def write(self, entries: bytearray) -> None:
@@ -130,6 +130,8 @@ class ActiveSegment:
         )
         self._file = fs.open_to_write(self._path, Purpose.APPEND)
         self._allocated_bytes = self._file.size_bytes
+        self.knows_largest = False
+        """Whether it looked for the largest timestamp since it was opened: it does so with the first append."""
         self._txn_index = directory / segment_file_name(base_offset, FileKind.TXN_INDEX)
 
     @classmethod
@@ -157,7 +159,7 @@ class ActiveSegment:
         try:
             is_resumed = active._take_what_is_there(segment, trusts_indexes=trusts_indexes)
             for file, entries in active._entries():
-                file.materialize(len(entries) if is_resumed else 0)
+                file.materialize(len(entries) if is_resumed else 0, keeps_more=is_resumed)
             active._write_entries()
         except BaseException:
             active.close()
@@ -173,6 +175,7 @@ class ActiveSegment:
         index, time_index, active.size_bytes = cut.entries
         active._indexes = IndexBuilder.resumed(base_offset, active._interval_bytes, active._path, index, time_index)
         active._indexes.largest = cut.largest
+        active.knows_largest = cut.largest.timestamp_ms >= 0
         if active.size_bytes:
             with reading(active._path) as descriptor:
                 first = next(iter_headers(descriptor, active._path, 0, active.size_bytes))
@@ -224,6 +227,7 @@ class ActiveSegment:
             if self.next_offset == next_offset:
                 self._check_last_entries()
             self._write_entries()
+            self.knows_largest = True
         except BaseException:
             self.size_bytes, self.next_offset, self._first_batch_ms = size_bytes, next_offset, first_batch_ms
             self._indexes.back_to(mark)
@@ -299,8 +303,10 @@ class ActiveSegment:
         index, time_index = stored
         if index is None or time_index is None:
             return False
-        if len(index) % OFFSET_ENTRY_BYTES or len(time_index) % TIME_ENTRY_BYTES or start >= max(segment.size_bytes, 1):
+        torn_bytes = len(index) % OFFSET_ENTRY_BYTES, len(time_index) % TIME_ENTRY_BYTES
+        if start >= max(segment.size_bytes, 1) or (any(torn_bytes) and not trusts_indexes):
             return False
+        index, time_index = index[: len(index) - torn_bytes[0]], time_index[: len(time_index) - torn_bytes[1]]
         has_zeros = (index and not any(index[-OFFSET_ENTRY_BYTES:])) or _has_zeros(time_index)
         if has_zeros and not trusts_indexes:
             return False

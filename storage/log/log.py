@@ -230,6 +230,7 @@ class Log(ChangedLog):
 
         Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
+        self._timed.update(segment.base_offset for segment in self._segments)
         return lookup_timestamp(self._view(), timestamp_ms)
 
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:

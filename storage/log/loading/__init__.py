@@ -1,1 +1,1 @@
-"""What a start of Kafka does to a log, and what else cuts one: loading, truncation, the changes of a follower."""
+"""Loads logs as a start of Kafka does, and cuts them: these modules alone take records off the end of a log."""

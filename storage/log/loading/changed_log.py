@@ -1,4 +1,4 @@
-"""What moves the two ends of a log: a load as of a starting broker, truncation, the increments of its start.
+"""Moves the two ends of a log: loads it as a starting broker does, truncates it, increments its start.
 
 These calls cut records off, and say so by their names. The cleaner calls none of them.
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from storage.filesystem import FileSystem, Purpose
+from storage.indexes import TimeIndexEntry
 from storage.log.active import ActiveSegment, TornTail
 from storage.log.config import LogConfig
 from storage.log.errors import OffsetOutOfRange
@@ -81,6 +82,7 @@ class ChangedLog(LogFiles):
         self.log_end_offset, self.cuts = loaded.log_end_offset, loaded.cuts
         self._recovery_point, self._flushed_ms = loaded.recovery_point, now_ms
         self._producers, self._snapshots = loaded.producers, loaded.snapshots
+        self._timed = set(loaded.recovered)
         self._begun_ms = {segment.base_offset: now_ms for segment in self._segments}
         if loaded.is_new:
             base, config = self._segments[-1].base_offset, self.config
@@ -169,6 +171,10 @@ class ChangedLog(LogFiles):
         self._opened.close()
         self._retire(doomed)
         cut = cut_segment(self._fs, self.directory, base, offset, found)
+        is_known = base in self._timed or (base == active.base_offset and active.knows_largest)
+        if not is_known and not cut.entries.time_index:  # nobody looked at it before, and now nothing tells it
+            cut = cut._replace(largest=TimeIndexEntry(-1, base))
+        self._timed = {timed for timed in self._timed if timed < base}
         if not cut.entries.size_bytes:
             self._begun_ms[base] = now_ms
         begun_ms = self._begun_ms.get(base, now_ms)
@@ -198,7 +204,7 @@ class ChangedLog(LogFiles):
             retire_segment(self._fs, self.directory, base)
         self._segments = [self._create_segment(offset)]
         self._active = ActiveSegment.begin(self._fs, self.directory, offset, self.config, now_ms)
-        self._begun_ms = {offset: now_ms}
+        self._begun_ms, self._timed = {offset: now_ms}, set()
         self._epochs.clear()
         self._snapshots.start_over(offset)
         state.clear()

@@ -27,7 +27,7 @@ _MARKER_OFFSET_POSITION: Final = 18
 class SegmentEntries(NamedTuple):
     """The entries of a segment's indexes, and how many bytes of its ``.log`` are batches."""
 
-    index: bytes
+    offset_index: bytes
     time_index: bytes
     size_bytes: int
 
@@ -55,8 +55,8 @@ def cut_segment(fs: FileSystem, directory: Path, base_offset: int, offset: int, 
     log_path = directory / segment_file_name(base_offset, FileKind.LOG)
     with reading(log_path) as descriptor:
         log = LogBytes(descriptor)
-        at = translate(log, _position_of(found.index, offset - base_offset), offset, found.size_bytes)
-        index = _cut_offsets(found.index, offset - base_offset)
+        at = translate(log, _position_of(found.offset_index, offset - base_offset), offset, found.size_bytes)
+        index = _cut_offsets(found.offset_index, offset - base_offset)
         time_index = _cut_times(found.time_index, offset - base_offset)
         size_bytes = found.size_bytes if at is None else at
         largest = _largest(log, base_offset, SegmentEntries(index, time_index, size_bytes))
@@ -103,7 +103,7 @@ def _largest(log: LogBytes, base_offset: int, left: SegmentEntries) -> TimeIndex
         at = len(left.time_index) - TIME_ENTRY_BYTES
         timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(left.time_index, at)
         largest = TimeIndexEntry(timestamp_ms, base_offset + relative_offset)
-    for batch in walk(log, _position_of(left.index, largest.offset - base_offset), left.size_bytes):
+    for batch in walk(log, _position_of(left.offset_index, largest.offset - base_offset), left.size_bytes):
         if batch.max_timestamp_ms > largest.timestamp_ms:
             largest = TimeIndexEntry(batch.max_timestamp_ms, batch.last_offset)
     return largest

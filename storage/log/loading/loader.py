@@ -45,7 +45,7 @@ _INDEX_KINDS: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 class LoadTerms(NamedTuple):
-    """What a start knows of a log before it looks at it. Times in epoch ms."""
+    """The facts that a start has of a log before it looks at it. Times in epoch ms."""
 
     now_ms: int
     had_clean_shutdown: bool
@@ -65,7 +65,7 @@ class Cut(NamedTuple):
 
 
 class LoadedPartition(NamedTuple):
-    """What came of it."""
+    """The log as the load left it."""
 
     log_start_offset: int
     log_end_offset: int
@@ -75,6 +75,8 @@ class LoadedPartition(NamedTuple):
     cuts: tuple[Cut, ...]
     is_new: bool
     """Whether its only segment was made by the load."""
+    recovered: frozenset[int]
+    """The base offsets of the segments that were read whole."""
 
 
 class PartitionLoader:
@@ -86,6 +88,7 @@ class PartitionLoader:
         self._epochs = LeaderEpochs(fs, directory)
         self._bases: list[int] = []
         self._cuts: list[Cut] = []
+        self._recovered: set[int] = set()
 
     def load(self) -> LoadedPartition:
         """Load the partition.
@@ -114,7 +117,14 @@ class PartitionLoader:
         is_flushed = terms.had_clean_shutdown and found_end is not None
         recovery_point = log_end if is_flushed else min(terms.recovery_point, log_end)
         return LoadedPartition(
-            log_start, log_end, max(recovery_point, log_start), producers, self._snapshots, tuple(self._cuts), is_new
+            log_start,
+            log_end,
+            max(recovery_point, log_start),
+            producers,
+            self._snapshots,
+            tuple(self._cuts),
+            is_new,
+            frozenset(self._recovered),
         )
 
     def _rebuild(self, log_start: int, log_end: int) -> ProducerState:
@@ -201,6 +211,7 @@ class PartitionLoader:
         interval_bytes = self._config.index_interval_bytes
         found = recover_segment(self._fs, self._directory, base, interval_bytes, state, snapshots, self._epochs)
         snapshots.take(state)
+        self._recovered.add(base)
         if found.cut_bytes:
             self._cuts.append(Cut(base, found.valid_bytes, found.cut_bytes, found.cause or ""))
         return found.cut_bytes > 0

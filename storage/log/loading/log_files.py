@@ -60,6 +60,8 @@ class LogFiles:
         self._bounds = FetchBounds(self.log_start_offset)
         self._recovery_point = self.log_end_offset
         self._flushed_ms = 0
+        self._timed: set[int] = set()
+        """The segments whose largest timestamp was looked for since the log was opened."""
         self._begun_ms: dict[int, int] = {}
         """When this process opened each segment, as far as it did."""
 
@@ -124,6 +126,7 @@ class LogFiles:
         finally:
             active.close()
         self._segments[-1:] = [active.segment(), created]
+        self._timed.add(active.base_offset)
         self._active, self._begun_ms[base_offset] = begun, now_ms
         self._recovery_point, self._flushed_ms = max(self._recovery_point, base_offset), now_ms
         return created

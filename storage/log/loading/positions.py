@@ -1,4 +1,4 @@
-"""Where an offset lies in a ``.log``, by its offset index as it is, right or wrong.
+"""Finds where an offset lies in a ``.log``, by its offset index as it is, right or wrong.
 
 Source: Kafka ``OffsetIndex``, ``FileRecords.searchForOffsetFromPosition``, ``LogSegment.readNextOffset``.
 """

@@ -32,7 +32,7 @@ class InvalidOffset(Exception):
 
 
 class RecoveredSegment(NamedTuple):
-    """What the recovery of a segment came to."""
+    """The result of the recovery of a segment."""
 
     valid_bytes: int
     cut_bytes: int

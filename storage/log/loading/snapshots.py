@@ -96,7 +96,7 @@ class ProducerSnapshots:
 
 
 class ProducerTerms(NamedTuple):
-    """What a rebuilding of producers goes by. Times in ms."""
+    """The values that a rebuilding of producers goes by. Times in ms."""
 
     log_start_offset: int
     end_offset: int

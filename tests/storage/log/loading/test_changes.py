@@ -79,7 +79,7 @@ def test_a_batch_that_holds_the_offset_goes_whole(tmp_path: Path) -> None:
 
 def test_a_truncation_takes_epochs_checkpoints_and_producers_back(tmp_path: Path) -> None:
     (tmp_path / CLEANER_OFFSET_CHECKPOINT).write_bytes(b"0\n2\norders 0 8\nothers 1 7\n")
-    config = LogConfig(segment_bytes=400, is_compacted=True)
+    config = LogConfig(segment_bytes=300, is_compacted=True)
     log = a_log(tmp_path, config)
     for sequence, epoch in enumerate((0, 0, 0, 0, 1, 1, 2, 2, 2)):
         producer = Producer(44, 0, sequence)
@@ -224,3 +224,13 @@ def test_a_reopened_log_reads_what_a_truncation_left(tmp_path: Path) -> None:
     log.truncate_to(6, now_ms=NOW_MS)
     log.close()
     assert offsets(reopened(log)) == list(range(6))
+
+
+def test_a_cut_that_leaves_no_time_entry_of_a_log_just_opened_leaves_no_largest_timestamp(tmp_path: Path) -> None:
+    with a_log(tmp_path) as log:
+        append(log, NOW_MS)
+        append(log, NOW_MS + 1)
+    again = Log.load(log.directory, LogConfig(), FS, now_ms=NOW_MS, had_clean_shutdown=True)
+    again.truncate_to(1, now_ms=NOW_MS)
+    again.close()
+    assert path_size(again, FileKind.TIME_INDEX) == 0, "nobody looked at the segment before: Kafka leaves it so, too"

@@ -9,6 +9,7 @@ import pytest
 
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, parse_offset_checkpoint
 from storage.log import Log, LogConfig, Producer
+from storage.log.active import TornTail
 from storage.log.errors import LoadingFailed
 from storage.log.leader_epochs import read_leader_epochs
 from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind, segment_file_name
@@ -107,8 +108,24 @@ def test_a_clean_load_cuts_nothing(tmp_path: Path) -> None:
     with path_of(log.directory, 0).open("ab") as file:
         file.write(b"torn")
     before = path_of(log.directory, 0).read_bytes()
-    assert loaded(log.directory, is_clean=True).torn_bytes == 4
+    opened = loaded(log.directory, is_clean=True)
+    assert opened.torn_bytes == 4
+    with pytest.raises(TornTail):
+        append(opened)
     assert path_of(log.directory, 0).read_bytes() == before
+
+
+def test_a_segment_whose_offsets_do_not_fit_is_left_as_it_is(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    append(log)
+    log.kill()
+    data = bytearray(path_of(log.directory, 0).read_bytes())
+    data[0:8] = (1 << 32).to_bytes(8, "big")
+    path_of(log.directory, 0).write_bytes(data)
+    with pytest.raises(LoadingFailed) as raised:
+        loaded(log.directory)
+    assert raised.value.exception == "LogSegmentOffsetOverflowException"
+    assert path_of(log.directory, 0).read_bytes() == data
 
 
 def test_a_recovery_point_is_written_by_a_flush_for_this_partition_alone(tmp_path: Path) -> None:
