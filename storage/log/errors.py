@@ -49,7 +49,7 @@ class OffsetIndexed(LogRefusal):
 
 
 class IllegalRecords(LogRefusal):
-    """Records that Kafka's code stumbles over instead of refusing them: an unknown codec, a negative time to rewrite."""
+    """Records that Kafka's code stumbles over: of an unknown codec, or with a negative time that it has to rewrite."""
 
     kafka_name = "IllegalArgumentException"
 

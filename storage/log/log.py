@@ -146,7 +146,7 @@ class Log(ChangedLog):
         active = self._activated(now_ms)
         epoch = _ANY_EPOCH if leader_epoch is None else leader_epoch
         stamp = Stamp(self.log_end_offset, epoch, now_ms)
-        admitted = self._admission.admit(data, AppendOrigin.REPLICATION, stamp)
+        admitted = self._admission.admit_as_follower(data, stamp)
         if admitted is None:
             return Appended(-1, -1, has_rolled=False)
         return self._take(active, admitted, now_ms, AppendOrigin.REPLICATION)
@@ -239,7 +239,8 @@ class Log(ChangedLog):
         Source: Kafka UnifiedLog.append.
         """
         batches = admitted.batches
-        first_offset = self.log_end_offset if not batches or batches[0].base_offset is None else batches[0].base_offset
+        stated = (admitted.first_offset, *(batch.base_offset for batch in batches[:1]), self.log_end_offset)
+        first_offset = next(offset for offset in stated if offset is not None)
         for batch in batches:
             if batch.is_legacy:
                 self._epochs.forget()

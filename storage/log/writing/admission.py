@@ -57,17 +57,22 @@ class Admission:
         self._rules = 2 * config.is_compacted + 4 * self._takes_log_time
 
     def admit(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        """Check what is to be appended, and stamp it with offsets and leader epoch, unless another leader did that.
+        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader did that.
 
         Returns: None where there is not one whole batch. What is returned lasts until the next call.
         Raises: as ``analyze``, ``validate`` and ``as_given``.
         """
-        if origin in (AppendOrigin.RAFT_LEADER, AppendOrigin.REPLICATION):
-            return self._as_given(data, origin, stamp)
+        if origin is AppendOrigin.RAFT_LEADER:
+            return self._as_given(data, origin, stamp, self._config.max_message_bytes)
         return self._by_kernel(data, origin, stamp) or self._by_twin(data, origin, stamp)
 
-    def _as_given(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        limit = self._config.max_message_bytes if origin is AppendOrigin.RAFT_LEADER else None
+    def admit_as_follower(self, data: bytes | memoryview, stamp: Stamp) -> Admitted | None:
+        """Check what a follower is to append; offsets and epochs stay. Returns and raises as ``admit``."""
+        return self._as_given(data, AppendOrigin.REPLICATION, stamp, None)
+
+    def _as_given(
+        self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp, limit: int | None
+    ) -> Admitted | None:
         analysis = analyze(data, self._path, origin, stamp.leader_epoch, limit, needs_rising_offsets=True)
         return as_given(analysis, data, self._path, stamp.next_offset) if analysis.batches else None
 
@@ -121,7 +126,7 @@ class Admission:
             None,
         )
         log_time_ms = newest_ms if self._takes_log_time else NO_TIMESTAMP
-        return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms)
+        return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms, stamp.next_offset)
 
     def _plain(self, data: bytes | memoryview, codec: int) -> memoryview | None:
         """Return the decompressed records; None if the batch gets another codec, or they cannot be had."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from storage.errors import CorruptBatch
+from storage.log.errors import InvalidRecords
 from storage.records import Batch, BatchHeader, LegacyBatch, LegacyHeader, TxnMarker
 from storage.records.record import NO_TIMESTAMP
 
@@ -38,10 +40,12 @@ class Admitted(NamedTuple):
     last_offset: int
     log_append_time_ms: int = NO_TIMESTAMP
     """The time that the log gave the records; -1 for their own."""
+    first_offset: int | None = None
+    """The offset that a leader numbered it from; None where it was numbered already."""
 
 
 def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
-    """Return the facts about a batch that is written as it is. Raises: CorruptBatch for a marker that is none."""
+    """Return the facts about a batch that is written as it is. Raises: InvalidRecords for a marker that is none."""
     header = batch.header
     is_marker = header.is_control and header.producer_id >= 0 and isinstance(batch, Batch)
     return NewBatch(
@@ -56,9 +60,16 @@ def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
         last_sequence=header.last_sequence,
         is_transactional=header.is_transactional,
         is_control=header.is_control,
-        marker=batch.txn_marker() if is_marker and isinstance(batch, Batch) else None,
+        marker=_marker(batch) if is_marker and isinstance(batch, Batch) else None,
         is_legacy=isinstance(batch, LegacyBatch),
     )
+
+
+def _marker(batch: Batch) -> TxnMarker | None:
+    try:
+        return batch.txn_marker()
+    except CorruptBatch as error:
+        raise InvalidRecords(batch.path, error.cause) from error
 
 
 def _base_offset(header: BatchHeader | LegacyHeader) -> int | None:

@@ -201,7 +201,7 @@ class _Validation:
             if record.timestamp_ms < NO_TIMESTAMP:
                 raise IllegalRecords(self._path, f"negative timestamp {record.timestamp_ms}")
         if not records:
-            return Admitted(memoryview(b""), (), NO_TIMESTAMP, next_offset - 1, self._log_append_time_ms)
+            return Admitted(memoryview(b""), (), NO_TIMESTAMP, next_offset - 1, self._log_append_time_ms, next_offset)
         data = encode_batch(
             [
                 Record(next_offset + place, one.timestamp_ms, one.key, one.value, one.headers)
@@ -224,7 +224,8 @@ class _Validation:
 
     def _admitted(self, data: bytes, newest_ms: int, last_offset: int) -> Admitted:
         batch = Batch(BatchHeader._make(V2_HEADER.unpack_from(data)), memoryview(data), self._path, 0)
-        return Admitted(memoryview(data), (new_batch(batch),), newest_ms, last_offset, self._log_append_time_ms)
+        log_time_ms, first_offset = self._log_append_time_ms, self._stamp.next_offset
+        return Admitted(memoryview(data), (new_batch(batch),), newest_ms, last_offset, log_time_ms, first_offset)
 
     @property
     def _log_append_time_ms(self) -> int:

@@ -6,8 +6,27 @@ import crc32c as library
 import numpy as np
 import pytest
 
+from storage.kernels.admit import FACTS, admit
 from storage.kernels.crc import crc32c
 from storage.kernels.offset_map import shrink_range
+from storage.records import Record, encode_batch
+
+
+def test_a_bound_call_sees_what_its_arrays_hold_now_and_keeps_them() -> None:
+    words = np.zeros(8, np.uint64)
+    with pytest.raises(TypeError):
+        shrink_range.bound(words, words)  # type: ignore[attr-defined]
+    batch, plain, facts = np.zeros(61, np.uint8), np.zeros(1, np.uint8), np.zeros(FACTS, np.int64)
+    call = admit.bound(batch, plain, facts)  # type: ignore[attr-defined]
+    assert call() == 0, "zeros are no batch"
+    data = encode_batch([Record(0, 5, b"k", b"v")])
+    batch, sent = np.zeros(len(data), np.uint8), np.frombuffer(data, np.uint8)
+    call = admit.bound(batch, plain, facts)  # type: ignore[attr-defined]
+    batch[:] = sent
+    facts[:] = [len(data), -1, 7, 0, 5, 0, 0, len(data), 0, 0, 0, 0, 0, 0, 0]
+    del batch
+    assert call() == 1
+    assert facts[9] == 7
 
 
 def test_an_array_in_the_place_of_one_that_is_gone_is_read_where_it_lies() -> None:

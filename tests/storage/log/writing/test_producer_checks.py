@@ -62,10 +62,10 @@ def end(
     return log.append(data, now_ms=NOW_MS, origin=origin)
 
 
-def refuses(log: Log, refusal: type[LogRefusal], sequence: int, **how: int) -> None:
+def refuses(log: Log, refusal: type[LogRefusal], sequence: int, *, count: int = 1, epoch: int = 0, by: int = 5) -> None:
     before = log.log_end_offset, log.size_bytes, log.producer_state(NOW_MS).to_snapshot_bytes()
     with pytest.raises(refusal):
-        put(log, sequence, **how)
+        put(log, sequence, count, epoch=epoch, by=by)
     assert (log.log_end_offset, log.size_bytes, log.producer_state(NOW_MS).to_snapshot_bytes()) == before
 
 

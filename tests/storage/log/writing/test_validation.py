@@ -152,7 +152,7 @@ def test_levels_are_those_of_the_topic(tmp_path: Path) -> None:
     payload = bytes(written(plain).payload)
     for codec, low, high in (("gzip", 1, 9), ("lz4", 1, 17), ("zstd", 1, 19)):
         for level in (low, high):
-            config = replace(LogConfig(compression_type=codec), **{f"{codec}_level": level})
+            config = LogConfig(compression_type=codec, gzip_level=level, lz4_level=level, zstd_level=level)
             log = a_log(tmp_path, config, name=f"{codec}{level}-0")
             log.append(encode_batch(records), now_ms=NOW_MS)
             assert bytes(written(log).payload) == compress(Compression[codec.upper()], payload, level=level)
@@ -343,11 +343,28 @@ def test_an_empty_batch_of_a_coordinator_is_taken_unless_the_index_would_go_back
     log = a_log(tmp_path, LogConfig(index_interval_bytes=0))
     empty = encode_empty_batch(BatchHeader._make(V2_HEADER.unpack_from(encode_batch(some(1)))))
     log.append(encode_batch(some()), now_ms=NOW_MS)
+    before = log.size_bytes
     log.append(empty, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    assert (written(log).base_offset, log.log_end_offset) == (2, 3)
+    assert (log.size_bytes - before, log.log_end_offset) == (len(empty), 3)
     assert refused(log, empty, AppendOrigin.COORDINATOR) is OffsetIndexed
     log.append(encode_batch(some()), now_ms=NOW_MS)
     assert log.log_end_offset == 6
+
+
+def test_a_coordinators_deltas_are_believed_and_the_answer_has_the_log_end(tmp_path: Path) -> None:
+    # DefaultRecordBatch.setLastOffset, LogAppendInfo.setFirstOffset
+    log = a_log(tmp_path)
+    log.append(encode_batch(some()), now_ms=NOW_MS)
+    data = with_header(encode_batch(some()), last_offset_delta=1)
+    appended = log.append(data, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    assert (appended.first_offset, appended.last_offset) == (3, 5)
+    assert written(log).base_offset == 4
+
+
+def test_a_marker_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    # EndTransactionMarker.deserialize
+    data = encode_batch([Record(0, NOW_MS, b"x", b"")], is_control=True, is_transactional=True, producer_id=5)
+    assert refused(a_log(tmp_path), data, AppendOrigin.COORDINATOR) is InvalidRecords
 
 
 def test_the_leader_of_a_quorum_has_set_offsets_and_epoch_itself(tmp_path: Path) -> None:
