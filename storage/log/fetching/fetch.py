@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from storage.log.errors import OffsetOutOfRange
-from storage.log.fetching.view import ReachingBatch, LogView, Place
+from storage.log.fetching.view import LogView, Place, ReachingBatch
 from storage.log.read import companion_bytes
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
