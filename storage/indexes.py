@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, overload
+from typing import Final, NamedTuple
 
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
@@ -29,9 +29,6 @@ _WARM_BYTES: Final = 8192
 """Kafka looks an offset up in that much of an index's end first; in a damaged index that decides what it finds."""
 _TAIL_ENTRIES: Final = 64
 """How much of an index's end is read at first when its last entry is wanted."""
-
-
-AnyEntry = TypeVar("AnyEntry")
 
 
 class OffsetIndexEntry(NamedTuple):
@@ -379,41 +376,3 @@ class IndexBuilder:
         if not 0 <= relative_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptBatch(self._path, position, f"offset {offset} in a segment of base {self._base_offset}")
         return relative_offset
-
-
-class StoredEntries(Sequence[AnyEntry]):
-    """Every entry of an index as it lies there, zeros and what cannot be, too; a torn last one is left out.
-
-    For who shows an index: ``parse_offset_index`` and ``parse_time_index`` are for who uses it. An entry is read when
-    it is asked for, since a preallocated index has a million zeros.
-    """
-
-    def __init__(self, data: bytes, layout: struct.Struct, entry: Callable[[int, int], AnyEntry]) -> None:
-        self._data, self._layout, self._entry = data, layout, entry
-
-    def __len__(self) -> int:
-        return len(self._data) // self._layout.size
-
-    @overload
-    def __getitem__(self, place: int) -> AnyEntry: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[AnyEntry]: ...
-
-    def __getitem__(self, place: int | slice) -> AnyEntry | Sequence[AnyEntry]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(place)
-        first, second = self._layout.unpack_from(self._data, place % len(self) * self._layout.size)
-        return self._entry(first, second)
-
-
-def stored_offset_entries(data: bytes, base_offset: int) -> StoredEntries[OffsetIndexEntry]:
-    """Return the entries of an ``.index`` as they lie there."""
-    return StoredEntries(data, _OFFSET_ENTRY, lambda relative, at: OffsetIndexEntry(base_offset + relative, at))
-
-
-def stored_time_entries(data: bytes, base_offset: int) -> StoredEntries[TimeIndexEntry]:
-    """Return the entries of a ``.timeindex`` as they lie there."""
-    return StoredEntries(data, _TIME_ENTRY, lambda time_ms, relative: TimeIndexEntry(time_ms, base_offset + relative))

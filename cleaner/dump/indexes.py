@@ -15,9 +15,10 @@ from cleaner.dump.files import DumpedFile
 from cleaner.dump.logs import Dumping
 from cleaner.dump.newest import NO_TIMESTAMP, NewestReader
 from cleaner.dump.stored import Stored
+from cleaner.dump.stored_indexes import stored_offset_entries, stored_time_entries
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
-from storage.indexes import floor_slot, stored_offset_entries, stored_time_entries
+from storage.indexes import floor_slot
 from storage.log_dir import read_file
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
