@@ -1,4 +1,4 @@
-"""How far consumers may read: the high watermark, and the last stable offset.
+"""The bounds of what consumers may read: the high watermark, and the last stable offset.
 
 Whoever replicates a log tells its high watermark. As in Kafka it is an offset alone at first. The first fetch that asks
 for it finds its place, and from then on it is the base offset of the batch there.
