@@ -18,8 +18,8 @@ _ELSEWHERE: Final = ("flip-anywhere", "leftover-deleted", "leftover-cleaned", "r
 def draw_damage(dice: Random, *, is_clean: bool, trusts_indexes: bool, recompresses: bool) -> list[Step]:
     """Draw what a log finds at its start: mostly nothing, else what a crash or a disk may do.
 
-    Kafka trusts what index files say after a clean stop and below the recovery point: there they only get lost. Where the
-    log compressed records itself only whole files go, since places within them differ.
+    Kafka trusts what index files say after a clean stop and below the recovery point: there they only get lost. Where
+    the log compressed records itself only whole files go, since places within them differ.
     """
     if dice.random() < (0.6 if is_clean else 0.4):
         return []
