@@ -221,7 +221,7 @@ class Scene:
         log_dir.mkdir(parents=True)
         for draw in self.draws:
             draw(log_dir)
-        names = [path.name for path in log_dir.iterdir()]
+        names = [path.name for path in log_dir.iterdir() if path.is_dir()]
         ends = {topic_partition(name): Log.open(log_dir / name, LogConfig(), FS).log_end_offset for name in names}
         lines = {
             HIGH_WATERMARK_CHECKPOINT: ends,

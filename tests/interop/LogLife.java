@@ -139,11 +139,6 @@ public final class LogLife extends Conversation {
             arguments.number("recovery", 0), tasks, new BrokerTopicStats(), time, 300_000,
             new ProducerStateManagerConfig((int) arguments.number("expiration", 86_400_000), false), 600_000,
             new LogDirFailureChannel(4), Boolean.parseBoolean(arguments.text("clean", "true")), Optional.empty());
-        for (LogSegment segment : log.logSegments()) {
-            if (segment.size() > 0) {
-                segment.largestTimestamp(); // as a broker's retention asks: a truncation before that would forget it
-            }
-        }
     }
 
     /** Deletions that wait are forgotten: a broker that stops leaves the files to its next start. */

@@ -212,6 +212,7 @@ class ChangedLog(LogFiles):
         self._recovery_point = min(self._recovery_point, offset)
         terms = ProducerTerms(log_start_offset, offset, now_ms, self.config.producer_id_expiration_ms)
         self._producers = rebuild_producers(self._snapshots, state, self._segments, terms)
+        self._bounds.hold(None)  # what was replicated is gone
         self.update_high_watermark(offset)
 
     def _entries(self, active: ActiveSegment, base: int) -> SegmentEntries:

@@ -72,7 +72,9 @@ class Drawing:
             return [self._appended(data, "spoiled messages of version 0 or 1")]
         data, note = self._batch()
         spoiled, way = self._make.spoiled(data)
-        return [self._appended(spoiled, f"{way} of {note}")]
+        # Of a coordinator Kafka would take records whose offsets do not fit: no coordinator sends them.
+        origin = {"epoch": self._epoch(), "origin": "CLIENT"}
+        return [Step("append", {"data": spoiled, **origin}, f"{way} of {note}")]
 
     def _appended(self, data: bytes, note: str, origin: str = "CLIENT") -> Step:
         if origin == "CLIENT" and self._dice.random() < 0.03:
