@@ -340,8 +340,8 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
 
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
     """
-    found = parse_segment_file_name(name)
-    if found is not None and name == segment_file_name(*found):
+    file = parse_segment_file_name(name)
+    if file is not None and name == segment_file_name(*file):
         return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
     if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
         return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
