@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from math import comb
 from pathlib import Path
 from random import Random
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
@@ -144,12 +144,11 @@ def in_turn(jvm: KafkaRates | None, directory: Path, shape: Shape, seed: int) ->
     if jvm is not None:
         sides.append(("kafka-0", jvm.rates))
     measured = {}
+    directory.mkdir(parents=True, exist_ok=True)
     for name, rates in sides[:: 1 if seed % 2 else -1]:
-        try:
-            (directory / name).mkdir(parents=True)
-            measured[name] = rates(directory / name, shape, seed)
-        finally:
-            shutil.rmtree(directory / name, ignore_errors=True)
+        with TemporaryDirectory(dir=directory) as log_dir:
+            (Path(log_dir) / name).mkdir()
+            measured[name] = rates(Path(log_dir) / name, shape, seed)
     return measured["ours-0"], measured.get("kafka-0")
 
 

@@ -164,8 +164,8 @@ def test_the_active_segment_is_closed_exactly_where_a_broker_closes_it(
     active = ActiveFacts(0, bytes_, first_ms, NOW_MS, entries * 8, time_entries * 12)
 
     def closes(at_ms: int, size_bytes: int, jitter: int) -> bool:
-        config = LogConfig(100, limit_ms, jitter, 96)
-        return must_roll(active, Arrival(size_bytes, at_ms, 9), config, NOW_MS)
+        config = LogConfig(100, limit_ms, segment_index_bytes=96)
+        return must_roll(active._replace(jitter_ms=jitter), Arrival(size_bytes, at_ms, 9), config, NOW_MS)
 
     if not roll.index_entries_left:
         assert closes(first_ms, 1, 0)
