@@ -1,6 +1,8 @@
-"""The pictures of docs/report.md: pages of the demo in a browser. ``python -m tests.docs.screenshots`` makes them.
+"""The pictures of the README and of docs/report.md: the demo on a terminal, and its page in a browser.
 
-They are not compared in a test, since browsers and fonts differ; ``tests/cleaner/report/html`` looks at the pages.
+``python -m tests.docs.screenshots`` makes all of them.
+
+Those of the page are not compared in a test, since browsers and fonts differ; ``tests/cleaner/report/html`` looks at the pages.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cleaner.demo import make_demo
 from storage.filesystem import FileSystem
 from tests.browsers import a_chromium
-from tests.docs.picture import NOW_MS, ROOT
+from tests.docs.picture import NOW_MS, PICTURE, ROOT, picture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -53,6 +55,7 @@ SHOTS: Final = (
 
 def main() -> None:
     """Make them all."""
+    PICTURE.write_text(picture(), "utf-8")
     with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as scratch, a_chromium() as browser:
         make_demo(Path(scratch) / "demo-logs", FileSystem(), NOW_MS, 1)
         page = Path(scratch) / "report.html"
