@@ -2,7 +2,8 @@
 
 ``python -m tests.docs.screenshots`` makes all of them.
 
-Those of the page are not compared in a test, since browsers and fonts differ; ``tests/cleaner/report/html`` looks at the pages.
+Those of the page are not compared in a test, since browsers and fonts differ; ``tests/cleaner/report/html`` looks at
+the pages.
 """
 
 from __future__ import annotations
