@@ -17,7 +17,7 @@ from policies.checking.remedies import (
     STRANGE_DIRECTORY,
     WRITE_TOPIC_ID,
 )
-from policies.starting.lost import LostPartition
+from policies.starting.lost import LostPartition, SetAside
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -37,6 +37,7 @@ from storage.names import (
     REMOTE_INDEX_CACHE,
     ROTATED_JOURNAL_FILE,
     SCRATCH_SUFFIX,
+    DirState,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
@@ -182,6 +183,22 @@ def lost_finding(path: str, lost: LostPartition) -> Finding:
         f"its directory is not here: the next start begins it empty."
     )
     return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, BRING_BACK, None, lost.log_start_offset)
+
+
+def set_aside_finding(path: str, aside: SetAside) -> Finding:
+    """Return the finding of a directory that was set aside, and holds the only copy; ``path`` is its own."""
+    goes = ", and removes this directory" if aside.name.endswith(DirState.DELETE.value) else ""
+    text = (
+        f"It may be the only copy of {aside.topic_partition}, offsets {aside.first_offset} to {aside.end_offset - 1}: "
+        f"the partition belongs here, and has no other directory. The next start begins it empty{goes}."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, f"{take_back(aside)}.")
+
+
+def take_back(aside: SetAside) -> str:
+    """Return how the directory of a partition that was set aside becomes a partition again, without a full stop."""
+    how = f"While no broker runs, rename the directory to {aside.topic_partition}"
+    return how if aside.topic_id else f"{how}, and run logcleaner verify --repair=topic-id"
 
 
 def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int], named: int | None = None) -> Finding:

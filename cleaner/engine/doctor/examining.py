@@ -15,6 +15,7 @@ from typing import Final
 
 from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts
 from cleaner.engine.checking.log_dir_files import read_meta_properties
+from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
 from cleaner.engine.doctor.only_copies import only_copies
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
@@ -30,6 +31,7 @@ from policies.checking.shapes.diagnosis import Diagnosis, diagnose
 from policies.checking.shapes.symptoms import (
     NOT_WALKED,
     DamagedMetadata,
+    EntrySymptoms,
     LogDirSymptoms,
     Noted,
     PartitionSymptoms,
@@ -117,7 +119,7 @@ class Examination:
             planned.facts.path,
             is_live,
             tuple(partitions),
-            () if self.plan.request.topics else tuple(entries_of(path, self.layers, self.now_ms)),
+            () if self.plan.request.topics else tuple(self._entries(planned)),
             None if self.plan.request.topics else unlinked_of(path, unlinked, self.now_ms),
             tuple(remote),
             tuple(errors),
@@ -133,6 +135,12 @@ class Examination:
         known = set(self.layers.topic_ids or ()) if self.is_known(planned) else None
         assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
         return lost_partitions(ends, checkpoints.log_starts, self.present, assigned, is_clean=checkpoints.was_clean)
+
+    def _entries(self, planned: LogDirPlan) -> Iterator[EntrySymptoms]:
+        log_dirs = [LogDir(Path(one.facts.path)) for one in self.plan.log_dirs]
+        own, is_known = LogDir(Path(planned.facts.path)), self.is_known(planned)
+        sole = sole_copies_in(own, log_dirs, self.broker.metadata_log_dir, asks_metadata=is_known)
+        return entries_of(own.path, self.layers, self.now_ms, sole)
 
     @cached_property
     def present(self) -> set[TopicPartition]:

@@ -13,7 +13,7 @@ from policies.checking.of_swaps import HollowSwapFacts
 from policies.checking.sweeping import OnlyCopy
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
-from policies.starting.lost import LostPartition
+from policies.starting.lost import LostPartition, SetAside
 from storage.names import TopicPartition
 
 NO_EPOCH: Final = -1
@@ -176,6 +176,8 @@ class EntrySymptoms(NamedTuple):
     """The time since the directory itself was changed, or renamed."""
     delay_ms: int = 0
     """``file.delete.delay.ms`` of its topic."""
+    sole_copy: SetAside | None = None
+    """What it holds, if it holds the only copy of a partition that belongs here."""
 
 
 class UnlinkedSymptoms(NamedTuple):

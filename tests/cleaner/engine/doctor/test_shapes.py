@@ -264,6 +264,33 @@ def deleting(healthy: Healthy) -> None:
     (healthy.log_dir / f"old-0.{'ab' * 16}-delete").mkdir()
 
 
+def lost_as(suffix: str) -> Damage:
+    """The only directory of a partition was renamed."""
+
+    def rename(healthy: Healthy) -> None:
+        (healthy.log_dir / "clicks-0").rename(healthy.log_dir / f"clicks-0.{'ab' * 16}-{suffix}")
+
+    rename.__name__ = f"lost_as_{suffix}"
+    return rename
+
+
+def lost_as_stray_without_id(healthy: Healthy) -> None:
+    without_id(healthy)
+    lost_as("stray")(healthy)
+
+
+def lost_as_stray_without_metadata(healthy: Healthy) -> None:
+    """Nothing but a checkpoint of the clean stop says that the partition belongs here."""
+    shutil.rmtree(healthy.log_dir / "__cluster_metadata-0")
+    lost_as("stray")(healthy)
+
+
+def lost_as_stray_without_checkpoints(healthy: Healthy) -> None:
+    """A broker that started meanwhile wrote them anew."""
+    lost_as("stray")(healthy)
+    healthy.stopped()
+
+
 def strange(healthy: Healthy) -> None:
     (healthy.log_dir / "lost+found").mkdir()
 
@@ -303,6 +330,11 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (empty_meta, "META_PROPERTIES", 4, ""),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
+    (lost_as("stray"), "PARTITION_LOST", 4, ""),
+    (lost_as("delete"), "PARTITION_LOST", 4, ""),
+    (lost_as_stray_without_id, "PARTITION_LOST", 4, ""),
+    (lost_as_stray_without_metadata, "PARTITION_LOST", 4, ""),
+    (lost_as_stray_without_checkpoints, "PARTITION_LOST", 4, ""),
     (strange, "NAME_STRANGE", 4, ""),
 ]
 
