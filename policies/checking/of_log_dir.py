@@ -80,6 +80,10 @@ _UNREAD: Final = {
 _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
 _OTHER_BEYOND: Final = {LOG_START_OFFSET_CHECKPOINT: START_LOST, CLEANER_OFFSET_CHECKPOINT: CLEANED_ANEW}
 _MOVE_AWAY: Final = "Move it away before the broker starts."
+_NO_PLAIN_FILE: Final = (
+    "If it is a symlink, stop the broker and put the file that it leads to in its place: without it, the records are"
+    " gone, and a start deletes their indexes. Move anything else away before the broker starts."
+)
 _COPY_IT: Final = "Nothing; copy it before if somebody needs it."
 _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -359,7 +363,7 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
     """
     found = parse_segment_file_name(name)
     if found is not None and name == segment_file_name(*found):
-        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
+        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _NO_PLAIN_FILE
     if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
         return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
     like = _LIKE_A_SEGMENT.fullmatch(name)

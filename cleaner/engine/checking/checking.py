@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
+from cleaner.engine.checking.hollow import strange_logs
 from cleaner.engine.checking.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
 from cleaner.engine.checking.notes import Notes
 from cleaner.engine.checking.partition_files import Circumstances, partition_findings
 from cleaner.engine.checking.set_aside import sole_copies_in
-from cleaner.engine.checking.witnesses import strange_logs
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
 from policies.checking.findings import Finding, worst_first

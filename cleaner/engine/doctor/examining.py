@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts
+from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, strange_logs
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
@@ -251,6 +251,11 @@ class _Eyes:
         listing = list_partition(self.path)
         age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
         explained, error = self._explained()
+        if strange_logs(listing):  # nobody knows which batches are not here
+            clean, identity = self._checkpoints.was_clean, self._identity()
+            return PartitionSymptoms(
+                self.topic_partition, str(self.path), self._is_live, clean, age_ms, error=error, identity=identity
+            )
         segments = _recovered(listing).segments
         noted = self._checkpoints.noted(self.topic_partition)
         newest_snapshot = max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
@@ -267,11 +272,7 @@ class _Eyes:
             explained,
             error,
             noted,
-            TopicIdentity(
-                topic_id_if_readable(self.path),
-                (self._with.layers.topic_ids or {}).get(self.topic_partition.topic),
-                self._with.is_known(self._log_dir),
-            ),
+            self._identity(),
             end_offset,
             newest_snapshot,
             self._epochs(),
@@ -289,6 +290,10 @@ class _Eyes:
             () if self._is_live else tuple(hollow_swap_facts(listing)),
             () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
         )
+
+    def _identity(self) -> TopicIdentity:
+        known = (self._with.layers.topic_ids or {}).get(self.topic_partition.topic)
+        return TopicIdentity(topic_id_if_readable(self.path), known, self._with.is_known(self._log_dir))
 
     def _emptied(self, listing: Listing, log_start_offset: int) -> Iterator[EmptiedSegment]:
         is_closed = self._checkpoints.was_clean and not self._is_live

@@ -19,6 +19,7 @@ from policies.reasons import moment
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE
 
 TIME_ENTRY_BYTES: Final = 12
+_DENIED: Final = "Permission denied"
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
 
 
@@ -90,6 +91,14 @@ def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
         return Finding(code, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=group)
     text = f"The partition cannot be read as it is: {cause}."
     remedy = _VERIFY.format(seen.topic_partition) + "; logcleaner leaves the partition alone."
+    if "is a symlink" in cause:
+        remedy = (
+            "Stop the broker, and put the file that the symlink leads to in its place; never remove the symlink alone."
+        )
+    elif _DENIED in cause:
+        remedy = (
+            "Run doctor as the broker's user, or as root. If that user may not read it either, mend the owner or mode."
+        )
     return Finding(FindingCode.PARTITION_UNREADABLE, Harm.NO_START, seen.path, text, remedy)
 
 
