@@ -277,7 +277,7 @@ class _Eyes:
             newest_snapshot,
             self._epochs(),
             glances,
-            tuple(tails_of(segments, glances, torn_bytes)),
+            tuple(tails_of(segments, glances, torn_bytes, is_deep=self._with.budget.is_deep)),
             tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
             walk(_without_tail(segments, torn_bytes), noted.first_dirty, self._with.budget)
             if explained

@@ -34,7 +34,8 @@ class SegmentGlance(NamedTuple):
     """The largest timestamp of the first batch."""
     ends_with_zeros: bool = False
     """Whether the last bytes of the ``.log`` are zeros. A record may end so, too."""
-    time_index_bytes: int = 0
+    time_index_bytes: int | None = 0
+    """None if it has no time index."""
     time_index_ends_with_zeros: bool = False
     """Whether the last entry of the ``.timeindex`` is all zeros: timestamp 0, which no broker writes behind another."""
     is_first_unkeyed: bool = False

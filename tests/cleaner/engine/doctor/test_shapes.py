@@ -80,6 +80,19 @@ def torn(healthy: Healthy) -> None:
     append(healthy, "clicks-0", b"\1" * 40)
 
 
+def torn_in_the_middle(healthy: Healthy) -> None:
+    """A closed segment that ends within a batch."""
+    os.truncate(path := healthy.file("clicks-0", ".log"), path.stat().st_size - 5)
+
+
+def emptied_time_index(healthy: Healthy) -> None:
+    healthy.file("clicks-0", ".timeindex").write_bytes(b"")
+
+
+def without_time_index(healthy: Healthy) -> None:
+    healthy.file("clicks-0", ".timeindex").unlink()
+
+
 def without_id(healthy: Healthy) -> None:
     (healthy.log_dir / "clicks-0" / "partition.metadata").unlink()
 
@@ -301,6 +314,9 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (zero_tail, "ZERO_TAIL", 4, "KAFKA-21000"),
     (zero_tail_unclean, "ZERO_TAIL", 0, "KAFKA-21000"),
     (torn, "TORN_TAIL", 4, ""),
+    (torn_in_the_middle, "TORN_TAIL", 4, ""),
+    (emptied_time_index, "TIME_INDEX_WRONG", 4, ""),
+    (without_time_index, "INDEX_MISSING", 4, ""),
     (without_id, "TOPIC_ID_MISSING", 4, "KAFKA-16814"),
     (foreign_id, "TOPIC_ID_FOREIGN", 4, "KAFKA-14616"),
     (unowned, "DIRECTORY_UNOWNED", 0, "KAFKA-15605"),
