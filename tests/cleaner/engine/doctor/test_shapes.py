@@ -459,6 +459,7 @@ def test_full_disk_is_damage(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("cleaner.engine.space.unlinked.file_systems_of", lambda _: full(healthy.log_dir))
     status, (finding,) = seen(capsys, healthy.log_dir)
     assert (status, finding["code"], finding["path"]) == (4, "DISK_FULL", str(healthy.log_dir))
+    assert f"logcleaner free --log-dir {healthy.log_dir} --target SIZE" in finding["remedy"]
 
 
 @pytest.mark.usefixtures("clock")
