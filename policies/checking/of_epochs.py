@@ -101,10 +101,12 @@ def forgotten_start_finding(path: str, cut: EpochStart) -> Finding:
         f" as kafka-delete-records does it, and {LOG_START_OFFSET_CHECKPOINT} does not say so any more. The next start"
         " of the broker makes the deleted records readable again."
     )
+    line = f"{topic} {partition} {cut.start_offset}"
     remedy = (
-        f"Before the broker starts, put the line '{topic} {partition} {cut.start_offset}' into"
-        f" {LOG_START_OFFSET_CHECKPOINT} of the log dir (its second line counts the lines below), or put that file back"
-        " from a backup. If nobody deleted records, remove the epoch file, and run logcleaner verify --repair."
+        f"Before the broker starts, put the line '{line}' into {LOG_START_OFFSET_CHECKPOINT} of the log dir, and raise"
+        " the number in its second line, which counts the lines below; if that file is empty or missing, its whole"
+        f" content is '0\\n1\\n{line}\\n' (printf writes it). Or put it back from a backup. If nobody deleted records,"
+        " remove the epoch file, and run logcleaner verify --repair."
     )
     return Finding(FindingCode.EPOCHS_WRONG, Harm.WRONG_ANSWER, path, text, remedy, None, cut.start_offset)
 

@@ -17,7 +17,7 @@ from policies.checking.remedies import (
     STRANGE_DIRECTORY,
     WRITE_TOPIC_ID,
 )
-from policies.starting.lost import LostPartition
+from policies.starting.lost import LostPartition, SetAside
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -37,6 +37,7 @@ from storage.names import (
     REMOTE_INDEX_CACHE,
     ROTATED_JOURNAL_FILE,
     SCRATCH_SUFFIX,
+    DirState,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
@@ -79,6 +80,10 @@ _UNREAD: Final = {
 _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
 _OTHER_BEYOND: Final = {LOG_START_OFFSET_CHECKPOINT: START_LOST, CLEANER_OFFSET_CHECKPOINT: CLEANED_ANEW}
 _MOVE_AWAY: Final = "Move it away before the broker starts."
+_NO_PLAIN_FILE: Final = (
+    "If it is a symlink, stop the broker and put the file that it leads to in its place: without it, the records are"
+    " gone, and a start deletes their indexes. Move anything else away before the broker starts."
+)
 _COPY_IT: Final = "Nothing; copy it before if somebody needs it."
 _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -182,6 +187,22 @@ def lost_finding(path: str, lost: LostPartition) -> Finding:
         f"its directory is not here: the next start begins it empty."
     )
     return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, BRING_BACK, None, lost.log_start_offset)
+
+
+def set_aside_finding(path: str, aside: SetAside) -> Finding:
+    """Return the finding of a directory that was set aside, and holds the only copy; ``path`` is its own."""
+    goes = ", and removes this directory" if aside.name.endswith(DirState.DELETE.value) else ""
+    text = (
+        f"It may be the only copy of {aside.topic_partition}, offsets {aside.first_offset} to {aside.end_offset - 1}: "
+        f"the partition belongs here, and has no other directory. The next start begins it empty{goes}."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, f"{take_back(aside)}.")
+
+
+def take_back(aside: SetAside) -> str:
+    """Return how the directory of a partition that was set aside becomes a partition again, without a full stop."""
+    how = f"While no broker runs, rename the directory to {aside.topic_partition}"
+    return how if aside.topic_id else f"{how}, and run logcleaner verify --repair=topic-id"
 
 
 def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int], named: int | None = None) -> Finding:
@@ -340,9 +361,9 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
 
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
     """
-    file = parse_segment_file_name(name)
-    if file is not None and name == segment_file_name(*file):
-        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _MOVE_AWAY
+    found = parse_segment_file_name(name)
+    if found is not None and name == segment_file_name(*found):
+        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _NO_PLAIN_FILE
     if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
         return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
     like = _LIKE_A_SEGMENT.fullmatch(name)

@@ -22,8 +22,8 @@ _RECOVERS_ALL: Final = (
     " damage."
 )
 _RECOVER: Final = (
-    f"Keep the broker stopped, and run logcleaner verify first: {_RECOVERS_ALL} If only this tail is damaged, remove"
-    " the file, and the start cuts these bytes off."
+    f"Keep the broker stopped: {_RECOVERS_ALL} If logcleaner verify finds no other damage in the log dir, remove that"
+    " file, and the start cuts these bytes off."
 )
 _ZERO_ISSUE: Final = "KAFKA-21000"
 

@@ -8,7 +8,9 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.of_log_dir import take_back
 from policies.reasons import moment
+from policies.starting.lost import SetAside
 
 
 class LeftoverKind(StrEnum):
@@ -65,6 +67,8 @@ class LeftoverFacts(NamedTuple):
     """Of a ``.deleted`` log: what the log lacks, and this file has."""
     unknown_because: str | None = None
     """Why nobody knows what the log lacks."""
+    sole_copy: SetAside | None = None
+    """Of a directory: what it holds, if it holds the only copy of a partition that belongs here."""
 
 
 class SweepVerdict(NamedTuple):
@@ -103,9 +107,7 @@ def sweep_verdict(facts: LeftoverFacts, now_ms: int) -> SweepVerdict:
 
 def _obstacle(facts: LeftoverFacts, now_ms: int) -> str | None:
     """Return why a leftover stays although its kind may go; None if it goes."""
-    if facts.is_held:
-        return "its partition is on hold after a restore, and may get it back: restore --release ends the hold"
-    if facts.kind is LeftoverKind.DELETED_FILE and (why := _why_needed(facts)):
+    if (why := _why_kept(facts)) is not None:
         return why
     if facts.nested is not None:
         return f"holds a directory, {facts.nested}, which is not Kafka's: look at it first"
@@ -114,6 +116,22 @@ def _obstacle(facts: LeftoverFacts, now_ms: int) -> str | None:
     if facts.due_ms is not None and facts.due_ms > now_ms:
         return f"its delay (file.delete.delay.ms) ends at {moment(facts.due_ms)}"
     return None
+
+
+def _why_kept(facts: LeftoverFacts) -> str | None:
+    """Return who may want a leftover back; None if nobody does."""
+    if facts.is_held:
+        return "its partition is on hold after a restore, and may get it back: restore --release ends the hold"
+    if facts.sole_copy is not None:
+        return _kept_as_sole_copy(facts.sole_copy)
+    return _why_needed(facts) if facts.kind is LeftoverKind.DELETED_FILE else None
+
+
+def _kept_as_sole_copy(sole: SetAside) -> str:
+    """Return that a directory holds what no other one does, and how it comes back."""
+    holds = f"may be the only copy of {sole.topic_partition}, offsets {sole.first_offset} to {sole.end_offset - 1}"
+    how = take_back(sole)
+    return f"{holds}, which belongs here: {how[0].lower()}{how[1:]}; or move the directory to a safe place"
 
 
 def _why_needed(facts: LeftoverFacts) -> str | None:

@@ -1,9 +1,9 @@
-"""Tells which partitions a checkpoint says had records, and have no directory."""
+"""Tells which partitions lost their directory: it is not here, or it was set aside as ``-stray`` or ``-delete``."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from storage.names import TopicPartition
 
@@ -15,6 +15,62 @@ class LostPartition(NamedTuple):
     log_start_offset: int
     end_offset: int
     """The high watermark, or the recovery point where that is higher."""
+    set_aside: str | None = None
+    """The ``-stray`` or ``-delete`` directory that holds the only copy; the offsets are then those of its log."""
+
+
+_NO_DIRECTORY: Final = frozenset({
+    "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg",
+})  # fmt: skip
+"""The directory ids that name no log dir. Source: Kafka ``DirectoryId``: UNASSIGNED, LOST, MIGRATING."""
+
+
+class SetAside(NamedTuple):
+    """A ``-stray`` or ``-delete`` directory."""
+
+    name: str
+    topic_partition: TopicPartition
+    topic_id: str | None
+    """None if its ``partition.metadata`` is missing or cannot be read."""
+    first_offset: int
+    end_offset: int
+
+    @property
+    def has_records(self) -> bool:
+        """Return whether its log may hold a record."""
+        return self.end_offset > self.first_offset
+
+
+def is_here(directory_id: str | None, directory_ids: Collection[str]) -> bool:
+    """Return whether the metadata may place a partition in one of some log dirs, by the ids of those."""
+    return directory_id is None or directory_id in _NO_DIRECTORY or not directory_ids or directory_id in directory_ids
+
+
+def sole_copies(
+    aside: Iterable[SetAside],
+    here: Collection[TopicPartition],
+    placed: Mapping[TopicPartition, str] | None,
+    noted: Collection[TopicPartition],
+) -> Iterator[SetAside]:
+    """Yield the directories that hold the only copy of a partition that nobody deleted, or moved away.
+
+    Args:
+        aside: the ``-stray`` and ``-delete`` directories.
+        here: the partitions with a directory under their plain name, or a ``-future`` one, in any log dir.
+        placed: the partitions that the cluster metadata place here, with their topic ids; None if nobody knows. A
+            directory of another topic id is that of a topic which was deleted and made again.
+        noted: the partitions that had records when the broker stopped cleanly; what counts where ``placed`` is None.
+    """
+    for one in aside:
+        if not one.has_records or one.topic_partition in here:
+            continue
+        if placed is None:
+            is_ours = one.topic_partition in noted
+        else:
+            topic_id = placed.get(one.topic_partition)
+            is_ours = topic_id is not None and one.topic_id in (None, topic_id)
+        if is_ours:
+            yield one
 
 
 def lost_partitions(

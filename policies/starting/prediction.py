@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from policies.starting.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
-from policies.starting.files import LoadingStopped
+from policies.starting.files import LoadingStopped, log_name
 from policies.starting.identity import Identities
 from policies.starting.loading import Loading
-from policies.starting.lost import LostPartition, lost_partitions
+from policies.starting.lost import LostPartition, SetAside, is_here, lost_partitions, sole_copies
 from policies.starting.metadata import METADATA_DIR, MetadataStart
 from policies.starting.names import STRAY_SINCE
 from policies.starting.old_loading import SWAPS_RENAMED_SINCE, OldLoading
@@ -20,7 +20,10 @@ from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     DirState,
+    FileKind,
     TopicPartition,
+    parse_segment_file_name,
+    segment_file_name,
 )
 
 IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
@@ -66,22 +69,75 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
     new = _new_partitions(log_dirs, around) if around.replicas else {}
     log_dirs = [_with_new_partitions(log_dir, new.get(log_dir.path, ())) for log_dir in log_dirs]
     present = {partition.topic_partition for before in befores for partition in before.partitions}
+    here = {partition.topic_partition for before in befores for partition in before.partitions if _is_live(partition)}
     log_dirs = [
-        log_dir._replace(lost=_lost(before, present, around)) for before, log_dir in zip(befores, log_dirs, strict=True)
+        _with_lost(log_dir, before, (present, here), around) for before, log_dir in zip(befores, log_dirs, strict=True)
     ]
     lost = [log_dir for log_dir in log_dirs if is_lost(log_dir)]
     uncertain = [one for log_dir in lost for one in _stopped_by_chance(log_dir) if one not in refusals]
     return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(uncertain), tuple(new.get(_ANYWHERE, ())))
 
 
-def _lost(before: LogDirBefore, present: set[TopicPartition], around: StartSurroundings) -> tuple[LostPartition, ...]:
-    """Return the partitions of which a checkpoint of a log dir says that they had records, and that are not here."""
+def _with_lost(
+    log_dir: LogDirStart, before: LogDirBefore, known: tuple[set[TopicPartition], ...], around: StartSurroundings
+) -> LogDirStart:
+    """Return a log dir with the partitions that lost their directory.
+
+    Args:
+        log_dir: behind the start.
+        before: the same before it.
+        known: the partitions with a directory of any name in any log dir, and those with one that is not set aside.
+        around: the metadata.
+    """
     if before.failure:
-        return ()
+        return log_dir
+    present, here = known
     found = before.high_watermarks, before.recovery_points, before.log_starts
     watermarks, points, starts = ({} if isinstance(one, KafkaFailure) else one for one in found)
-    assigned = set(_assigned(around.replicas)) if around.replicas else None
-    return tuple(lost_partitions((watermarks, points), starts, present, assigned, is_clean=before.is_clean))
+    assigned = _assigned(around.replicas) if around.replicas else None
+
+    def lost(present: set[TopicPartition]) -> list[LostPartition]:
+        of_these = None if assigned is None else set(assigned)
+        return list(lost_partitions((watermarks, points), starts, present, of_these, is_clean=before.is_clean))
+
+    aside = [one for one in map(_set_aside, before.partitions) if one is not None]
+    noted = {one.topic_partition for one in lost(here)}
+    sole = list(sole_copies(aside, here, _placed(around), noted))
+    by_name = {one.name for one in sole}
+    logs = tuple(_undeleted(log) if log.name in by_name else log for log in log_dir.logs)
+    kept = [LostPartition(one.topic_partition, one.first_offset, one.end_offset, one.name) for one in sole]
+    return log_dir._replace(logs=logs, lost=(*lost(present), *kept))
+
+
+def _set_aside(partition: PartitionBefore) -> SetAside | None:
+    """Return what a ``-stray`` or ``-delete`` directory holds; None for another one."""
+    if _is_live(partition):
+        return None
+    sizes = {file.name: file.size_bytes for file in partition.files}
+    found = {name: parse_segment_file_name(name) for name in sizes}
+    bases = sorted(one.base_offset for name, one in found.items() if one and name == log_name(one.base_offset))
+    first = end = 0
+    if any(sizes[log_name(base)] for base in bases):
+        index = segment_file_name(bases[-1], FileKind.INDEX)  # no log end: Kafka looks for none if it deletes the log
+        read = partition.contents.next_offset(log_name(bases[-1]), index if index in sizes else None, bases[-1])
+        first, end = bases[0], bases[-1] + 1 if isinstance(read, KafkaFailure) else read
+    return SetAside(partition.name, partition.topic_partition, partition.topic_id.id, first, end)
+
+
+def _placed(around: StartSurroundings) -> dict[TopicPartition, str] | None:
+    """Return the partitions that the metadata place in these log dirs, with their topic ids; None if nobody knows."""
+    if around.replicas is None:
+        return None
+    ids = {name: topic_id for topic_id, name in around.replicas.names.items()}
+    known = [found for found in around.identities.directory_ids.values() if found is not None]
+    return {one: ids[one.topic] for one, found in _assigned(around.replicas).items() if is_here(found, known)}
+
+
+def _undeleted(log: LogStart) -> LogStart:
+    """Return a log whose deletion is told as that of a partition that nobody deleted."""
+    why = "nobody deleted its topic, and this may be the only copy"
+    is_later = StartStepKind.DELETE_LATER
+    return log._replace(steps=tuple(step._replace(why=why) if step.kind is is_later else step for step in log.steps))
 
 
 def _of_metadata(befores: Sequence[LogDirBefore], around: StartSurroundings) -> list[Refusal]:

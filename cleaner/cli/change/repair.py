@@ -233,11 +233,13 @@ class _Run:
 
 
 def _tell_sound(plan: Repairs, repairs: Repairs) -> None:
-    """Tell of the files that were to be mended, and that the check under the locks found sound."""
+    """Tell of the files that were to be mended, and that the check under the locks found to need no such repair."""
+    damaged = {finding.path for finding in repairs.checked.findings}
     for path in sorted(
         {shown.path for shown in plan.repairable} - {r.planned.repair.target.path for r in repairs.results}
     ):
-        complain(f"{path}: changed since you were asked, and needs no repair by now")
+        so = "is left as it is: it has another damage by now" if path in damaged else "needs no repair by now"
+        complain(f"{path}: changed since you were asked, and {so}")
 
 
 def _kinds(asked: Sequence[str]) -> frozenset[RepairKind]:

@@ -124,10 +124,11 @@ def _sweep(args: argparse.Namespace) -> int:
         raise InvalidConfig("--deep" if args.deep else "--topic", None, "does not go with --sweep, which takes names")
     confirm_force_lock(args)
     loaded = load(args)
-    named = _named(args.sweep, [LogDir.open(path) for path in loaded.log_dirs])
+    log_dirs = [LogDir.open(path) for path in loaded.log_dirs]
+    named = _named(args.sweep, log_dirs)
     listener = EventLog(args.verbose, format_of(args.log_format))
     locks = OwnLocks(forced=args.force_lock, patience=Waiting())
-    sweeper = Sweeper(Means(listener=listener), lambda: load(args).layers, locks)
+    sweeper = Sweeper(Means(listener=listener), lambda: load(args).layers, locks, log_dirs)
     results = sweeper.plan(named)
     acting = [result for result in results if result.verdict.act is not SweepAct.LEAVE]
     if acting and not args.dry_run:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.checking.checked import Checked, CheckRequest
+from cleaner.engine.checking.hollow import strange_logs
 from cleaner.engine.checking.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
 from cleaner.engine.checking.notes import Notes
 from cleaner.engine.checking.partition_files import Circumstances, partition_findings
-from cleaner.engine.checking.witnesses import strange_logs
+from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
 from policies.checking.findings import Finding, worst_first
@@ -32,6 +33,7 @@ from policies.checking.of_log_dir import (
     lost_finding,
     meta_findings,
     missing_meta_findings,
+    set_aside_finding,
     topic_id_findings,
 )
 from policies.starting.lost import LostPartition, lost_partitions
@@ -277,7 +279,9 @@ class _Check:
                 if is_whole:
                     lost = {found.topic_partition: found for found in self._lost(one, everywhere)}
                     self._findings += [lost_finding(f"{path}/{name}", found) for name, found in lost.items()]
-                    present |= lost.keys()
+                    sole = sole_copies_in(one.log_dir, [other.log_dir for other in dirs])
+                    self._findings += [set_aside_finding(f"{path}/{name}", found) for name, found in sole.items()]
+                    present |= lost.keys() | {found.topic_partition for found in sole.values()}
                 for checkpoint in one.checkpoints:
                     self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)
                 if self._request.is_whole:

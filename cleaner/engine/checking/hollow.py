@@ -45,6 +45,16 @@ def _can_recover(listing: Listing) -> bool:
     return True
 
 
+def strange_logs(listing: Listing) -> list[str]:
+    """Return the names of segments that are no plain file: a symlink, a directory. A broker follows a symlink."""
+    return sorted(name for name in listing.others if name.endswith(FileKind.LOG) and _is_base(name))
+
+
+def _is_base(name: str) -> bool:
+    base = name.removesuffix(FileKind.LOG)
+    return len(base) == 20 and base.isdecimal()
+
+
 def emptied_segments(listing: Listing, log_start_offset: int, *, with_last: bool) -> Iterator[EmptiedSegment]:
     """Yield the segments that lost all their records, by what their index files say.
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cleaner.engine.checking.hollow import hollow_swap_facts
-from cleaner.engine.checking.witnesses import strange_logs, tails_of, without_log
+from cleaner.engine.checking.hollow import hollow_swap_facts, strange_logs
+from cleaner.engine.checking.witnesses import tails_of, without_log
 from policies.checking.facts import (
     EpochStretch,
     IndexedAbort,

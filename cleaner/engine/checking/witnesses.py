@@ -7,6 +7,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
+from cleaner.engine.checking.hollow import strange_logs
 from policies.checking.of_missing import IndexedTail, LogLess, NamedBatch, NamedTime
 from storage.errors import CorruptBatch
 from storage.log.listing import Listing
@@ -23,16 +24,6 @@ _POSITION_MAX: Final = 1 << 30
 _TIMESTAMP_MAX_MS: Final = 1 << 43
 """In the year 2248. What lies behind it is rather no timestamp."""
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
-
-
-def strange_logs(listing: Listing) -> list[str]:
-    """Return the names of segments that are no plain file: a symlink, a directory. A broker follows a symlink."""
-    return sorted(name for name in listing.others if name.endswith(FileKind.LOG) and _is_base(name))
-
-
-def _is_base(name: str) -> bool:
-    base = name.removesuffix(FileKind.LOG)
-    return len(base) == 20 and base.isdecimal()
 
 
 def tails_of(listing: Listing, facts: Sequence[CheckedSegment]) -> Iterator[IndexedTail]:

@@ -13,8 +13,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts
+from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, strange_logs
 from cleaner.engine.checking.log_dir_files import read_meta_properties
+from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
 from cleaner.engine.doctor.only_copies import only_copies
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
@@ -30,6 +31,7 @@ from policies.checking.shapes.diagnosis import Diagnosis, diagnose
 from policies.checking.shapes.symptoms import (
     NOT_WALKED,
     DamagedMetadata,
+    EntrySymptoms,
     LogDirSymptoms,
     Noted,
     PartitionSymptoms,
@@ -117,7 +119,7 @@ class Examination:
             planned.facts.path,
             is_live,
             tuple(partitions),
-            () if self.plan.request.topics else tuple(entries_of(path, self.layers, self.now_ms)),
+            () if self.plan.request.topics else tuple(self._entries(planned)),
             None if self.plan.request.topics else unlinked_of(path, unlinked, self.now_ms),
             tuple(remote),
             tuple(errors),
@@ -133,6 +135,12 @@ class Examination:
         known = set(self.layers.topic_ids or ()) if self.is_known(planned) else None
         assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
         return lost_partitions(ends, checkpoints.log_starts, self.present, assigned, is_clean=checkpoints.was_clean)
+
+    def _entries(self, planned: LogDirPlan) -> Iterator[EntrySymptoms]:
+        log_dirs = [LogDir(Path(one.facts.path)) for one in self.plan.log_dirs]
+        own, is_known = LogDir(Path(planned.facts.path)), self.is_known(planned)
+        sole = sole_copies_in(own, log_dirs, self.broker.metadata_log_dir, asks_metadata=is_known)
+        return entries_of(own.path, self.layers, self.now_ms, sole)
 
     @cached_property
     def present(self) -> set[TopicPartition]:
@@ -243,6 +251,11 @@ class _Eyes:
         listing = list_partition(self.path)
         age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
         explained, error = self._explained()
+        if strange_logs(listing):  # nobody knows which batches are not here
+            clean, identity = self._checkpoints.was_clean, self._identity()
+            return PartitionSymptoms(
+                self.topic_partition, str(self.path), self._is_live, clean, age_ms, error=error, identity=identity
+            )
         segments = _recovered(listing).segments
         noted = self._checkpoints.noted(self.topic_partition)
         newest_snapshot = max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
@@ -259,16 +272,12 @@ class _Eyes:
             explained,
             error,
             noted,
-            TopicIdentity(
-                topic_id_if_readable(self.path),
-                (self._with.layers.topic_ids or {}).get(self.topic_partition.topic),
-                self._with.is_known(self._log_dir),
-            ),
+            self._identity(),
             end_offset,
             newest_snapshot,
             self._epochs(),
             glances,
-            tuple(tails_of(segments, glances, torn_bytes)),
+            tuple(tails_of(segments, glances, torn_bytes, is_deep=self._with.budget.is_deep)),
             tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
             walk(_without_tail(segments, torn_bytes), noted.first_dirty, self._with.budget)
             if explained
@@ -281,6 +290,10 @@ class _Eyes:
             () if self._is_live else tuple(hollow_swap_facts(listing)),
             () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
         )
+
+    def _identity(self) -> TopicIdentity:
+        known = (self._with.layers.topic_ids or {}).get(self.topic_partition.topic)
+        return TopicIdentity(topic_id_if_readable(self.path), known, self._with.is_known(self._log_dir))
 
     def _emptied(self, listing: Listing, log_start_offset: int) -> Iterator[EmptiedSegment]:
         is_closed = self._checkpoints.was_clean and not self._is_live

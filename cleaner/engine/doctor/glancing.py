@@ -14,7 +14,7 @@ from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.end import find_end
-from storage.log.read import read_segment
+from storage.log.read import last_offset_entry, read_segment
 from storage.names import FileKind
 from storage.records import BatchHeader, iter_headers
 from storage.segment import Segment, SegmentFile, reading
@@ -22,6 +22,8 @@ from storage.segment import Segment, SegmentFile, reading
 _TAIL_BYTES: Final = 64
 """No batch ends with so many zeros unless its last value does."""
 _CHUNK_BYTES: Final = 1 << 20
+_WALKED_BYTES_MAX: Final = 1 << 20
+"""The headers of so large a segment are read although it has no index entry to begin at."""
 
 
 def glance_at(segments: Sequence[Segment], *, with_keys: bool) -> tuple[SegmentGlance, ...]:
@@ -61,7 +63,7 @@ def _glance(segment: Segment, parent: int, *, with_keys: bool) -> SegmentGlance:
         first_epoch,
         first_ms,
         zeros,
-        index.size_bytes if index else 0,
+        index.size_bytes if index else None,
         _ends_with_a_zero_entry(index, parent) if index else False,
         with_keys and first_offset is not None and _is_first_unkeyed(segment),
     )
@@ -85,24 +87,32 @@ def _is_first_unkeyed(segment: Segment) -> bool:
     return False
 
 
-def tails_of(segments: Sequence[Segment], glances: Sequence[SegmentGlance], torn_bytes: int) -> Iterator[ZeroTail]:
-    """Yield the bytes behind the last batch: of the active segment, and of those whose last bytes are zeros.
+def tails_of(
+    segments: Sequence[Segment], glances: Sequence[SegmentGlance], torn_bytes: int, *, is_deep: bool = False
+) -> Iterator[ZeroTail]:
+    """Yield the bytes behind the last batch of each segment.
+
+    The headers are read from the last index entry on: a few, with a sound index. Without one all of them would be: of a
+    large segment only where its last bytes are zeros.
 
     Args:
         segments: ascending.
         glances: at them.
         torn_bytes: of the active segment, as the facts have it.
+        is_deep: whether as much may be read as it takes.
 
     Raises: UnreadableFile.
     """
     for place, (segment, glance) in enumerate(zip(segments, glances, strict=True)):
-        is_active = place == len(segments) - 1
-        if is_active and torn_bytes:
-            yield _tail(segment, torn_bytes, is_active=True)
-        elif (
-            not is_active and glance.ends_with_zeros and (size_bytes := find_end(segment, trust_index=True).torn_bytes)
-        ):
-            yield _tail(segment, size_bytes, is_active=False)
+        if place == len(segments) - 1:
+            if torn_bytes:
+                yield _tail(segment, torn_bytes, is_active=True)
+            continue
+        is_looked_at = is_deep or glance.ends_with_zeros or segment.size_bytes <= _WALKED_BYTES_MAX
+        if is_looked_at or last_offset_entry(segment) is not None:
+            size_bytes = find_end(segment, trust_index=True).torn_bytes
+            if size_bytes:
+                yield _tail(segment, size_bytes, is_active=False)
 
 
 def _tail(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:

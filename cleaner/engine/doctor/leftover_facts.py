@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.only_copies import only_copy
 from cleaner.engine.journal import read_entries
 from cleaner.engine.leftovers import due_ms, is_journalled
@@ -33,13 +34,14 @@ _NAME_BYTES_MAX: Final = 255
 _UNFINISHED: Final = (FileState.SWAP, FileState.CLEANED)
 
 
-def leftover_facts(log_dir: LogDir, name: str, layers: ConfigLayers) -> LeftoverFacts:
+def leftover_facts(log_dir: LogDir, name: str, layers: ConfigLayers, log_dirs: Sequence[LogDir] = ()) -> LeftoverFacts:
     """Look at one thing in a log dir.
 
     Args:
         log_dir: the log dir.
         name: its path from the log dir: a directory, or a file in one.
         layers: state the delay.
+        log_dirs: all of the broker that are known: one may hold the partition whose directory is a leftover here.
 
     Raises: UnreadableFile, CorruptHolds, CorruptHoldIds.
     """
@@ -53,7 +55,11 @@ def leftover_facts(log_dir: LogDir, name: str, layers: ConfigLayers) -> Leftover
     delay_ms = layers.policy_for(parsed.topic_partition.topic).file_delete_delay_ms
     if len(parts) == 2:
         return _file(log_dir, name, parsed, status, delay_ms)
-    return _directory(log_dir, name, parsed, status, delay_ms)
+    facts = _directory(log_dir, name, parsed, status, delay_ms)
+    if facts.kind is LeftoverKind.OTHER:
+        return facts
+    found = sole_copies_in(log_dir, log_dirs or (log_dir,), layers.broker_policy().metadata_log_dir)
+    return facts._replace(sole_copy=found.get(name))
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from cleaner.engine.space.account import UnlinkedFile
 from cleaner.engine.space.accounting import account_of
 from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, UnlinkedSymptoms
 from policies.config.config_layers import ConfigLayers
+from policies.starting.lost import SetAside
 from storage.directory import opened
 from storage.errors import as_unreadable
 from storage.names import (
@@ -29,8 +30,19 @@ COLLECTED_WITHIN_MS: Final = 3_600_000
 _KINDS: Final = {DirState.STRAY: EntryKind.STRAY, DirState.DELETE: EntryKind.DELETE}
 
 
-def entries_of(log_dir: Path, layers: ConfigLayers, now_ms: int) -> Iterator[EntrySymptoms]:
-    """Yield the directories that are no live partition, by name. Raises: UnreadableFile."""
+def entries_of(
+    log_dir: Path, layers: ConfigLayers, now_ms: int, sole_copies: Mapping[str, SetAside]
+) -> Iterator[EntrySymptoms]:
+    """Yield the directories that are no live partition, by name.
+
+    Args:
+        log_dir: its path.
+        layers: state the delays.
+        now_ms: the moment of the look, epoch ms.
+        sole_copies: the directories that hold the only copy of a partition that belongs here, by name.
+
+    Raises: UnreadableFile.
+    """
     found: list[tuple[str, os.stat_result]] = []
     with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
@@ -44,7 +56,7 @@ def entries_of(log_dir: Path, layers: ConfigLayers, now_ms: int) -> Iterator[Ent
             delay_ms = layers.policy_for(topic).file_delete_delay_ms if topic else 0
             size_bytes = account_of(log_dir / name).total.disk_bytes
             age_ms = max(now_ms - status.st_ctime_ns // 1_000_000, 0)
-            yield EntrySymptoms(str(log_dir / name), kind, size_bytes, age_ms, delay_ms)
+            yield EntrySymptoms(str(log_dir / name), kind, size_bytes, age_ms, delay_ms, sole_copies.get(name))
 
 
 def _is_kept(file: UnlinkedFile, now_ms: int) -> bool:

@@ -60,17 +60,25 @@ class SweepResult(NamedTuple):
 class Sweeper:
     """Sweeps named leftovers."""
 
-    def __init__(self, means: Means, layers: Callable[[], ConfigLayers], locks: Locks | None = None) -> None:
+    def __init__(
+        self,
+        means: Means,
+        layers: Callable[[], ConfigLayers],
+        locks: Locks | None = None,
+        log_dirs: Sequence[LogDir] = (),
+    ) -> None:
         """Open nothing yet.
 
         Args:
             means: disk, clock and listener.
             layers: reads the configuration; called under the locks.
             locks: of the log dirs; without it, the sweeper takes them itself.
+            log_dirs: all of the broker that are known; without them, each is taken for the only one.
         """
         self._means = means
         self._layers = layers
         self._locks = locks or OwnLocks()
+        self._log_dirs = tuple(log_dirs)
 
     def plan(self, named: Sequence[Named]) -> tuple[SweepResult, ...]:
         """Return what a sweep would do. Takes no lock, and changes nothing. Raises: as ``leftover_facts``."""
@@ -94,7 +102,7 @@ class Sweeper:
             return tuple(self._swept(one, layers, fs, journals[one.log_dir]) for one in named)
 
     def _planned(self, one: Named, layers: ConfigLayers) -> SweepResult:
-        facts = leftover_facts(one.log_dir, one.name, layers)
+        facts = leftover_facts(one.log_dir, one.name, layers, self._log_dirs)
         verdict = sweep_verdict(facts, self._means.clock.now_ms())
         broker = layers.broker_policy()
         guard = clock_guard(survey_clock(one.log_dir, self._means.clock, broker.clock_jump_max_ms), broker)

@@ -91,16 +91,24 @@ def _lack(path: str, need: StartNeed, page: Page) -> None:
     page.note("without them Kafka takes the log dir offline, or stops; logcleaner free makes space")
 
 
+def _lost(log_dir: LogDirStart, page: Page) -> None:
+    gone = [str(lost.topic_partition) for lost in log_dir.lost if lost.set_aside is None]
+    kept = [f"{lost.set_aside} to {lost.topic_partition}" for lost in log_dir.lost if lost.set_aside is not None]
+    for named, what in (
+        (gone, "had records by the checkpoints, and no directory is here"),
+        (kept, "set aside, and nowhere else: while no broker runs, rename"),
+    ):
+        if named:
+            shown = ", ".join(_shown(named, page))
+            more = f" and {len(named) - _SHOWN_MAX:,} more; -v names all" if shown != ", ".join(named) else ""
+            page.note(f"lost: {counted(len(named), 'partition')} {what}: {shown}{more}", "red")
+
+
 def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
     page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
     for file, failure in log_dir.failures:
         page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
-    if log_dir.lost:
-        named = [str(lost.topic_partition) for lost in log_dir.lost]
-        shown = ", ".join(_shown(named, page))
-        more = f" and {len(named) - _SHOWN_MAX:,} more; -v names all" if shown != ", ".join(named) else ""
-        words = counted(len(named), "partition")
-        page.note(f"lost: {words} had records by the checkpoints, and no directory is here: {shown}{more}", "red")
+    _lost(log_dir, page)
     cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
     if cuts:
         lost = size(sum(step.size_bytes for _, step in cuts))
@@ -233,6 +241,7 @@ def _log_dir_document(log_dir: LogDirStart, need: StartNeed) -> dict[str, Any]:
                 **lost.topic_partition._asdict(),
                 "log_start_offset": lost.log_start_offset,
                 "end_offset": lost.end_offset,
+                "set_aside": lost.set_aside,
             }
             for lost in log_dir.lost
         ],

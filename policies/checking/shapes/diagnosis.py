@@ -94,7 +94,8 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
     if seen.free_bytes is not None and seen.free_bytes < FULL_BELOW_BYTES:
         free = size(seen.free_bytes)
         text = f"The disk is full: {free} are free. A broker takes the log dir offline, or does not start."
-        remedy = "Make space: logcleaner free deletes what retention allows, oldest first."
+        command = f"logcleaner free --log-dir {seen.path} --target SIZE"
+        remedy = f"Make space: {command} deletes what retention allows, oldest first."
         yield Finding(FindingCode.DISK_FULL, Harm.NO_START, seen.path, text, remedy)
     if seen.unlinked:
         files = counted(seen.unlinked.files, "file")

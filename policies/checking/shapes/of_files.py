@@ -8,6 +8,7 @@ from typing import Final
 from policies.checking.facts import EpochStretch, Standing
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_epochs import EpochStart, cut_entry, forgotten_start_finding, is_lost, lost_finding
+from policies.checking.of_files import missing_findings
 from policies.checking.of_missing import emptied_findings
 from policies.checking.of_swaps import swap_findings
 from policies.checking.of_tails import tail_finding
@@ -16,9 +17,10 @@ from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroT
 from policies.checking.sweeping import only_copy_findings
 from policies.explaining.words import counted, size
 from policies.reasons import moment
-from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileKind
 
 TIME_ENTRY_BYTES: Final = 12
+_DENIED: Final = "Permission denied"
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
 
 
@@ -27,6 +29,7 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     if seen.error is not None:
         yield _unreadable(seen, seen.error)
     yield from _padded_time_indexes(seen)
+    yield from _emptied_time_indexes(seen)
     for tail in seen.tails:
         if (found := _tail(seen, tail)) is not None:
             yield found
@@ -90,6 +93,14 @@ def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
         return Finding(code, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=group)
     text = f"The partition cannot be read as it is: {cause}."
     remedy = _VERIFY.format(seen.topic_partition) + "; logcleaner leaves the partition alone."
+    if "is a symlink" in cause:
+        remedy = (
+            "Stop the broker, and put the file that the symlink leads to in its place; never remove the symlink alone."
+        )
+    elif _DENIED in cause:
+        remedy = (
+            "Run doctor as the broker's user, or as root. If that user may not read it either, mend the owner or mode."
+        )
     return Finding(FindingCode.PARTITION_UNREADABLE, Harm.NO_START, seen.path, text, remedy)
 
 
@@ -100,18 +111,43 @@ def _padded_time_indexes(seen: PartitionSymptoms) -> Iterator[Finding]:
         is_active = place == len(seen.glances) - 1
         if not glance.time_index_ends_with_zeros or (is_active and is_in_use):
             continue
-        if glance.time_index_bytes <= TIME_ENTRY_BYTES and glance.first_ms <= 0:
+        if (glance.time_index_bytes or 0) <= TIME_ENTRY_BYTES and glance.first_ms <= 0:
             continue  # the only timestamp of the segment may be 0
         if not glance.size_bytes or is_rebuilt(seen, place):
             continue
         path = f"{glance.path.removesuffix('.log')}.timeindex"
-        position = max(glance.time_index_bytes - TIME_ENTRY_BYTES, 0)
+        position = max((glance.time_index_bytes or 0) - TIME_ENTRY_BYTES, 0)
         written = f" Its first batch is of {moment(glance.first_ms)}." if glance.first_ms > 0 else ""
         text = f"The time index ends with zeros: {TIME_INDEX_PADDED}.{written}"
         yield Finding(
             FindingCode.TIME_INDEX_PADDED, Harm.DATA_LOST, path, text, REBUILD, position, glance.base_offset,
             "KAFKA-19200" if is_active else "KAFKA-10207", RepairGroup.DERIVED,
         )  # fmt: skip
+
+
+def _emptied_time_indexes(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield the time indexes of segments with records that are missing, or have no entry.
+
+    A segment gets its last entry when it is closed. A start builds those of a compaction that was interrupted.
+    """
+    if seen.unfinished_files:
+        return
+    for place, glance in enumerate(seen.glances):
+        is_in_use = place == len(seen.glances) - 1 and (seen.is_live or not seen.was_clean)
+        if glance.time_index_bytes or is_in_use or is_rebuilt(seen, place):
+            continue
+        if glance.time_index_bytes is None:
+            yield from missing_findings([FileKind.TIME_INDEX], glance.size_bytes, _standing(seen, place))
+            continue
+        if glance.first_ms < 0:
+            continue
+        path = f"{glance.path.removesuffix('.log')}.timeindex"
+        text = (
+            f"It has no entry, and the segment's first batch is of {moment(glance.first_ms)}: retention by time may"
+            " delete the segment too early, and look-ups by time miss its records."
+        )
+        code, group = FindingCode.TIME_INDEX_WRONG, RepairGroup.DERIVED
+        yield Finding(code, Harm.DATA_LOST, path, text, REBUILD, 0, glance.base_offset, repair=group)
 
 
 def is_rebuilt(seen: PartitionSymptoms, place: int) -> bool:
@@ -122,11 +158,14 @@ def is_rebuilt(seen: PartitionSymptoms, place: int) -> bool:
     return upper is None or upper > (seen.noted.recovery_point or 0)
 
 
+def _standing(seen: PartitionSymptoms, place: int) -> Standing:
+    is_last = place == len(seen.glances) - 1
+    return Standing(seen.path, seen.glances[place].base_offset, is_last, seen.is_live, is_rebuilt(seen, place))
+
+
 def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Finding | None:
     place = next(place for place, glance in enumerate(seen.glances) if glance.path == tail.path)
-    standing = Standing(
-        seen.path, seen.glances[place].base_offset, tail.is_active, seen.is_live, is_rebuilt(seen, place)
-    )
+    standing = _standing(seen, place)
     what = "are zeros, as log.preallocate leaves them" if tail.is_zero else "are no whole batch: a write was cut short"
     what = f"The last {size(tail.size_bytes)} of the segment {what}"
     return tail_finding(standing, what, tail.position, None, is_zero=tail.is_zero)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.of_log_dir import set_aside_finding
 from policies.checking.remedies import OTHER_TOPIC, STRANGE_DIRECTORY, WRITE_TOPIC_ID
 from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
@@ -66,6 +67,9 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
     """Yield what the directories are that are no live partition."""
     for entry in entries:
         held = size(entry.size_bytes)
+        if entry.sole_copy is not None and not is_live:  # a broker knows more than what it wrote so far
+            yield set_aside_finding(entry.path, entry.sole_copy)
+            continue
         match entry.kind:
             case EntryKind.STRAY:
                 text = f"The broker set this replica aside {duration(entry.age_ms)} ago ({held}), and never deletes it."

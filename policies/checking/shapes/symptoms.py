@@ -13,7 +13,7 @@ from policies.checking.of_swaps import HollowSwapFacts
 from policies.checking.sweeping import OnlyCopy
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
-from policies.starting.lost import LostPartition
+from policies.starting.lost import LostPartition, SetAside
 from storage.names import TopicPartition
 
 NO_EPOCH: Final = -1
@@ -34,7 +34,8 @@ class SegmentGlance(NamedTuple):
     """The largest timestamp of the first batch."""
     ends_with_zeros: bool = False
     """Whether the last bytes of the ``.log`` are zeros. A record may end so, too."""
-    time_index_bytes: int = 0
+    time_index_bytes: int | None = 0
+    """None if it has no time index."""
     time_index_ends_with_zeros: bool = False
     """Whether the last entry of the ``.timeindex`` is all zeros: timestamp 0, which no broker writes behind another."""
     is_first_unkeyed: bool = False
@@ -176,6 +177,8 @@ class EntrySymptoms(NamedTuple):
     """The time since the directory itself was changed, or renamed."""
     delay_ms: int = 0
     """``file.delete.delay.ms`` of its topic."""
+    sole_copy: SetAside | None = None
+    """What it holds, if it holds the only copy of a partition that belongs here."""
 
 
 class UnlinkedSymptoms(NamedTuple):

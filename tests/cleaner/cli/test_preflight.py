@@ -258,3 +258,16 @@ def test_partition_that_had_records_and_is_not_here_is_named(log_dir: Path, caps
     assert "lost: 1 partition had records by the checkpoints, and no directory is here: orders-0" in shown(
         capsys, log_dir
     )
+
+
+@pytest.mark.parametrize("suffix", ["stray", "delete"])
+def test_only_copy_that_was_set_aside_is_lost(suffix: str, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placed(log_dir)
+    name = f"orders-0.{'ab' * 16}-{suffix}"
+    (log_dir / "orders-0").rename(log_dir / name)
+    status, document = told(capsys, log_dir)
+    (lost,) = document["log_dirs"][0]["lost"]
+    assert (status, lost["set_aside"], lost["end_offset"]) == (ExitStatus.DAMAGED, name, 3)
+    text = shown(capsys, log_dir)
+    assert f"{name} to orders-0" in text
+    assert "its topic was deleted" not in text

@@ -120,6 +120,22 @@ def test_only_what_the_question_named_is_mended(
     assert f"{sound}: changed since you were asked, and needs no repair by now" in printed.err
 
 
+def test_file_that_got_another_damage_since_the_question_is_not_called_sound(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = max((log_dir / PARTITIONS[0]).glob("*.log"))
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    (log_dir / ".kafka_cleanshutdown").touch()
+
+    def meanwhile() -> None:
+        path.write_bytes(path.read_bytes() + b"x" * 50)
+
+    answering(monkeypatch, "y", meanwhile)
+    capsys.readouterr()
+    assert run("verify", "--repair=zero-tail", "--log-dir", log_dir) == 4
+    assert f"{path}: changed since you were asked, and is left as it is" in capsys.readouterr().err
+
+
 def test_nothing_is_asked_where_nothing_may_be_mended(
     samples: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

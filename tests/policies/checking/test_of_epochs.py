@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from policies.checking.facts import EpochStretch
 from policies.checking.findings import FindingCode, RepairGroup
-from policies.checking.of_epochs import EpochStart, checkpoint_findings, order_findings
+from policies.checking.of_epochs import EpochStart, checkpoint_findings, forgotten_start_finding, order_findings
+from storage.checkpoints import parse_offset_checkpoint
+from storage.names import TopicPartition
 from tests.policies.checking.logs import log, segment, standing
 
 HEALTHY = log(
@@ -91,3 +96,10 @@ def test_where_a_broker_was_killed_the_log_start_may_be_older_than_the_entries()
 
 def test_a_log_without_epochs_needs_no_checkpoint():
     assert checkpoint_findings(log(segment(0, 20)), None, 0) == []
+
+
+def test_remedy_of_a_forgotten_log_start_gives_the_whole_file():
+    finding = forgotten_start_finding("/d/trimmed-0/leader-epoch-checkpoint", EpochStart(0, 3333))
+    (content,) = re.findall("whole content is '([^']*)'", finding.remedy)
+    data = content.replace("\\n", "\n").encode()
+    assert parse_offset_checkpoint(data, Path("x")) == {TopicPartition("trimmed", 0): 3333}

@@ -214,6 +214,16 @@ def test_a_partition_without_a_directory_is_lost_if_it_had_records(drawn):
     assert codes(check(drawn)) == [FindingCode.CHECKPOINT_STALE], "it was set aside"
 
 
+@pytest.mark.parametrize("suffix", ["stray", "delete"])
+def test_a_partition_whose_only_directory_was_set_aside_is_lost(drawn, suffix):
+    (drawn / ".kafka_cleanshutdown").touch()
+    aside = drawn / f"clicks-0.0123456789abcdef0123456789abcdef-{suffix}"
+    (drawn / "clicks-0").rename(aside)
+    (found,) = check(drawn).findings
+    assert (found.code, found.harm, found.path) == (FindingCode.PARTITION_LOST, Harm.DATA_LOST, str(aside))
+    assert "rename the directory to clicks-0" in found.remedy
+
+
 def test_the_rate_is_kept(drawn):
     big = PartitionDir(drawn, "big-0").segment(0, keyed(0, f"k={'x' * 3_000_000}"))
     (big.path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from policies.checking.shapes.of_files import file_findings
+from policies.checking.shapes.symptoms import PartitionSymptoms
 from storage.checkpoints import format_offset_checkpoint
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
@@ -192,3 +195,26 @@ def test_a_leftover_whose_range_the_log_has_goes(healthy: Healthy, capsys: pytes
     path.with_suffix("").write_bytes(path.read_bytes())
     (gone,) = swept(healthy, capsys, name)
     assert (gone["act"], gone["done"]) == ("unlink", True)
+
+
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_segment_behind_a_symlink_is_not_missing(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path, place: int
+) -> None:
+    path = healthy.file("clicks-0", ".log", place)
+    path.rename(tmp_path / path.name)
+    path.symlink_to(tmp_path / path.name)
+    (finding,) = seen(capsys, healthy.log_dir)[1]
+    assert finding["code"] == "PARTITION_UNREADABLE"
+    assert "put the file that the symlink leads to in its place" in finding["remedy"]
+    (finding,) = [one for one in seen(capsys, healthy.log_dir, command="verify")[1] if one["path"] == str(path)]
+    assert finding["code"] == "NAME_STRANGE"
+    assert "put the file that it leads to in its place" in finding["remedy"]
+
+
+def test_partition_that_may_not_be_read_is_not_sent_to_repair() -> None:
+    path = "/d/clicks-0"
+    error = f"{path}/{0:020d}.log: {os.strerror(errno.EACCES)}"
+    (finding,) = file_findings(PartitionSymptoms(TopicPartition("clicks", 0), path, False, True, 0, error=error))
+    assert "--repair" not in finding.remedy
+    assert "broker's user" in finding.remedy

@@ -80,6 +80,19 @@ def torn(healthy: Healthy) -> None:
     append(healthy, "clicks-0", b"\1" * 40)
 
 
+def torn_in_the_middle(healthy: Healthy) -> None:
+    """A closed segment that ends within a batch."""
+    os.truncate(path := healthy.file("clicks-0", ".log"), path.stat().st_size - 5)
+
+
+def emptied_time_index(healthy: Healthy) -> None:
+    healthy.file("clicks-0", ".timeindex").write_bytes(b"")
+
+
+def without_time_index(healthy: Healthy) -> None:
+    healthy.file("clicks-0", ".timeindex").unlink()
+
+
 def without_id(healthy: Healthy) -> None:
     (healthy.log_dir / "clicks-0" / "partition.metadata").unlink()
 
@@ -264,6 +277,33 @@ def deleting(healthy: Healthy) -> None:
     (healthy.log_dir / f"old-0.{'ab' * 16}-delete").mkdir()
 
 
+def lost_as(suffix: str) -> Damage:
+    """The only directory of a partition was renamed."""
+
+    def rename(healthy: Healthy) -> None:
+        (healthy.log_dir / "clicks-0").rename(healthy.log_dir / f"clicks-0.{'ab' * 16}-{suffix}")
+
+    rename.__name__ = f"lost_as_{suffix}"
+    return rename
+
+
+def lost_as_stray_without_id(healthy: Healthy) -> None:
+    without_id(healthy)
+    lost_as("stray")(healthy)
+
+
+def lost_as_stray_without_metadata(healthy: Healthy) -> None:
+    """Nothing but a checkpoint of the clean stop says that the partition belongs here."""
+    shutil.rmtree(healthy.log_dir / "__cluster_metadata-0")
+    lost_as("stray")(healthy)
+
+
+def lost_as_stray_without_checkpoints(healthy: Healthy) -> None:
+    """A broker that started meanwhile wrote them anew."""
+    lost_as("stray")(healthy)
+    healthy.stopped()
+
+
 def strange(healthy: Healthy) -> None:
     (healthy.log_dir / "lost+found").mkdir()
 
@@ -274,6 +314,9 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (zero_tail, "ZERO_TAIL", 4, "KAFKA-21000"),
     (zero_tail_unclean, "ZERO_TAIL", 0, "KAFKA-21000"),
     (torn, "TORN_TAIL", 4, ""),
+    (torn_in_the_middle, "TORN_TAIL", 4, ""),
+    (emptied_time_index, "TIME_INDEX_WRONG", 4, ""),
+    (without_time_index, "INDEX_MISSING", 4, ""),
     (without_id, "TOPIC_ID_MISSING", 4, "KAFKA-16814"),
     (foreign_id, "TOPIC_ID_FOREIGN", 4, "KAFKA-14616"),
     (unowned, "DIRECTORY_UNOWNED", 0, "KAFKA-15605"),
@@ -303,6 +346,11 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (empty_meta, "META_PROPERTIES", 4, ""),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
+    (lost_as("stray"), "PARTITION_LOST", 4, ""),
+    (lost_as("delete"), "PARTITION_LOST", 4, ""),
+    (lost_as_stray_without_id, "PARTITION_LOST", 4, ""),
+    (lost_as_stray_without_metadata, "PARTITION_LOST", 4, ""),
+    (lost_as_stray_without_checkpoints, "PARTITION_LOST", 4, ""),
     (strange, "NAME_STRANGE", 4, ""),
 ]
 
@@ -411,6 +459,7 @@ def test_full_disk_is_damage(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("cleaner.engine.space.unlinked.file_systems_of", lambda _: full(healthy.log_dir))
     status, (finding,) = seen(capsys, healthy.log_dir)
     assert (status, finding["code"], finding["path"]) == (4, "DISK_FULL", str(healthy.log_dir))
+    assert f"logcleaner free --log-dir {healthy.log_dir} --target SIZE" in finding["remedy"]
 
 
 @pytest.mark.usefixtures("clock")

@@ -209,3 +209,28 @@ def test_report_says_what_became_of_each(healthy: Healthy, capsys) -> None:
     assert f"{STRAY}: is renamed to {DELETE}" in told
     assert f"{WAITING}: left as it is: its delay" in told
     assert "1 directory renamed" in told
+
+
+@pytest.mark.parametrize("suffix", ["stray", "delete"])
+def test_only_copy_of_a_partition_that_belongs_here_stays(healthy: Healthy, capsys, later, suffix: str) -> None:
+    name = f"clicks-0.{UNIQUE}-{suffix}"
+    (healthy.log_dir / "clicks-0").rename(healthy.log_dir / name)
+    later()
+    before = untouched(healthy.log_dir)
+    status, (left,), _ = sweep(capsys, healthy.log_dir, name, "--yes")
+    assert (status, left["act"]) == (1, "leave")
+    assert "may be the only copy of clicks-0, offsets 0 to 5" in left["text"]
+    assert "rename the directory to clicks-0" in left["text"]
+    assert untouched(healthy.log_dir) == before
+
+
+def test_leftover_of_a_partition_that_another_log_dir_has_may_go(healthy: Healthy, tmp_path: Path, capsys) -> None:
+    """A move between log dirs ends so."""
+    name, other = f"clicks-0.{UNIQUE}-stray", tmp_path / "other"
+    other.mkdir()
+    shutil.copytree(healthy.log_dir / "clicks-0", other / "clicks-0")
+    (healthy.log_dir / "clicks-0").rename(healthy.log_dir / name)
+    names = [str(healthy.log_dir), str(other)]
+    assert main(["doctor", "--log-dir", *names, "--sweep", name, "-n"]) == 0
+    assert main(["doctor", "--log-dir", *names[:1], "--sweep", name, "-n"]) == 1
+    capsys.readouterr()
