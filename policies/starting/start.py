@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from policies.checking.findings import Finding
 from policies.starting.facts import KafkaFailure, Release
 from policies.starting.lost import LostPartition
 from storage.names import LOCK_FILE, TopicPartition
@@ -135,6 +136,8 @@ class LogDirStart(NamedTuple):
     """File -> why the log dir goes offline."""
     lost: tuple[LostPartition, ...] = ()
     """The partitions that had records by the checkpoints of this log dir, and have no directory."""
+    missing: tuple[Finding, ...] = ()
+    """What says that records are gone already, before the start."""
 
 
 class Refusal(NamedTuple):
@@ -168,9 +171,9 @@ class Start(NamedTuple):
 
     @property
     def does_harm(self) -> bool:
-        """Return whether a log dir goes offline, a partition is lost, or records are lost or cannot be read."""
+        """Return whether a log dir goes offline, a partition is lost, or records are or get lost, or cannot be read."""
         logs = [log for log_dir in self.log_dirs for log in log_dir.logs]
-        is_any_lost = any(log_dir.lost for log_dir in self.log_dirs)
+        is_any_lost = any(log_dir.lost or log_dir.missing for log_dir in self.log_dirs)
         return bool(self.offline) or is_any_lost or any(log.loses_records or log.hides_records for log in logs)
 
     @property

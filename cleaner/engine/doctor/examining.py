@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts
+from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, lost_segments, recovered
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
 from cleaner.engine.doctor.only_copies import only_copies
@@ -49,7 +49,6 @@ from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFi
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
-from storage.log.recovery import plan_recovery
 from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
@@ -59,7 +58,6 @@ from storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    FileKind,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
@@ -243,7 +241,7 @@ class _Eyes:
         listing = list_partition(self.path)
         age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
         explained, error = self._explained()
-        segments = _recovered(listing).segments
+        segments = recovered(listing).segments
         noted = self._checkpoints.noted(self.topic_partition)
         newest_snapshot = max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
         end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot))
@@ -276,7 +274,7 @@ class _Eyes:
             len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             len(due),
             sum(due),
-            _lost_segments(listing),
+            lost_segments(listing),
             tuple(self._emptied(listing, noted.log_start or 0)),
             () if self._is_live else tuple(hollow_swap_facts(listing)),
             () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
@@ -294,7 +292,7 @@ class _Eyes:
         if facts.size_bytes > BYTES_MAX and not self._with.budget.is_deep:
             return
         with suppress(LogCleanerError):  # ``verify`` tells of damage
-            segments = _recovered(list_partition(self.path)).segments
+            segments = recovered(list_partition(self.path)).segments
             yield remote_metadata(str(self.path), segments, facts.log_start_offset, facts.log_end_offset)
 
     def _due(self, listing: Listing, renamed_ms: RenameTimes) -> list[int]:
@@ -351,21 +349,6 @@ def _rename_times(planned: LogDirPlan) -> Mapping[TopicPartition, RenameTimes]:
     with suppress(LogCleanerError):
         return rename_times(Path(planned.facts.path), waiting) if waiting else {}
     return {}
-
-
-def _recovered(listing: Listing) -> Listing:
-    """Return the partition as recovery will leave it; as it is if recovery cannot."""
-    with suppress(LogCleanerError):
-        return plan_recovery(listing).listing
-    return listing
-
-
-def _lost_segments(listing: Listing) -> tuple[int, ...]:
-    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
-    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
-    plain = listing.in_state(FileState.PLAIN)
-    indexes = {file.name.base_offset for file in plain if file.name.kind in (FileKind.INDEX, FileKind.TIME_INDEX)}
-    return tuple(sorted(indexes - logs))
 
 
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:

@@ -98,14 +98,15 @@ def tails_of(segments: Sequence[Segment], glances: Sequence[SegmentGlance], torn
     for place, (segment, glance) in enumerate(zip(segments, glances, strict=True)):
         is_active = place == len(segments) - 1
         if is_active and torn_bytes:
-            yield _tail(segment, torn_bytes, is_active=True)
+            yield tail_of(segment, torn_bytes, is_active=True)
         elif (
             not is_active and glance.ends_with_zeros and (size_bytes := find_end(segment, trust_index=True).torn_bytes)
         ):
-            yield _tail(segment, size_bytes, is_active=False)
+            yield tail_of(segment, size_bytes, is_active=False)
 
 
-def _tail(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
+def tail_of(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
+    """Return what the last bytes of a segment are, which are no batch. Raises: UnreadableFile."""
     position = segment.size_bytes - size_bytes
     with reading(segment.log.path) as descriptor:
         is_zero = all(

@@ -101,6 +101,7 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
         more = f" and {len(named) - _SHOWN_MAX:,} more; -v names all" if shown != ", ".join(named) else ""
         words = counted(len(named), "partition")
         page.note(f"lost: {words} had records by the checkpoints, and no directory is here: {shown}{more}", "red")
+    _missing(log_dir, page)
     cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
     if cuts:
         lost = size(sum(step.size_bytes for _, step in cuts))
@@ -125,6 +126,19 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
         _rest(len(aside), page)
     _sums(log_dir, page)
     _needs(need, page)
+
+
+def _missing(log_dir: LogDirStart, page: Page) -> None:
+    """Show which records are gone before the start, in the words of the doctor."""
+    if not log_dir.missing:
+        return
+    page.note("records are missing already, before the start:", "red")
+    for finding in _shown(log_dir.missing, page):
+        page.line(f"{finding.path.removeprefix(f'{log_dir.path}/')}: {finding.text}", indent=4, hanging=2)
+    _rest(len(log_dir.missing), page)
+    page.line(
+        "copy the directory before the start, which deletes what tells of them; then ask logcleaner doctor", indent=4
+    )
 
 
 def _hidden(log_dir: LogDirStart, page: Page) -> None:
@@ -235,6 +249,16 @@ def _log_dir_document(log_dir: LogDirStart, need: StartNeed) -> dict[str, Any]:
                 "end_offset": lost.end_offset,
             }
             for lost in log_dir.lost
+        ],
+        "missing": [
+            {
+                "code": finding.code.value,
+                "path": finding.path,
+                "offset": finding.offset,
+                "text": finding.text,
+                "remedy": finding.remedy,
+            }
+            for finding in log_dir.missing
         ],
         "partitions": [_partition_document(log) for log in log_dir.logs],
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +260,42 @@ def test_partition_that_had_records_and_is_not_here_is_named(log_dir: Path, caps
     assert "lost: 1 partition had records by the checkpoints, and no directory is here: orders-0" in shown(
         capsys, log_dir
     )
+
+
+def test_end_below_the_high_watermark_is_told_and_is_damage(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = PartitionDir(log_dir, "clicks-0").segment(0, keyed(0, "a", "b")).segment(2, keyed(2, "c"))
+    committed(log_dir, one)
+    assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DONE
+    for path in one.path.glob("00000000000000000002.*"):
+        path.unlink()
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    (missing,) = document["log_dirs"][0]["missing"]
+    assert (status, missing["code"], missing["offset"]) == (ExitStatus.DAMAGED, "END_BELOW_WATERMARK", 2)
+    main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "records are missing already, before the start: clicks-0: The log ends at offset 2, below" in text
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda log: log.write_bytes(b""), "OFFSET_GAP"),
+        (lambda log: log.unlink(), "OFFSET_GAP"),
+        (lambda log: log.write_bytes(log.read_bytes()[:-5]), "TORN_TAIL"),
+        (lambda log: log.rename(f"{log}.deleted"), "OFFSET_GAP"),
+    ],
+    ids=["emptied", "removed", "cut", "the only copy is .deleted"],
+)
+def test_closed_log_that_lost_records_is_told_and_is_damage(
+    damage: Callable[[Path], object], code: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = PartitionDir(log_dir, "clicks-0")
+    for base in (0, 2, 4):
+        one.segment(base, keyed(base, "a", "b"))
+        one.log(base).with_suffix(".index").write_bytes(struct.pack(">ii", 1, 0))
+    committed(log_dir, one)
+    assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DONE
+    damage(one.log(2))
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    assert status == ExitStatus.DAMAGED
+    assert code in {missing["code"] for missing in document["log_dirs"][0]["missing"]}
