@@ -12,6 +12,7 @@ from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.journald import Level
+from cleaner.printable import printable_lines
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
 
@@ -120,8 +121,9 @@ def run(args: argparse.Namespace) -> int:
         only_batches=args.only_batches,
         redact=redact,
     )
-    told = _Told()
-    told.lines += dump(_files(args, options, told), options, sys.stdout.buffer.write, told.failed, as_json=args.json)
+    told, write = _Told(), sys.stdout.buffer.write
+    to = (lambda lines: write(printable_lines(lines))) if sys.stdout.isatty() else write
+    told.lines += dump(_files(args, options, told), options, to, told.failed, as_json=args.json)
     sys.stdout.buffer.flush()
     if told.lines:
         sys.stderr.write("".join(f"{line}\n" for line in told.lines))

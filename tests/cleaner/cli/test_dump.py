@@ -311,3 +311,24 @@ def test_no_file_name_moves_the_cursor(tmp_path, capsys):
     assert "\x1b" not in told.out + told.err
     assert f"Dumping {tmp_path}/{0:020d}\\x1b[2J\u00e9.log" in told.out
     assert "Ignoring unknown file" in told.err
+
+
+def test_several_redactions_stand_behind_one_option(orders: PartitionDir, show: Any, capsys: Any) -> None:
+    line = next(
+        line for line in show(orders.log(0), "--print-data-log", "--redact", "values,keys") if "payload" in line
+    )
+    assert "key: [redacted] payload: [redacted]" in line
+    assert main(["dump", str(orders.log(0)), "--redact", "values,keyz"]) == 2
+    assert "no such choice: keyz; did you mean keys?" in capsys.readouterr().err
+
+
+def test_terminal_gets_no_control_characters_of_records_and_a_pipe_gets_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(keyed(0, "a=\x1b[2J\u009b1m\té\n"))
+    assert main(["dump", "--print-data-log", str(path)]) == 0
+    assert "payload: \x1b[2J\u009b1m\té\n" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["dump", "--print-data-log", str(path)]) == 0
+    assert "payload: \\x1b[2J\\x9b1m\té\n" in capsys.readouterr().out
