@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from policies.starting.facts import LogDirBefore, Release, Replicas
 from policies.starting.identity import Identities, IdentityBefore, check_identities
 from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata
 from policies.starting.prediction import StartSurroundings, predict
-from policies.starting.start import LogDirStart, PartitionFate, Start
+from policies.starting.start import LogDirStart, PartitionFate, Start, StartUser
 from policies.starting.zookeeper import check_zookeeper_identities
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.log.loading.walk import CorruptRecord, LogBytes, walk
@@ -82,7 +83,8 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
     befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans) for path in log_dirs]
     start = predict(befores, around)
     pairs = zip(befores, start.log_dirs, strict=True)
-    return start._replace(log_dirs=tuple(_with_missing(before, log_dir) for before, log_dir in pairs))
+    log_dirs_then = tuple(_with_missing(before, log_dir) for before, log_dir in pairs)
+    return start._replace(log_dirs=log_dirs_then, user=StartUser(user.uid, user.gid, _name_of(user)))
 
 
 def _with_missing(before: LogDirBefore, log_dir: LogDirStart) -> LogDirStart:
@@ -104,6 +106,12 @@ def _user_of(log_dirs: Iterable[Path]) -> User:
             if status.st_uid:
                 return User(status.st_uid, status.st_gid)
     return User(0, 0)
+
+
+def _name_of(user: User) -> str | None:
+    with suppress(KeyError):
+        return pwd.getpwuid(user.uid).pw_name
+    return None
 
 
 def _has_quorum(release: Release, identities: Sequence[IdentityBefore], metadata_dir: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,18 @@ from typing import Any, Final, TypeVar
 
 from cleaner.engine.starting.estimate import StartNeed
 from cleaner.report.page import Lines, Page, counted, size
+from policies.checking.of_tails import RECOVER_TAIL
 from policies.starting.facts import KafkaFailure
-from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start, StartStep, StartStepKind
+from policies.starting.start import (
+    Dirs,
+    LogDirStart,
+    LogStart,
+    PartitionFate,
+    Start,
+    StartStep,
+    StartStepKind,
+    StartUser,
+)
 
 SCHEMA: Final = "logcleaner.preflight/1"
 _SHOWN_MAX: Final = 8
@@ -42,6 +53,7 @@ class PreflightReport:
             "schema": SCHEMA,
             "kafka": str(self.start.release),
             "starts": self.start.is_started,
+            "uid": self.start.user.uid if self.start.user else None,
             "refusals": [{"path": refusal.path, **_failure(refusal.failure)} for refusal in self.start.refusals],
             "uncertain": [{"path": one.path, **_failure(one.failure)} for one in self.start.uncertain],
             "unplaced": unplaced,
@@ -51,6 +63,8 @@ class PreflightReport:
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the verdict, then what happens to each log dir."""
         _verdict(self.start, self.needs, page)
+        if self.start.user:
+            _user(self.start, self.start.user, page)
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             if need.lacks_space:
                 _lack(log_dir.path, need, page)
@@ -85,6 +99,19 @@ def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
         page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
 
 
+def _user(start: Start, user: StartUser, page: Page) -> None:
+    """Say for which user this is true, and how files become readable for that user."""
+    if user.uid == 0:
+        page.note(
+            "as root, who owns all log dirs; if the broker runs as another user, chown -R them to that user first"
+        )
+        return
+    page.note(f"as user {user}, who owns a log dir")
+    if start.is_forbidden:
+        paths = " ".join(shlex.quote(log_dir.path) for log_dir in start.log_dirs)
+        page.note(f"give that user all files of the log dirs: chown -R {user.uid}:{user.gid} {paths}", "yellow")
+
+
 def _lack(path: str, need: StartNeed, page: Page) -> None:
     needed, free = size(need.space_bytes), size(need.free_bytes)
     page.note(f"{path}: the disk is too full: the start needs about {needed}, and {free} are free", "red")
@@ -102,14 +129,17 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
         words = counted(len(named), "partition")
         page.note(f"lost: {words} had records by the checkpoints, and no directory is here: {shown}{more}", "red")
     _missing(log_dir, page)
-    cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
+    cuts = [(log, step) for log in log_dir.logs for step in log.cuts]
     if cuts:
-        lost = size(sum(step.size_bytes for _, step in cuts))
+        lost = size(sum(step.size_bytes - step.zero_bytes for _, step in cuts))
         page.note(f"cut, and lose {lost} of records:", "red")
         for log, step in _shown(cuts, page):
             page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {step.why}", indent=4,
                       hanging=2)  # fmt: skip
         _rest(len(cuts), page)
+    zeros = sum(step.zero_bytes for log in log_dir.logs for step in log.truncations)
+    if zeros:
+        page.note(f"cut {size(zeros)} of zeros, which are no records")
     _hidden(log_dir, page)
     _taken(log_dir, page)
     doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
@@ -144,12 +174,14 @@ def _missing(log_dir: LogDirStart, page: Page) -> None:
 def _hidden(log_dir: LogDirStart, page: Page) -> None:
     found = [(log, step) for log in log_dir.logs for step in log.steps if step.kind is StartStepKind.APPEND_BEHIND]
     if found:
-        page.note("append behind bytes that are no batch; no consumer will get to what is acknowledged then:", "red")
+        page.note(
+            "append behind bytes that the start does not count; no consumer will get to what is acknowledged:", "red"
+        )
         for log, step in _shown(found, page):
-            page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {size(step.size_bytes)}",
-                      indent=4, hanging=2)  # fmt: skip
+            so = f"the start takes offset {step.offset} for the end of the log, and {size(step.size_bytes)} behind stay"
+            page.line(f"{log.name}/{step.file} at byte {step.position}: {so}", indent=4, hanging=2)
         _rest(len(found), page)
-        page.line("delete .kafka_cleanshutdown before the start: then the start cuts these bytes off", indent=4)
+        page.line(RECOVER_TAIL, indent=4)
 
 
 def _taken(log_dir: LogDirStart, page: Page) -> None:
@@ -287,4 +319,5 @@ def _step_document(step: StartStep) -> dict[str, Any]:
         "position": step.position,
         "offset": step.offset,
         "bytes": step.size_bytes,
+        "zero_bytes": step.zero_bytes,
     }
