@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -68,9 +68,10 @@ class PreflightReport:
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             if need.lacks_space:
                 _lack(log_dir.path, need, page)
+        refused = {refusal.path for refusal in _shown(self.start.refusals, page)}
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             page.line()
-            _log_dir(log_dir, need, page)
+            _log_dir(log_dir, need, page, refused)
         if self.start.unplaced:
             page.line()
             page.note(f"begin empty, in a log dir that Kafka chooses: {counted(len(self.start.unplaced), 'partition')}")
@@ -118,9 +119,12 @@ def _lack(path: str, need: StartNeed, page: Page) -> None:
     page.note("without them Kafka takes the log dir offline, or stops; logcleaner free makes space")
 
 
-def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
+def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page, refused: Collection[str]) -> None:
+    """Show what happens to a log dir, without the paths for which the broker does not start: they come first."""
     page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
     for file, failure in log_dir.failures:
+        if f"{log_dir.path}/{file}" in refused:
+            continue
         page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
     if log_dir.lost:
         named = [str(lost.topic_partition) for lost in log_dir.lost]

@@ -185,6 +185,8 @@ def test_json_lines_keep_to_their_schema(tmp_path: Path, show: Any) -> None:
         (("orders-0", "--log-dir", "data", "--offset", ".."), 2, "names no end"),
         (("orders-0", "--log-dir", "data", "--timestamp", "soon.."), 2, "is no time"),
         (("orders-0", "--log-dir", "data", "--key", "x", "--key-encoding", "hex"), 2, "is not hex"),
+        (("fifo",), 2, "is no plain file"),
+        (("orders-0", "--log-dir", "data", "--key", "nobody"), 0, "no record is as selected"),
         (("notes.txt",), 0, "Ignoring unknown file notes.txt"),
         (("fifo.log",), 1, "is no plain file"),
     ],
@@ -199,7 +201,7 @@ def test_wrong_usage_is_one_line(
 ) -> None:
     monkeypatch.chdir(orders.path.parent.parent)
     Path("notes.txt").write_text("x")
-    subprocess.run(["mkfifo", "fifo.log"], check=True)
+    subprocess.run(["mkfifo", "fifo.log", "fifo"], check=True)
     assert main(["dump", *arguments]) == status
     error = capsys.readouterr().err
     assert said in error
