@@ -74,4 +74,4 @@ def _is_sound(data: bytes, size_bytes: int) -> bool:
         from crc32c import crc32c  # noqa: PLC0415 - only damage needs it
 
         return bool(crc32c(data[CRC_START:]) == _CRC.unpack_from(data, CRC_START - _CRC.size)[0])
-    return zlib.crc32(data[MAGIC_POSITION:]) == _CRC.unpack_from(data, LOG_OVERHEAD_BYTES)[0]
+    return bool(zlib.crc32(data[MAGIC_POSITION:]) == _CRC.unpack_from(data, LOG_OVERHEAD_BYTES)[0])
