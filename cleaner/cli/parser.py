@@ -92,11 +92,23 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Name the nearest choice in the error, or all choices if none is near."""
         choices = list(map(str, action.choices or ()))
+        if isinstance(action, CommaSeparated):
+            value = next((word for word in value.split(",") if word not in choices), choices[0])
         if not choices or value in choices:
             return
         what = "command" if isinstance(action, argparse._SubParsersAction) else "choice"
         told = did_you_mean(str(value), choices) or f"; choose from {', '.join(choices)}"
         raise argparse.ArgumentError(None if what == "command" else action, f"no such {what}: {value}{told}")
+
+
+class CommaSeparated(argparse.Action):
+    """Takes an option with ``choices`` that may be repeated, and may name several at a time, with commas between."""
+
+    def __call__(
+        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
+    ) -> None:
+        """Add what is named to what was named before."""
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *values.split(",")])
 
 
 def did_you_mean(written: str, names: Iterable[str]) -> str:

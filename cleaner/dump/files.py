@@ -94,6 +94,16 @@ class DumpedFile:
         return int(stem) if _BASE_OFFSET.fullmatch(stem) else None
 
     @property
+    def is_finished(self) -> bool:
+        """Return whether nobody appends to the file: it was written whole, so that its end must be whole, too."""
+        if self.kind is not DumpedKind.LOG or self.state:
+            return self.state in ("", FileState.DELETED, FileState.SWAP)
+        base_offset = self.base_offset
+        logs = (recognised(path, path) for path in self.location.parent.iterdir() if path.suffix == ".log")
+        bases = [log.base_offset for log in logs if log and log.base_offset is not None]
+        return base_offset is not None and any(base > base_offset for base in bases)
+
+    @property
     def snapshot_id(self) -> tuple[int, int] | None:
         """The end offset and the epoch of a metadata snapshot, as its name says them."""
         found = _SNAPSHOT.match(self.path.name)

@@ -17,6 +17,7 @@ from cleaner.dump.findings import DumpFindings
 from cleaner.dump.json_lines import JsonDumpLines
 from cleaner.dump.options import INT32_MAX, DumpOptions
 from cleaner.dump.printing import Printed, ReadOffsets, RowPrinter, may_print
+from cleaner.dump.resync import next_sound_batch
 from cleaner.dump.stored import Stored
 from cleaner.dump.text import TextLines
 from storage.arrays import Integers
@@ -54,17 +55,42 @@ class LogDump:
             descriptor, size_bytes = open_sized(path)
         try:
             end = min(size_bytes, options.max_bytes)
-            batches = StoredBatches(descriptor, path, end)
-            try:
-                for found in batches:
-                    self._rows(found) if isinstance(found, StoredRows) else self._batch(found)
-            except CorruptBatch as error:
-                self._dumping.damaged(error)
-                return
-            if end > batches.position and options.max_bytes == INT32_MAX and options.selection.takes_all:
-                self._trailing(end - batches.position)
+            start: int | None = 0
+            while start is not None:
+                start = self._read(descriptor, start, end)
         finally:
             os.close(descriptor)
+
+    def _read(self, descriptor: int, start: int, end: int) -> int | None:
+        """Read the batches from a byte on. Returns: where to go on behind damage; None at the end."""
+        batches, damage = StoredBatches(descriptor, self._file.location, end, start), None
+        try:
+            for found in batches:
+                self._rows(found) if isinstance(found, StoredRows) else self._batch(found)
+        except CorruptBatch as error:
+            damage = error
+        position, is_cut_short = batches.position, self._options.max_bytes != INT32_MAX
+        if damage is None and (position >= end or is_cut_short):
+            return None
+        behind = next_sound_batch(descriptor, position + 1, end, self._file.base_offset)
+        if damage is None and behind is None and not self._file.is_finished:
+            self._trailing(end - position)
+            return None
+        cause = damage.cause if damage else f"{(behind or end) - position:,} bytes are no whole batch"
+        ends_as_kafkas = (
+            damage is None and isinstance(self._dumping.lines, TextLines) and self._options.selection.takes_all
+        )
+        if ends_as_kafkas:
+            self._trailing(end - position)
+        if behind is None:
+            cause += f"; what follows up to byte {end} was not read"
+        elif ends_as_kafkas:
+            cause += f"; the text ends here, as Kafka's does, and with --json it goes on at byte {behind}"
+            behind = None
+        else:
+            cause += f"; the dump goes on at byte {behind}"
+        self._dumping.damaged(CorruptBatch(self._file.location, position, cause))
+        return behind
 
     def _trailing(self, size_bytes: int) -> None:
         text = f"Found {size_bytes} invalid bytes at the end of {self._file.path.name}"

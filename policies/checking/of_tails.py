@@ -21,7 +21,7 @@ _RECOVERS_ALL: Final = (
     "without .kafka_cleanshutdown the next start recovers every log of the log dir, and cuts each one at its first"
     " damage."
 )
-_RECOVER: Final = (
+RECOVER_TAIL: Final = (
     f"Keep the broker stopped: {_RECOVERS_ALL} If logcleaner verify finds no other damage in the log dir, remove that"
     " file, and the start cuts these bytes off."
 )
@@ -62,7 +62,7 @@ def _of_the_last(standing: Standing, *, is_zero: bool) -> tuple[Harm, str, str]:
         ": the broker serves the log, and puts what producers send behind these bytes, where no consumer and no replica"
         " ever gets to."
     )
-    return Harm.DATA_LOST, so, _RECOVER
+    return Harm.DATA_LOST, so, RECOVER_TAIL
 
 
 def _of_a_sealed(standing: Standing, *, is_zero: bool) -> tuple[Harm, str, str]:

@@ -62,6 +62,8 @@ class RecoveredLog(NamedTuple):
     """The exception that leaves the recovery; None if it ends as usual."""
     split_failure: KafkaFailure | None = None
     """Of an offset that does not fit the index: why the segment cannot be split, either."""
+    zero_bytes: int = 0
+    """So many bytes at the end of the file, behind the valid ones, are zeros: no record was there."""
 
 
 class Contents(Protocol):

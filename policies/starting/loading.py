@@ -227,7 +227,7 @@ class Loading:
         is_cut = found.valid_bytes < before_bytes
         if is_cut:
             end = base if found.next_offset is None else found.next_offset
-            self._cut(log, found.valid_bytes, end, found.cause or "the file ends within a batch")
+            self._cut(log, found.valid_bytes, end, found.cause or "the file ends within a batch", found.zero_bytes)
         producers.write()
         return is_cut
 
@@ -241,9 +241,12 @@ class Loading:
         name = self._on_disk(log)
         return self._contents.recovered(name, base) if name else RecoveredLog(0, None, None, False, None)
 
-    def _cut(self, log: str, position: int, end_offset: int, cause: str) -> None:
-        lost_bytes = self.files.sizes[log] - position
-        self.files.note(StartStepKind.TRUNCATE, log, cause, position=position, offset=end_offset, size_bytes=lost_bytes)
+    def _cut(self, log: str, position: int, end_offset: int, cause: str, zero_bytes: int = 0) -> None:
+        cut_bytes = self.files.sizes[log] - position
+        self.files.note(
+            StartStepKind.TRUNCATE, log, cause, position=position, offset=end_offset, size_bytes=cut_bytes,
+            zero_bytes=zero_bytes,
+        )  # fmt: skip
         self.files.sizes[log] = position
 
     # recovery and the end of the log

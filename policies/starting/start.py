@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from policies.checking.findings import Finding
 from policies.starting.facts import KafkaFailure, Release
 from policies.starting.lost import LostPartition
 from storage.names import LOCK_FILE, TopicPartition
@@ -56,6 +57,8 @@ class StartStep(NamedTuple):
     ``TAKE_DAMAGED``: the offset behind the last sound batch; of ``COVER``: that of the empty segment."""
     size_bytes: int = 0
     """The bytes that are read, cut, deleted or not read any more."""
+    zero_bytes: int = 0
+    """Of a truncation: so many of them are zeros at the end of the file, which are no records."""
 
 
 class PartitionFate(StrEnum):
@@ -97,8 +100,13 @@ class LogStart(NamedTuple):
 
     @property
     def truncations(self) -> tuple[StartStep, ...]:
-        """The steps that lose records."""
+        """The steps that cut a log."""
         return tuple(step for step in self.steps if step.kind is StartStepKind.TRUNCATE)
+
+    @property
+    def cuts(self) -> tuple[StartStep, ...]:
+        """The steps that cut records off a log, and not zeros alone."""
+        return tuple(step for step in self.truncations if step.size_bytes > step.zero_bytes)
 
     @property
     def loses_records(self) -> bool:
@@ -106,9 +114,7 @@ class LogStart(NamedTuple):
         is_doomed = self.fate is PartitionFate.DELETED and not self.name.endswith("-delete")
         if self.replaced_up_to is not None:
             is_doomed = self.log_end_offset is None or self.log_end_offset > self.replaced_up_to
-        return (
-            bool(self.truncations) or is_doomed or any(step.kind is StartStepKind.TAKE_DAMAGED for step in self.steps)
-        )
+        return bool(self.cuts) or is_doomed or any(step.kind is StartStepKind.TAKE_DAMAGED for step in self.steps)
 
     @property
     def hides_records(self) -> bool:
@@ -135,6 +141,8 @@ class LogDirStart(NamedTuple):
     """File -> why the log dir goes offline."""
     lost: tuple[LostPartition, ...] = ()
     """The partitions that had records by the checkpoints of this log dir, and have no directory."""
+    missing: tuple[Finding, ...] = ()
+    """What says that records are gone already, before the start."""
 
 
 class Refusal(NamedTuple):
@@ -142,6 +150,18 @@ class Refusal(NamedTuple):
 
     path: str
     failure: KafkaFailure
+
+
+class StartUser(NamedTuple):
+    """The user that the broker is taken to run as: the first owner of a log dir who is not root, else root."""
+
+    uid: int
+    gid: int
+    name: str | None = None
+    """None if the system knows no name."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.uid})" if self.name else f"{self.uid}"
 
 
 class Start(NamedTuple):
@@ -155,11 +175,18 @@ class Start(NamedTuple):
     """What may stop the broker: that depends on the order in which it loads the partitions."""
     unplaced: tuple[TopicPartition, ...] = ()
     """Partitions that begin empty, in a log dir that the broker chooses."""
+    user: StartUser | None = None
 
     @property
     def is_started(self) -> bool:
         """Return whether the broker starts."""
         return not self.refusals
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Return whether the user may not read or write something that a start needs."""
+        failures = [failure for log_dir in self.log_dirs for _, failure in log_dir.failures]
+        return any("may not " in failure.cause for failure in (*failures, *(one.failure for one in self.refusals)))
 
     @property
     def is_stopped_by_locks_alone(self) -> bool:
@@ -168,9 +195,9 @@ class Start(NamedTuple):
 
     @property
     def does_harm(self) -> bool:
-        """Return whether a log dir goes offline, a partition is lost, or records are lost or cannot be read."""
+        """Return whether a log dir goes offline, a partition is lost, or records are or get lost, or cannot be read."""
         logs = [log for log_dir in self.log_dirs for log in log_dir.logs]
-        is_any_lost = any(log_dir.lost for log_dir in self.log_dirs)
+        is_any_lost = any(log_dir.lost or log_dir.missing for log_dir in self.log_dirs)
         return bool(self.offline) or is_any_lost or any(log.loses_records or log.hides_records for log in logs)
 
     @property

@@ -48,7 +48,10 @@ KINDS: Final = (_DERIVED, "topic-id", "zero-tail")
 
 
 class _Repair(argparse.Action):
-    """Takes ``--repair`` and ``--repair=KIND``. A value that is no KIND is an operand behind a bare ``--repair``."""
+    """Takes ``--repair`` and ``--repair=KIND``, also several with commas.
+
+    A value that is no KIND is an operand behind a bare ``--repair``.
+    """
 
     def __call__(
         self,
@@ -57,11 +60,11 @@ class _Repair(argparse.Action):
         values: object,
         _option: str | None = None,
     ) -> None:
-        kind = values if isinstance(values, str) else _DERIVED
-        if kind not in KINDS:
-            namespace.repair_places = [*namespace.repair_places, kind]
-            kind = _DERIVED
-        namespace.repair = [*namespace.repair, kind]
+        kinds = values.split(",") if isinstance(values, str) else [_DERIVED]
+        if not set(kinds) <= set(KINDS):
+            namespace.repair_places = [*namespace.repair_places, values]
+            kinds = [_DERIVED]
+        namespace.repair = [*namespace.repair, *kinds]
 
 
 def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +78,7 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="mend what is found: derived (the default: indexes, snapshots, leader epochs, made anew from the log),"
         " topic-id (partition.metadata, from the cluster metadata), zero-tail (cut zeros off the end of a log);"
-        " may be given several times",
+        " several with commas, or repeated",
     )
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be mended")
     add_danger_arguments(group, "the repairs")

@@ -12,6 +12,7 @@ from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import check_partition
 from cleaner.cli.opening import add_place_arguments, open_log_dirs
 from cleaner.journald import Level
+from cleaner.printable import printable_lines
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
 
@@ -120,9 +121,16 @@ def run(args: argparse.Namespace) -> int:
         only_batches=args.only_batches,
         redact=redact,
     )
-    told = _Told()
-    told.lines += dump(_files(args, options, told), options, sys.stdout.buffer.write, told.failed, as_json=args.json)
+    told, write, is_terminal = _Told(), sys.stdout.buffer.write, sys.stdout.isatty()
+
+    def to(lines: bytes | memoryview) -> None:
+        told.is_anything_shown = True
+        write(printable_lines(lines) if is_terminal else lines)
+
+    told.lines += dump(_files(args, options, told), options, to, told.failed, as_json=args.json)
     sys.stdout.buffer.flush()
+    if not told.is_anything_shown and not selection.takes_all and told.status == ExitStatus.DONE:
+        complain("no record is as selected: all that was named was read")
     if told.lines:
         sys.stderr.write("".join(f"{line}\n" for line in told.lines))
     return told.status
@@ -134,6 +142,7 @@ class _Told:
     def __init__(self) -> None:
         self.status: int = ExitStatus.DONE
         self.lines: list[str] = []
+        self.is_anything_shown = False
 
     def failed(self, error: LogCleanerError) -> None:
         """Tell an error at once. Damage counts for more than a file that could not be read."""
@@ -166,6 +175,8 @@ def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Itera
             file = recognised(path)
             if file is None and not path.exists():
                 raise InvalidConfig(_OPERAND, word, "is no file, no directory and no partition such as orders-3")
+            if file is None and not path.is_file():
+                raise InvalidConfig(_OPERAND, word, "is no plain file: dump knows what a file holds by its name")
             if file is None:
                 told.unknown(path)
             else:

@@ -103,6 +103,9 @@ def _given(args: argparse.Namespace) -> Sequence[str]:
         given += [line for one in lines if (line := one.removesuffix("\r"))]
     if not given:
         raise InvalidConfig(OPERAND, None, "no key is named; name one, or a file of keys with --keys FILE")
+    for key in given:
+        if key != key.strip():
+            complain(f"the key {key!r} has blanks at an end: it is searched for with them")
     return given
 
 

@@ -8,6 +8,7 @@ import binascii
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from cleaner.cli.parser import CommaSeparated
 from cleaner.cli.values import moment
 from storage.errors import InvalidConfig
 
@@ -32,10 +33,10 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--key-encoding", choices=ENCODINGS, default=ENCODINGS[0], help="how --key is written")
     group.add_argument(
         "--redact",
-        action="append",
+        action=CommaSeparated,
         choices=("values", "keys"),
         default=[],
-        help="leave out what others must not see; may be repeated",
+        help="leave out what others must not see; both with a comma, or repeated",
     )
 
 

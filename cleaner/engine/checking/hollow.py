@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from policies.checking.of_missing import EmptiedSegment
@@ -78,6 +79,20 @@ def emptied_segments(listing: Listing, log_start_offset: int, *, with_last: bool
         is_looked_at = base < last or (with_last and base == last)
         if is_looked_at and not sizes.get(base) and base not in waiting and _is_lost(listing, base, file):
             yield EmptiedSegment(str(listing.directory), base, file.file_name, is_gone=base not in sizes)
+
+
+def lost_segments(listing: Listing) -> tuple[int, ...]:
+    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
+    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
+    indexes = {file.name.base_offset for file in listing.in_state(FileState.PLAIN) if file.name.kind in _INDEXES}
+    return tuple(sorted(indexes - logs))
+
+
+def recovered(listing: Listing) -> Listing:
+    """Return the partition as recovery will leave it; as it is if recovery cannot."""
+    with suppress(LogCleanerError):
+        return plan_recovery(listing).listing
+    return listing
 
 
 def _is_lost(listing: Listing, base: int, file: SegmentFile) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, strange_logs
+from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, lost_segments, recovered, strange_logs
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
@@ -51,7 +51,6 @@ from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFi
 from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
-from storage.log.recovery import plan_recovery
 from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
@@ -61,7 +60,6 @@ from storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    FileKind,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
@@ -256,7 +254,7 @@ class _Eyes:
             return PartitionSymptoms(
                 self.topic_partition, str(self.path), self._is_live, clean, age_ms, error=error, identity=identity
             )
-        segments = _recovered(listing).segments
+        segments = recovered(listing).segments
         noted = self._checkpoints.noted(self.topic_partition)
         newest_snapshot = max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
         end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot))
@@ -285,7 +283,7 @@ class _Eyes:
             len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             len(due),
             sum(due),
-            _lost_segments(listing),
+            lost_segments(listing),
             tuple(self._emptied(listing, noted.log_start or 0)),
             () if self._is_live else tuple(hollow_swap_facts(listing)),
             () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
@@ -307,7 +305,7 @@ class _Eyes:
         if facts.size_bytes > BYTES_MAX and not self._with.budget.is_deep:
             return
         with suppress(LogCleanerError):  # ``verify`` tells of damage
-            segments = _recovered(list_partition(self.path)).segments
+            segments = recovered(list_partition(self.path)).segments
             yield remote_metadata(str(self.path), segments, facts.log_start_offset, facts.log_end_offset)
 
     def _due(self, listing: Listing, renamed_ms: RenameTimes) -> list[int]:
@@ -364,21 +362,6 @@ def _rename_times(planned: LogDirPlan) -> Mapping[TopicPartition, RenameTimes]:
     with suppress(LogCleanerError):
         return rename_times(Path(planned.facts.path), waiting) if waiting else {}
     return {}
-
-
-def _recovered(listing: Listing) -> Listing:
-    """Return the partition as recovery will leave it; as it is if recovery cannot."""
-    with suppress(LogCleanerError):
-        return plan_recovery(listing).listing
-    return listing
-
-
-def _lost_segments(listing: Listing) -> tuple[int, ...]:
-    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
-    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
-    plain = listing.in_state(FileState.PLAIN)
-    indexes = {file.name.base_offset for file in plain if file.name.kind in (FileKind.INDEX, FileKind.TIME_INDEX)}
-    return tuple(sorted(indexes - logs))
 
 
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:

@@ -106,16 +106,17 @@ def tails_of(
     for place, (segment, glance) in enumerate(zip(segments, glances, strict=True)):
         if place == len(segments) - 1:
             if torn_bytes:
-                yield _tail(segment, torn_bytes, is_active=True)
+                yield tail_of(segment, torn_bytes, is_active=True)
             continue
         is_looked_at = is_deep or glance.ends_with_zeros or segment.size_bytes <= _WALKED_BYTES_MAX
         if is_looked_at or last_offset_entry(segment) is not None:
             size_bytes = find_end(segment, trust_index=True).torn_bytes
             if size_bytes:
-                yield _tail(segment, size_bytes, is_active=False)
+                yield tail_of(segment, size_bytes, is_active=False)
 
 
-def _tail(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
+def tail_of(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
+    """Return what the last bytes of a segment are, which are no batch. Raises: UnreadableFile."""
     position = segment.size_bytes - size_bytes
     with reading(segment.log.path) as descriptor:
         is_zero = all(

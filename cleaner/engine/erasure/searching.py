@@ -105,7 +105,9 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
         case FileContent.NO_KEYS:
             return FileEvidence(place, place.size_bytes, undecoded=_without_keys(place))
         case FileContent.UNKNOWN:
-            cause = "it is no plain file, or no file of Kafka's: nobody knows how to search it"
+            cause = "it is no file of Kafka's: nobody knows how to search it"
+            if not place.path.is_file() or place.path.is_symlink():
+                cause = "it is a symlink, or another thing than a plain file: what it leads to was not searched"
             return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, cause),))
     for tries_left in reversed(range(_TRIES)):
         try:

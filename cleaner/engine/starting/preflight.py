@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.doctor.missing import missing_records
 from cleaner.engine.starting.reading import User, read_identity, read_log_dir, read_metadata
-from policies.starting.facts import Release, Replicas
+from policies.starting.facts import LogDirBefore, Release, Replicas
 from policies.starting.identity import Identities, IdentityBefore, check_identities
 from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata
 from policies.starting.prediction import StartSurroundings, predict
-from policies.starting.start import Start
+from policies.starting.start import LogDirStart, PartitionFate, Start, StartUser
 from policies.starting.zookeeper import check_zookeeper_identities
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.log.loading.walk import CorruptRecord, LogBytes, walk
@@ -25,6 +27,7 @@ from storage.segment import reading
 _INTERVAL_BYTES: Final = 4096
 _INTERVAL_KEY: Final = "index.interval.bytes"
 _KRAFT_ONLY: Final = 4
+_NOT_SERVED: Final = (PartitionFate.STRAY, PartitionFate.DELETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,21 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         return node.intervals(topic_partition.topic) if node.intervals else node.interval_bytes
 
     befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans) for path in log_dirs]
-    return predict(befores, around)
+    start = predict(befores, around)
+    pairs = zip(befores, start.log_dirs, strict=True)
+    log_dirs_then = tuple(_with_missing(before, log_dir) for before, log_dir in pairs)
+    return start._replace(log_dirs=log_dirs_then, user=StartUser(user.uid, user.gid, _name_of(user)))
+
+
+def _with_missing(before: LogDirBefore, log_dir: LogDirStart) -> LogDirStart:
+    """Add what its partitions lack already. A partition that the start sets aside or deletes is not looked at."""
+    partitions = [
+        log.topic_partition
+        for log in log_dir.logs
+        if log.fate not in _NOT_SERVED and log.name == str(log.topic_partition) and log.name != METADATA_DIR
+    ]
+    found = missing_records(Path(log_dir.path), partitions, is_live=before.locked_by is not None)
+    return log_dir._replace(missing=tuple(found))
 
 
 def _user_of(log_dirs: Iterable[Path]) -> User:
@@ -89,6 +106,12 @@ def _user_of(log_dirs: Iterable[Path]) -> User:
             if status.st_uid:
                 return User(status.st_uid, status.st_gid)
     return User(0, 0)
+
+
+def _name_of(user: User) -> str | None:
+    with suppress(KeyError):
+        return pwd.getpwuid(user.uid).pw_name
+    return None
 
 
 def _has_quorum(release: Release, identities: Sequence[IdentityBefore], metadata_dir: Path) -> bool:

@@ -148,6 +148,8 @@ def read_partition(
 ) -> PartitionBefore | None:
     """Read the facts of a partition directory; None if a live broker has deleted it meanwhile."""
     directory = log_dir / name
+    if directory.is_symlink():
+        directory = directory.resolve()  # Kafka follows it
     try:
         files = tuple(_files(directory, user))
         status = directory.stat()

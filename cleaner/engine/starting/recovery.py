@@ -8,6 +8,7 @@ Source: Kafka ``LogSegment.recover``, ``ProducerAppendInfo``.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ import numpy as np
 from policies.starting.facts import KafkaFailure, RecoveredLog
 from storage.arrays import Table
 from storage.errors import PlanOutOfDate
+from storage.holes import data_extents
 from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
 from storage.kernels.status import Status
@@ -34,6 +36,7 @@ from storage.scan.walking import ROWS_MAX, Hand, LogFile, LogWalk, Rows
 
 _RELATIVE_MAX: Final = (1 << 31) - 1
 _ABORT: Final = 0
+_PIECE_BYTES: Final = 1 << 20
 OVERFLOW: Final = "LogSegmentOffsetOverflowException"
 
 
@@ -75,6 +78,20 @@ def _split_failure(log: LogBytes, base_offset: int, failure: KafkaFailure) -> Ka
     if last is not None and last.last_offset - base_offset > _RELATIVE_MAX:
         return None
     return KafkaFailure("IllegalArgumentException", f"{failure.cause}, and the last offset does: no split is possible")
+
+
+def _zeros_behind(log: LogBytes, start: int) -> int:
+    """Return how many bytes at the end of a file are zeros, down to a byte of it. Holes need no look."""
+    end = log.size_bytes
+    for lower, upper in reversed(list(data_extents(log.descriptor, end)) if start < end else []):
+        at, least = min(upper, end), max(lower, start)
+        while at > least:
+            first = max(at - _PIECE_BYTES, least)
+            kept_bytes = len(os.pread(log.descriptor, at - first, first).rstrip(b"\0"))
+            if kept_bytes:
+                return end - first - kept_bytes
+            at = first
+    return end - start
 
 
 class _Recovery:
@@ -178,7 +195,10 @@ class _Recovery:
 
     def result(self, cause: str | None, failure: KafkaFailure | None) -> RecoveredLog:
         """Return what was found."""
-        return RecoveredLog(self.valid_bytes, self._next, self._producers_end, self._aborts, cause, failure)
+        return RecoveredLog(
+            self.valid_bytes, self._next, self._producers_end, self._aborts, cause, failure,
+            zero_bytes=_zeros_behind(self._log, self.valid_bytes),
+        )  # fmt: skip
 
 
 class _Index:

@@ -133,7 +133,8 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
     if record is None:
         yield f"Offset {offset} is not there, nor any record behind it in its batch: compaction took them."
     elif offset is not None and record.offset > offset:
-        yield f"Offset {offset} is not there: the next record is at {record.offset}, of {_time(record.timestamp_ms)}."
+        of = "without a timestamp" if record.timestamp_ms < 0 else f"of {_time(record.timestamp_ms)}"
+        yield f"Offset {offset} is not there: the next record is at {record.offset}, {of}."
     else:
         yield f"Offset {record.offset}, timestamp {_time(record.timestamp_ms)}"
         if one.target.timestamp_ms is not None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from cleaner.engine.starting.estimate import StartNeed
 from cleaner.report.page import Lines, Page, counted, size
+from policies.checking.of_tails import RECOVER_TAIL
 from policies.starting.facts import KafkaFailure
-from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start, StartStep, StartStepKind
+from policies.starting.start import (
+    Dirs,
+    LogDirStart,
+    LogStart,
+    PartitionFate,
+    Start,
+    StartStep,
+    StartStepKind,
+    StartUser,
+)
 
 SCHEMA: Final = "logcleaner.preflight/1"
 _SHOWN_MAX: Final = 8
@@ -42,6 +53,7 @@ class PreflightReport:
             "schema": SCHEMA,
             "kafka": str(self.start.release),
             "starts": self.start.is_started,
+            "uid": self.start.user.uid if self.start.user else None,
             "refusals": [{"path": refusal.path, **_failure(refusal.failure)} for refusal in self.start.refusals],
             "uncertain": [{"path": one.path, **_failure(one.failure)} for one in self.start.uncertain],
             "unplaced": unplaced,
@@ -51,12 +63,15 @@ class PreflightReport:
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the verdict, then what happens to each log dir."""
         _verdict(self.start, self.needs, page)
+        if self.start.user:
+            _user(self.start, self.start.user, page)
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             if need.lacks_space:
                 _lack(log_dir.path, need, page)
+        refused = {refusal.path for refusal in _shown(self.start.refusals, page)}
         for log_dir, need in zip(self.start.log_dirs, self.needs, strict=True):
             page.line()
-            _log_dir(log_dir, need, page)
+            _log_dir(log_dir, need, page, refused)
         if self.start.unplaced:
             page.line()
             page.note(f"begin empty, in a log dir that Kafka chooses: {counted(len(self.start.unplaced), 'partition')}")
@@ -85,6 +100,19 @@ def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
         page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
 
 
+def _user(start: Start, user: StartUser, page: Page) -> None:
+    """Say for which user this is true, and how files become readable for that user."""
+    if user.uid == 0:
+        page.note(
+            "as root, who owns all log dirs; if the broker runs as another user, chown -R them to that user first"
+        )
+        return
+    page.note(f"as user {user}, who owns a log dir")
+    if start.is_forbidden:
+        paths = " ".join(shlex.quote(log_dir.path) for log_dir in start.log_dirs)
+        page.note(f"give that user all files of the log dirs: chown -R {user.uid}:{user.gid} {paths}", "yellow")
+
+
 def _lack(path: str, need: StartNeed, page: Page) -> None:
     needed, free = size(need.space_bytes), size(need.free_bytes)
     page.note(f"{path}: the disk is too full: the start needs about {needed}, and {free} are free", "red")
@@ -104,19 +132,26 @@ def _lost(log_dir: LogDirStart, page: Page) -> None:
             page.note(f"lost: {counted(len(named), 'partition')} {what}: {shown}{more}", "red")
 
 
-def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
+def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page, refused: Collection[str]) -> None:
+    """Show what happens to a log dir, without the paths for which the broker does not start: they come first."""
     page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
     for file, failure in log_dir.failures:
+        if f"{log_dir.path}/{file}" in refused:
+            continue
         page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
     _lost(log_dir, page)
-    cuts = [(log, step) for log in log_dir.logs for step in log.truncations]
+    _missing(log_dir, page)
+    cuts = [(log, step) for log in log_dir.logs for step in log.cuts]
     if cuts:
-        lost = size(sum(step.size_bytes for _, step in cuts))
+        lost = size(sum(step.size_bytes - step.zero_bytes for _, step in cuts))
         page.note(f"cut, and lose {lost} of records:", "red")
         for log, step in _shown(cuts, page):
             page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {step.why}", indent=4,
                       hanging=2)  # fmt: skip
         _rest(len(cuts), page)
+    zeros = sum(step.zero_bytes for log in log_dir.logs for step in log.truncations)
+    if zeros:
+        page.note(f"cut {size(zeros)} of zeros, which are no records")
     _hidden(log_dir, page)
     _taken(log_dir, page)
     doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
@@ -135,15 +170,30 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page) -> None:
     _needs(need, page)
 
 
+def _missing(log_dir: LogDirStart, page: Page) -> None:
+    """Show which records are gone before the start, in the words of the doctor."""
+    if not log_dir.missing:
+        return
+    page.note("records are missing already, before the start:", "red")
+    for finding in _shown(log_dir.missing, page):
+        page.line(f"{finding.path.removeprefix(f'{log_dir.path}/')}: {finding.text}", indent=4, hanging=2)
+    _rest(len(log_dir.missing), page)
+    page.line(
+        "copy the directory before the start, which deletes what tells of them; then ask logcleaner doctor", indent=4
+    )
+
+
 def _hidden(log_dir: LogDirStart, page: Page) -> None:
     found = [(log, step) for log in log_dir.logs for step in log.steps if step.kind is StartStepKind.APPEND_BEHIND]
     if found:
-        page.note("append behind bytes that are no batch; no consumer will get to what is acknowledged then:", "red")
+        page.note(
+            "append behind bytes that the start does not count; no consumer will get to what is acknowledged:", "red"
+        )
         for log, step in _shown(found, page):
-            page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {size(step.size_bytes)}",
-                      indent=4, hanging=2)  # fmt: skip
+            so = f"the start takes offset {step.offset} for the end of the log, and {size(step.size_bytes)} behind stay"
+            page.line(f"{log.name}/{step.file} at byte {step.position}: {so}", indent=4, hanging=2)
         _rest(len(found), page)
-        page.line("delete .kafka_cleanshutdown before the start: then the start cuts these bytes off", indent=4)
+        page.line(RECOVER_TAIL, indent=4)
 
 
 def _taken(log_dir: LogDirStart, page: Page) -> None:
@@ -245,6 +295,16 @@ def _log_dir_document(log_dir: LogDirStart, need: StartNeed) -> dict[str, Any]:
             }
             for lost in log_dir.lost
         ],
+        "missing": [
+            {
+                "code": finding.code.value,
+                "path": finding.path,
+                "offset": finding.offset,
+                "text": finding.text,
+                "remedy": finding.remedy,
+            }
+            for finding in log_dir.missing
+        ],
         "partitions": [_partition_document(log) for log in log_dir.logs],
     }
 
@@ -272,4 +332,5 @@ def _step_document(step: StartStep) -> dict[str, Any]:
         "position": step.position,
         "offset": step.offset,
         "bytes": step.size_bytes,
+        "zero_bytes": step.zero_bytes,
     }

@@ -47,7 +47,8 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     yield from swap_findings(seen.hollow_swaps)
     if seen.unfinished_files and not seen.is_live and not seen.hollow_swaps:
         files = counted(seen.unfinished_files, ".swap or .cleaned file")
-        text = f"A compaction was interrupted: {files} wait to be put in, or thrown away."
+        waits = "waits" if seen.unfinished_files == 1 else "wait"
+        text = f"A compaction was interrupted: {files} {waits} to be put in, or thrown away."
         remedy = "Leave them: the next start of the broker, or the next clean, finishes or undoes the compaction."
         yield Finding(FindingCode.SWAP_LEFT, Harm.SLOW_START, seen.path, text, remedy, kafka_issue="KAFKA-12520")
     if seen.deleted_files:

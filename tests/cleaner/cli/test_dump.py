@@ -185,6 +185,8 @@ def test_json_lines_keep_to_their_schema(tmp_path: Path, show: Any) -> None:
         (("orders-0", "--log-dir", "data", "--offset", ".."), 2, "names no end"),
         (("orders-0", "--log-dir", "data", "--timestamp", "soon.."), 2, "is no time"),
         (("orders-0", "--log-dir", "data", "--key", "x", "--key-encoding", "hex"), 2, "is not hex"),
+        (("fifo",), 2, "is no plain file"),
+        (("orders-0", "--log-dir", "data", "--key", "nobody"), 0, "no record is as selected"),
         (("notes.txt",), 0, "Ignoring unknown file notes.txt"),
         (("fifo.log",), 1, "is no plain file"),
     ],
@@ -199,7 +201,7 @@ def test_wrong_usage_is_one_line(
 ) -> None:
     monkeypatch.chdir(orders.path.parent.parent)
     Path("notes.txt").write_text("x")
-    subprocess.run(["mkfifo", "fifo.log"], check=True)
+    subprocess.run(["mkfifo", "fifo.log", "fifo"], check=True)
     assert main(["dump", *arguments]) == status
     error = capsys.readouterr().err
     assert said in error
@@ -216,6 +218,68 @@ def test_damage_is_told_and_what_lies_behind_it_is_shown(
     said = capsys.readouterr()
     assert payloads(said.out.splitlines()) == ["3", "4", "5"]
     assert f"{orders.log(0)} at byte 0: " in said.err
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A log whose second batch states a length that reaches behind the end of the file."""
+    first, second = keyed(0, "a=1"), bytearray(keyed(1, "b=2"))
+    second[8] = 0x7F
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(first + second + keyed(2, "a=3") + keyed(3, "c=4"))
+    return path
+
+
+def test_length_that_is_too_big_is_damage_and_the_text_ends_as_kafkas(
+    broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, size = len(keyed(0, "a=1")), broken.stat().st_size
+    assert main(["dump", "--print-data-log", str(broken)]) == 4
+    said = capsys.readouterr()
+    assert payloads(said.out.splitlines()) == ["1"]
+    assert said.out.splitlines()[-1] == f"Found {size - at} invalid bytes at the end of {broken.name}"
+    assert f"{broken} at byte {at}: " in said.err
+
+
+def test_length_that_is_too_big_is_damage_in_json_and_what_lies_behind_it_is_shown(broken: Path, show: Any) -> None:
+    lines = show("--print-data-log", "--json", broken, status=4)
+    (damage,) = objects(lines, "damage")
+    assert (damage["path"], damage["position"]) == (str(broken), len(keyed(0, "a=1")))
+    assert [record["value"] for record in objects(lines)] == ["1", "3", "4"]
+    assert objects(lines, "remark") == []
+
+
+@pytest.mark.parametrize("selection", [("--key", "a"), ("--offset", "0..2")])
+def test_selection_tells_of_a_part_that_is_not_read(
+    selection: tuple[str, ...], broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dump", "--print-data-log", *selection, str(broken)]) == 4
+    said = capsys.readouterr()
+    assert payloads(said.out.splitlines()) == ["1", "3"]
+    assert "bytes are no whole batch" in said.err
+
+
+def test_length_below_the_least_is_passed_over_too(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(broken.read_bytes())
+    data[(at := len(keyed(0, "a=1"))) + 8 : at + 12] = bytes(4)
+    broken.write_bytes(data)
+    assert main(["dump", "--print-data-log", str(broken)]) == 4
+    assert payloads(capsys.readouterr().out.splitlines()) == ["1", "3", "4"]
+
+
+def test_torn_tail_is_a_remark_in_the_active_segment_and_damage_in_a_closed_one(
+    orders: PartitionDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for base, status in ((10, 0), (0, 4)):
+        orders.log(base).write_bytes(orders.log(base).read_bytes()[:-5])
+        assert main(["dump", str(orders.log(base))]) == status
+        said = capsys.readouterr()
+        assert said.out.splitlines()[-1].startswith("Found ")
+        assert ("no whole batch" in said.err) is (status == 4)
+        assert main(["dump", "--key", "nobody", str(orders.log(base))]) == status
+        said = capsys.readouterr()
+        assert ("invalid bytes" in said.out) is (status == 0)
+        assert ("was not read" in said.err) is (status == 4)
 
 
 def test_the_reader_of_a_pipe_may_leave(tmp_path: Path) -> None:
@@ -249,3 +313,24 @@ def test_no_file_name_moves_the_cursor(tmp_path, capsys):
     assert "\x1b" not in told.out + told.err
     assert f"Dumping {tmp_path}/{0:020d}\\x1b[2J\u00e9.log" in told.out
     assert "Ignoring unknown file" in told.err
+
+
+def test_several_redactions_stand_behind_one_option(orders: PartitionDir, show: Any, capsys: Any) -> None:
+    line = next(
+        line for line in show(orders.log(0), "--print-data-log", "--redact", "values,keys") if "payload" in line
+    )
+    assert "key: [redacted] payload: [redacted]" in line
+    assert main(["dump", str(orders.log(0)), "--redact", "values,keyz"]) == 2
+    assert "no such choice: keyz; did you mean keys?" in capsys.readouterr().err
+
+
+def test_terminal_gets_no_control_characters_of_records_and_a_pipe_gets_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(keyed(0, "a=\x1b[2J\u009b1m\té\n"))
+    assert main(["dump", "--print-data-log", str(path)]) == 0
+    assert "payload: \x1b[2J\u009b1m\té\n" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["dump", "--print-data-log", str(path)]) == 0
+    assert "payload: \\x1b[2J\\x9b1m\té\n" in capsys.readouterr().out

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.starting.preflight import Node, predict_start
+from policies.checking.of_tails import RECOVER_TAIL
 from policies.starting.start import Start
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
@@ -271,3 +275,94 @@ def test_only_copy_that_was_set_aside_is_lost(suffix: str, log_dir: Path, capsys
     text = shown(capsys, log_dir)
     assert f"{name} to orders-0" in text
     assert "its topic was deleted" not in text
+
+
+def test_end_below_the_high_watermark_is_told_and_is_damage(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = PartitionDir(log_dir, "clicks-0").segment(0, keyed(0, "a", "b")).segment(2, keyed(2, "c"))
+    committed(log_dir, one)
+    assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DONE
+    for path in one.path.glob("00000000000000000002.*"):
+        path.unlink()
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    (missing,) = document["log_dirs"][0]["missing"]
+    assert (status, missing["code"], missing["offset"]) == (ExitStatus.DAMAGED, "END_BELOW_WATERMARK", 2)
+    main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "records are missing already, before the start: clicks-0: The log ends at offset 2, below" in text
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda log: log.write_bytes(b""), "OFFSET_GAP"),
+        (lambda log: log.unlink(), "OFFSET_GAP"),
+        (lambda log: log.write_bytes(log.read_bytes()[:-5]), "TORN_TAIL"),
+        (lambda log: log.rename(f"{log}.deleted"), "OFFSET_GAP"),
+    ],
+    ids=["emptied", "removed", "cut", "the only copy is .deleted"],
+)
+def test_closed_log_that_lost_records_is_told_and_is_damage(
+    damage: Callable[[Path], object], code: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = PartitionDir(log_dir, "clicks-0")
+    for base in (0, 2, 4):
+        one.segment(base, keyed(base, "a", "b"))
+        one.log(base).with_suffix(".index").write_bytes(struct.pack(">ii", 1, 0))
+    committed(log_dir, one)
+    assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DONE
+    damage(one.log(2))
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    assert status == ExitStatus.DAMAGED
+    assert code in {missing["code"] for missing in document["log_dirs"][0]["missing"]}
+
+
+def test_zeros_that_are_cut_are_no_records(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole + bytes(4096))
+    status, document = told(capsys, log_dir, "--kafka", "2.8")
+    (cut,) = [step for step in document["log_dirs"][0]["partitions"][0]["steps"] if step["kind"] == "truncate"]
+    assert (status, cut["bytes"], cut["zero_bytes"]) == (ExitStatus.DONE, 4096, 4096)
+    log.write_bytes(whole + b"torn" + bytes(4096))
+    assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.DAMAGED
+    main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)])
+    text = capsys.readouterr().out
+    assert "cut, and lose 4 bytes of records" in text
+    assert "cut 4.0 KiB of zeros, which are no records" in text
+
+
+def test_advice_on_a_torn_tail_is_that_of_the_doctor(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes() + b"torn")
+    main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)])
+    text = " ".join(capsys.readouterr().out.split())
+    assert RECOVER_TAIL in text
+    assert "the start takes offset 3 for the end of the log" in text
+
+
+def test_partition_behind_a_symlink_is_predicted_as_kafka_follows_it(
+    log_dir: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("disk") / "orders-0"
+    before = told(capsys, log_dir, "--kafka", "2.8")
+    shutil.move(log_dir / "orders-0", elsewhere)
+    (log_dir / "orders-0").symlink_to(elsewhere)
+    after = told(capsys, log_dir, "--kafka", "2.8")
+    assert (after[0], after[1]["log_dirs"][0]["partitions"]) == (before[0], before[1]["log_dirs"][0]["partitions"])
+
+
+def test_user_is_named_and_files_of_others_get_a_remedy(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown_2() -> str:
+        main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)])
+        return " ".join(capsys.readouterr().out.split())
+
+    if os.geteuid():
+        assert f"({os.geteuid()}), who owns a log dir" in shown_2()
+        return
+    assert "as root, who owns all log dirs" in shown_2()
+    os.chown(log_dir, 54321, 54321)
+    assert "as user 54321, who owns a log dir" in shown_2()
+    assert told(capsys, log_dir, "--kafka", "2.8")[1]["uid"] == 54321
+    (log_dir / "orders-0" / "00000000000000000000.log").chmod(0o600)
+    assert f"give that user all files of the log dirs: chown -R 54321:54321 {log_dir}" in shown_2()

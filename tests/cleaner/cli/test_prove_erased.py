@@ -350,3 +350,12 @@ def test_batches_under_a_name_without_keys_are_undecoded(name: str, tmp_path: Pa
     assert run(tmp_path, "another", "--json") != 0
     files = json.loads(capsys.readouterr().out)["files"]
     assert [file["path"] for file in files if file["result"] == "undecoded"] == [str(tmp_path / name)]
+
+
+def test_blanks_at_the_ends_of_a_key_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_key(tmp_path / "data", b"alice")
+    (tmp_path / "keys").write_bytes(b"alice \n")
+    assert run(tmp_path / "data", "--keys", str(tmp_path / "keys")) == 0
+    assert "the key 'alice ' has blanks at an end" in capsys.readouterr().err
+    assert run(tmp_path / "data", "alice") == 10
+    assert "blanks" not in capsys.readouterr().err

@@ -234,7 +234,7 @@ def test_other_kinds_only_by_name(log_dir: Path, capsys: pytest.CaptureFixture[s
     assert "Not asked for, and may mend more: --repair=topic-id, --repair=zero-tail." in said_so
     assert run("verify", "ledger-0", "--repair=zero-tail", "-y", "--log-dir", log_dir) == 4, "the topic id is missing"
     assert log.read_bytes() == healthy
-    assert run("verify", "--repair=zero-tail", "--repair=topic-id", "-y", "--log-dir", log_dir) == 0
+    assert run("verify", "--repair=zero-tail,topic-id", "-y", "--log-dir", log_dir) == 0
     assert (log_dir / "ledger-0" / "partition.metadata").read_bytes() == topic_id
     assert run("verify", "--log-dir", log_dir) == 0
     capsys.readouterr()

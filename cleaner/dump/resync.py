@@ -1,0 +1,77 @@
+"""Finds the next sound batch behind bytes that are none, where no length says how far they reach."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from storage.arrays import Bytes
+from storage.records.header import CRC_START, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2, V2_HEADER_BYTES
+
+_WINDOW_BYTES: Final = 4 << 20
+_LEGACY_LENGTH_MIN: Final = 14
+_CHECKED_BYTES_MAX: Final = 256 << 20
+"""So much is summed up before the search is given up: bytes that are made to look like batches end it."""
+_CRC: Final = struct.Struct(">I")
+_HIGH_HALVES: Final = 2
+"""The offsets of a segment lie within 2^31 of its base: their high half is the base's, or one more."""
+
+
+def next_sound_batch(descriptor: int, start: int, end: int, base_offset: int | None) -> int | None:
+    """Return the first byte at which a whole batch with a right checksum begins; None if there is none.
+
+    Args:
+        descriptor: of the file.
+        start: the first byte that is tried.
+        end: of the file.
+        base_offset: of the segment; None for a file that somebody gave another name.
+    """
+    checked_bytes = 0
+    for position, size_bytes in _candidates(descriptor, start, end, base_offset or 0):
+        checked_bytes += size_bytes
+        if checked_bytes > _CHECKED_BYTES_MAX:
+            return None
+        if _is_sound(os.pread(descriptor, size_bytes, position), size_bytes):
+            return position
+    return None
+
+
+def _candidates(descriptor: int, start: int, end: int, base_offset: int) -> Iterator[tuple[int, int]]:
+    """Yield places and sizes of what may be a batch, by its offset, its length and its version."""
+    while end - start > MAGIC_POSITION:
+        buf = np.frombuffer(os.pread(descriptor, _WINDOW_BYTES + MAGIC_POSITION, start), np.uint8)
+        if buf.size <= MAGIC_POSITION:
+            return
+        places = np.flatnonzero(buf[MAGIC_POSITION:] <= MAGIC_V2)
+        high_halves = _numbers(buf, places, 0) - (base_offset >> 32)
+        places = places[(high_halves >= 0) & (high_halves < _HIGH_HALVES)]
+        lengths = _numbers(buf, places, 8)
+        is_v2 = buf[places + MAGIC_POSITION] == MAGIC_V2
+        least = np.where(is_v2, V2_HEADER_BYTES - LOG_OVERHEAD_BYTES, _LEGACY_LENGTH_MIN)
+        fits = (lengths >= least) & (start + places + LOG_OVERHEAD_BYTES + lengths <= end)
+        sizes = LOG_OVERHEAD_BYTES + lengths[fits]
+        yield from zip((start + places[fits]).tolist(), sizes.tolist(), strict=True)
+        start += buf.size - MAGIC_POSITION
+
+
+def _numbers(buf: Bytes, places: np.ndarray, at: int) -> np.ndarray:
+    """Return the big-endian numbers of four bytes so far behind each place."""
+    numbers = np.zeros(places.size, np.int64)
+    for byte in range(4):
+        numbers = numbers << 8 | buf[places + (at + byte)]
+    return numbers
+
+
+def _is_sound(data: bytes, size_bytes: int) -> bool:
+    if len(data) < size_bytes:
+        return False
+    if data[MAGIC_POSITION] == MAGIC_V2:
+        from crc32c import crc32c  # noqa: PLC0415 - only damage needs it
+
+        return bool(crc32c(data[CRC_START:]) == _CRC.unpack_from(data, CRC_START - _CRC.size)[0])
+    return bool(zlib.crc32(data[MAGIC_POSITION:]) == _CRC.unpack_from(data, LOG_OVERHEAD_BYTES)[0])
