@@ -94,7 +94,10 @@ def run(args: argparse.Namespace) -> int:
         return ExitStatus.FAILED
     if not done.is_done:
         return _show(args, done)
-    show(RecordDeletionReport(replace(done, records=shown.records), dry_run=False), as_json=args.json)
+    show(
+        RecordDeletionReport(replace(done, records=shown.records, damage=shown.damage), dry_run=False),
+        as_json=args.json,
+    )
     return ExitStatus.DONE
 
 
@@ -123,7 +126,7 @@ def _counted(shown: DeletedRecords) -> DeletedRecords:
         return shown
     with ProgressBar("counting") as bar:
         directory = Path(shown.log_dir) / str(shown.topic_partition)
-        return replace(shown, records=count_in(directory, decided, bar.expect, bar.advance))
+        return replace(shown, **count_in(directory, decided, bar.expect, bar.advance)._asdict())
 
 
 def _offset(text: str) -> int:
