@@ -49,13 +49,15 @@ def danger_of(result: DeletedRecords) -> str:
     """Return what a user is asked to confirm."""
     decided = result.decided
     assert isinstance(decided, RecordDeletion)
-    return f"{result.topic_partition}: {_unreadable(decided, result)}, and {_going(decided)}"
+    damaged = f". Damaged: {result.damage}" if result.damage else ""
+    return f"{result.topic_partition}: {_unreadable(decided, result)}, and {_going(decided)}{damaged}"
 
 
 def _refused(refused: RefusedDeletion) -> dict[str, Any]:
     nothing = dict.fromkeys(
-        ("high_watermark", "log_end_offset", "log_start_before", "log_start_offset", "records", "restorable_until_ms")
-    )
+        ("high_watermark", "log_end_offset", "log_start_before", "log_start_offset", "records", "damaged",
+         "restorable_until_ms")
+    )  # fmt: skip
     why = {"code": refused.code.value, "text": refused.text}
     return {"refused": why, **nothing, "segments": [], "deleted_bytes": 0}
 
@@ -70,6 +72,7 @@ def _decided(decided: RecordDeletion, result: DeletedRecords) -> dict[str, Any]:
         "log_start_before": facts.log_start_offset,
         "log_start_offset": decided.log_start_offset,
         "records": result.records if decided.moves_the_start else 0,
+        "damaged": result.damage,
         "restorable_until_ms": restorable_until(decided, result.time_ms) if decided.has_work else None,
         "segments": segments,
         "deleted_bytes": deletion.size_bytes,
@@ -91,6 +94,8 @@ def _tell(decided: RecordDeletion, result: DeletedRecords, page: Page) -> None:
         page.note(f"log start {would}move{'d' if result.is_done else ''}: {facts.log_start_offset} -> "
                   f"{decided.log_start_offset}")  # fmt: skip
         page.note(_unreadable(decided, result))
+        if result.damage:
+            page.note(f"damaged: {result.damage}")
     else:
         page.note(f"the log starts at offset {facts.log_start_offset} already")
     page.note(_going(decided))

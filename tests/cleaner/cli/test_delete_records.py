@@ -126,3 +126,18 @@ def test_garbled_checkpoint_deletes_nothing(log_dir: Path, capsys) -> None:
     assert run(log_dir, "clicks-0", "--before-offset", "7", "--yes") == 1
     assert "nothing was deleted" in capsys.readouterr().err
     assert files_of(log_dir) == before
+
+
+def test_damaged_batch_that_goes_is_named_in_the_plan_and_in_the_question(log_dir: Path, capsys) -> None:
+    path = log_dir / "clicks-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1  # within the records of the first batch
+    path.write_bytes(data)
+    damaged = f"{path} at byte 0: CRC-32C mismatch"
+    assert run(log_dir, "clicks-0", "--before-offset", "5000") == 5
+    assert f"Damaged: {damaged}" in capsys.readouterr().err
+    assert document(log_dir, capsys, "clicks-0", "--before-offset", "100", "--dry-run")["damaged"] == damaged
+    for option in ("--dry-run", "--yes"):
+        assert run(log_dir, "clicks-0", "--before-offset", "5000", option) == 0
+        told = capsys.readouterr().out
+        assert "".join(f"damaged: {damaged}".split()) in "".join(told.split())
