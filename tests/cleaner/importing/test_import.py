@@ -17,8 +17,9 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.engine.means import Means
 from cleaner.importing.batching import BATCH_BYTES, batches
-from cleaner.importing.building import NoSpaceToImport, build, private_name
+from cleaner.importing.building import NoSpaceToImport, build
 from cleaner.importing.inputs import Inputs
+from cleaner.importing.private import private_name
 from cleaner.importing.records import ImportedRecord
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import format_offset_checkpoint
@@ -384,3 +385,45 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
         assert made == count
     assert max(peaks) < 8 * BATCH_BYTES
     assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("keepme.import-delete/a", "no partition, as its name says"),
+        ("z-0.import-delete/notes.txt", "notes.txt"),
+        ("old-0.import-delete/sub/y", "sub"),
+        ("old-0.import-delete/old-1/00000000000000000000.log", "old-1"),
+        ("old-0.import-delete/old-0/notes.txt", "old-0/notes.txt"),
+        ("old-0.import-delete/old-0/sub/00000000000000000000.log", "old-0/sub"),
+        ("old-0.import-delete/old-0", "old-0"),
+        ("old-0.import-delete", "no directory"),
+        ("orders-0.import-delete/notes.txt", "notes.txt"),
+    ],
+)
+def test_what_import_did_not_write_stays_whatever_its_name(target, tmp_path, lines, capsys, name, held) -> None:
+    (target / name).parent.mkdir(parents=True, exist_ok=True)
+    (target / name).write_text("mine")
+    is_in_the_way = name.startswith("orders-0")
+    assert imported(tmp_path / "lines", target) == (2 if is_in_the_way else 0)
+    told = capsys.readouterr().err
+    assert f"holds {held}, which import did not write: left as it is" in told
+    assert ("move it away; nothing was imported" in told) is is_in_the_way
+    assert (target / name).read_text() == "mine"
+
+
+def test_symlink_in_place_of_the_private_directory_stays(target, tmp_path, lines, capsys) -> None:
+    (tmp_path / "mine").mkdir()
+    (target / private_name(ORDERS)).symlink_to(tmp_path / "mine")
+    assert imported(tmp_path / "lines", target) == 2
+    assert "holds a symlink, which import did not write: move it away; nothing was imported" in capsys.readouterr().err
+    assert (target / private_name(ORDERS)).is_symlink()
+
+
+def test_private_directory_of_a_long_topic_is_cleared_away(target, tmp_path, lines) -> None:
+    name = f"{'t' * 249}-0"
+    inner = target / private_name(TopicPartition("t" * 249, 0)) / name
+    inner.mkdir(parents=True)
+    (inner / f"{0:020d}.log").touch()
+    assert imported(tmp_path / "lines", target) == 0
+    assert not inner.parent.exists()
