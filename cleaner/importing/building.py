@@ -128,8 +128,13 @@ def build(
         ensure_absent()
         with closing(Journal(log_dir.path, fs, means.clock.boot())) as journal:
             journal.record("import", means.clock.now_ms(), **_entry(wanted, topic_id, built))
-        _write_checkpoints(fs, log_dir, wanted, built.log_end_offset)
-        fs.move_dir(directory, log_dir.path / str(wanted), Purpose.IMPORT)
+            try:
+                _write_checkpoints(fs, log_dir, wanted, built.log_end_offset)
+                fs.move_dir(directory, log_dir.path / str(wanted), Purpose.IMPORT)
+            except (LogCleanerError, OSError, KeyboardInterrupt):
+                if directory.exists():
+                    journal.take_back()
+                raise
         fs.fsync_dir(log_dir.path, Purpose.IMPORT)
     means.listener.event("partition_imported", **wanted._asdict(), records=built.records, bytes=built.size_bytes)
     return built

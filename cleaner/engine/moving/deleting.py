@@ -186,7 +186,10 @@ def _carry_out(
         retire_segments(fs, listing, deletion, _no_snapshot)
     except (LogCleanerError, OSError) as error:
         with suppress(LogCleanerError, OSError):
-            log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, offsets, fs)
+            if log_dir.offsets(LOG_START_OFFSET_CHECKPOINT) != offsets:
+                log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, offsets, fs)
+            if {file.name for file in _listed(log_dir.path, name).files} == {file.name for file in listing.files}:
+                journal.take_back()
         means.listener.event("partition_failed", **name._asdict(), error=told(error))
         raise
     offsets = {key: offset for key, offset in offsets.items() if key != name}

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
 from cleaner.importing.batching import BATCH_BYTES, batches
 from cleaner.importing.building import NoSpaceToImport, build
@@ -358,6 +359,18 @@ def test_full_disk_imports_nothing(source: Path, target: Path, tmp_path: Path, l
     with pytest.raises(NoSpaceToImport):
         building(target, tmp_path / "lines", FullDisk(free, purposes))
     assert names_in(target) == before
+
+
+def test_history_tells_of_no_import_that_was_not_done(target: Path, tmp_path: Path, lines: list[bytes], capsys) -> None:
+    with pytest.raises(NoSpaceToImport):
+        building(target, tmp_path / "lines", FullDisk(0, frozenset({Purpose.CHECKPOINT})))
+    assert not list(read_journal(target))
+    assert imported(tmp_path / "lines", target) == 0
+    shutil.rmtree(target / "orders-0")  # as if it had been killed before its last step
+    capsys.readouterr()
+    assert run("history", "--log-dir", target) == 0
+    told = "the partition is not there: deleted since, or the import was killed"
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_will_not_fit_is_not_begun(source: Path, target: Path, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -211,6 +211,31 @@ def test_full_disk_leaves_the_partition_as_it_was(tmp_path) -> None:
         delete(log_dir, 5, FullDisk(1, frozenset({Purpose.RETIRE})))
     assert log_start(log_dir) is None
     assert {n: f for n, f in contents(log_dir).items() if n != LOG_START_OFFSET_CHECKPOINT} == before
+    assert list(read_journal(log_dir)) == [], "history would tell of what was not done"
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_journal_has_no_line_of_a_deletion_or_restore_that_changed_nothing(tmp_path, earlier) -> None:
+    log_dir = a_log_dir(tmp_path / "data")
+    if earlier:
+        delete(log_dir, 1)
+    journal = list(read_journal(log_dir))
+    with pytest.raises(OutOfSpace):
+        delete(log_dir, 5, FullDisk(0, frozenset({Purpose.CHECKPOINT})))
+    assert list(read_journal(log_dir)) == journal
+    delete(log_dir, 5)
+    journal = list(read_journal(log_dir))
+    (result,) = restore(log_dir, FullDisk(0, frozenset({Purpose.CHECKPOINT})))
+    assert result.error
+    assert list(read_journal(log_dir)) == journal
+    for free_steps in range(1, 9):  # as soon as there is space for the hold
+        (result,) = restore(log_dir, FullDisk(free_steps, frozenset({Purpose.CHECKPOINT})))
+        assert result.error
+        if (log_dir / HOLDS_FILE).exists():
+            break
+    assert [entry["what"] for entry in read_journal(log_dir)][len(journal) :] == ["restore", "restore-failed"]
+    restore(log_dir)
+    assert (log_start(log_dir), logs(log_dir)) == (None, [0, 2, 4, 6])
 
 
 def test_nothing_is_done_without_a_line_in_the_journal(tmp_path) -> None:
