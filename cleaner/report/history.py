@@ -99,9 +99,9 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
 
 
 def _moved_from(entry: Mapping[str, Any]) -> str:
-    """Return the log start offset before ``delete-records``; an empty text for another deletion."""
+    """Return the log start offset before ``delete-records``; an empty text if it did not move."""
     before = entry.get("log_start_before")
-    return str(before) if type(before) is int else ""
+    return str(before) if type(before) is int and before != entry.get("log_start_offset") else ""
 
 
 def _dropped(entry: Mapping[str, Any]) -> str:

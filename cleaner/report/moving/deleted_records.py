@@ -97,7 +97,7 @@ def _tell(decided: RecordDeletion, result: DeletedRecords, page: Page) -> None:
         if result.damage:
             page.note(f"damaged: {result.damage}")
     else:
-        page.note(f"the log starts at offset {facts.log_start_offset} already")
+        page.note(f"the log starts at offset {facts.log_start_offset} already; what lies wholly below it goes")
     page.note(_going(decided))
     delay = duration(decided.policy.file_delete_delay_ms)
     until = f"until {moment(restorable_until(decided, result.time_ms))}" if result.is_done else f"for {delay}"
@@ -116,7 +116,10 @@ def _unreadable(decided: RecordDeletion, result: DeletedRecords) -> str:
 def _going(decided: RecordDeletion) -> str:
     deletion = decided.deletion
     if not deletion.segments:
-        return f"no segment goes: the one from {decided.first_base_left} on also holds what stays"
+        base_offset = decided.first_base_left
+        if decided.log_start_offset >= decided.facts.log_end_offset:
+            return f"no segment goes: the one from {base_offset} on is the active segment, which stays"
+        return f"no segment goes: the one from {base_offset} on also holds what stays"
     goes = "goes" if len(deletion.segments) == 1 else "go"
     of = f"of {len(decided.facts.segments):,}"
     return f"{counted(len(deletion.segments), 'segment')} {of} {goes}, {size(deletion.size_bytes)}"

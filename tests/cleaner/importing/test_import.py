@@ -147,11 +147,19 @@ def test_control_records_are_left_out_and_told(
     assert exported(target, "jsonl", tmp_path / "found", name="payments-0").read_bytes() == plain.read_bytes()
 
 
-def test_several_files_are_one_input(source: Path, target: Path, tmp_path: Path, lines: list[bytes]) -> None:
+def test_largest_offset_that_is_imported_can_be_read(target: Path, tmp_path: Path, lines: list[bytes]) -> None:
+    (tmp_path / "far").write_bytes(lines[0].replace(b'"offset":7', b'"offset":9223372034707292159'))
+    assert imported(tmp_path / "far", target) == 0
+    found = exported(target, "jsonl", tmp_path / "found").read_bytes()
+    assert found == (tmp_path / "far").read_bytes()
+
+
+def test_several_files_are_one_input(source: Path, target: Path, tmp_path: Path, lines: list[bytes], capsys) -> None:
     parts = [tmp_path / "first", tmp_path / "second"]
     for part, some in zip(parts, (lines[:9], lines[9:]), strict=True):
         part.write_bytes(b"".join(some))
     assert run("import", *reversed(parts), "--to-dir", target, "orders-0") == 1
+    assert "name the files in the order of their offsets" in capsys.readouterr().err
     assert run("import", *parts, "--to-dir", target, "orders-0") == 0
     assert exported(target, "jsonl", tmp_path / "found").read_bytes() == b"".join(lines)
 
@@ -183,7 +191,10 @@ DAMAGES = {
     "no JSON": (lambda lines: lines[0] + b"{\n" + lines[1], "line 2: is no JSON object"),
     "not UTF-8": (lambda lines: lines[0] + b'{"key":"\xff"}\n', "line 2: is no JSON object"),
     "a list": (lambda lines: b"[]\n", "line 1: is no JSON object"),
-    "an offset twice": (lambda lines: lines[0] + lines[0], "line 2: offset 7 follows offset 7"),
+    "an offset twice": (
+        lambda lines: lines[0] + lines[0],
+        "line 2: offset 7 follows offset 7: export wrote no such file",
+    ),
     "offsets that fall": (lambda lines: lines[1] + lines[0], "line 2: offset 7 follows offset 8"),
     "another partition": (
         lambda lines: lines[0] + lines[1].replace(b'"orders"', b'"other"'),
@@ -194,6 +205,14 @@ DAMAGES = {
     "an offset below 0": (lambda lines: lines[0].replace(b'"offset":7', b'"offset":-7'), "offset is -7"),
     "a time beyond int64": (lambda lines: lines[0].replace(str(NOW_MS).encode(), b"9" * 20), "timestamp is 9999"),
     "half a surrogate pair": (lambda lines: lines[0].replace(b"without", b"\\ud800"), "the value is no UTF-8"),
+    "the last offset of int64": (
+        lambda lines: lines[0].replace(b'"offset":7', b'"offset":9223372036854775807'),
+        "line 1: offset 9223372036854775807 is too large: no log that holds it can be read",
+    ),
+    "the first one that no reader takes": (
+        lambda lines: lines[0].replace(b'"offset":7', b'"offset":9223372034707292160'),
+        "line 1: offset 9223372034707292160 is too large",
+    ),
     "no headers": (lambda lines: lines[0].replace(b'"headers"', b'"header"'), "no list of headers"),
 }
 
@@ -265,6 +284,8 @@ def test_partition_that_exists_in_any_log_dir_is_refused(
         (("FILE", "orders-0", "--to-dir", "FILE", "--log-dir", "TARGET"), 2, "is none of the log dirs"),
         (("nowhere", "orders-0", "--to-dir", "TARGET"), 2, "nowhere: cannot be read"),
         (("FILE", "__cluster_metadata-0", "--to-dir", "TARGET"), 2, "only Kafka's quorum may write"),
+        (("FILE", "__consumer_offsets-0", "--to-dir", "TARGET"), 2, "only Kafka's coordinators may write"),
+        (("FILE", "__transaction_state-0", "--to-dir", "TARGET"), 2, "only Kafka's coordinators may write"),
         (("FILE", "orders", "--to-dir", "TARGET"), 2, "is no partition"),
         (("FILE", "orders-0", "--to-dir", "nowhere"), 6, "does not exist"),
     ],
