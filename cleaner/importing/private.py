@@ -16,6 +16,7 @@ from storage.errors import ErrorKind, LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
 from storage.names import (
+    IMPORT_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
@@ -24,7 +25,6 @@ from storage.names import (
     parse_topic_partition,
 )
 
-PRIVATE_SUFFIX: Final = ".import-delete"
 _NAME_BYTES_MAX: Final = 255
 
 
@@ -59,7 +59,7 @@ def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[tuple[Path, st
     Raises: UnreadableFile, OSError.
     """
     for name in sorted(os.listdir(log_dir.path)):  # noqa: PTH208 - names alone
-        if not name.endswith(PRIVATE_SUFFIX):
+        if not name.endswith(IMPORT_SUFFIX):
             continue
         path = log_dir.path / name
         strange = _strange(path)
@@ -79,7 +79,7 @@ def _strange(private: Path) -> str:
     """Return the first thing in a private directory that import does not write; empty if there is none."""
     if private.is_symlink() or not private.is_dir():
         return "a symlink" if private.is_symlink() else "no directory"
-    stem = private.name.removesuffix(PRIVATE_SUFFIX)
+    stem = private.name.removesuffix(IMPORT_SUFFIX)
     if parse_topic_partition(stem) is None:
         return "no partition, as its name says"
     inner = [name for name in _names(private) if not _is_file(private, name, _PRIVATE_FILES)]
@@ -110,7 +110,7 @@ def _is_file(directory: Path, name: str, known: Collection[str]) -> bool:
 
 def private_name(wanted: TopicPartition) -> str:
     """Return the name of the private directory. A long topic is cut, as Kafka cuts it for a deleted one."""
-    suffix = f"-{wanted.partition}{PRIVATE_SUFFIX}"
+    suffix = f"-{wanted.partition}{IMPORT_SUFFIX}"
     return wanted.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 

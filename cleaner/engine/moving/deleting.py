@@ -100,7 +100,10 @@ def delete_records(
         if isinstance(shown.decided, RefusedDeletion):
             return shown
         if not agreed(shown.decided):
-            raise PlanOutOfDate(Path(shown.log_dir) / str(wanted), "another part of it would be deleted")
+            raise PlanOutOfDate(
+                Path(shown.log_dir) / str(wanted),
+                f"the log now starts at offset {shown.decided.facts.log_start_offset}",
+            )
         log_dir = LogDir(Path(shown.log_dir))
         with closing(Journal(log_dir.path, opened.means.fs, opened.means.clock.boot())) as journal:
             _recover(opened, log_dir, request, journal)

@@ -233,6 +233,15 @@ def test_damaged_lines_import_nothing(
     assert names_in(target) == before
 
 
+def test_export_says_what_a_transaction_that_nobody_ended_holds_back(samples: Samples, tmp_path: Path, capsys) -> None:
+    for level, is_told in (("read_committed", True), ("read_uncommitted", False)):
+        exported(samples.root / "before", "jsonl", tmp_path / level, "--isolation-level", level, name="payments-0")
+        told = (
+            "payments-0: stopped at the last stable offset 6080: the log has offsets up to 12129, behind a transaction"
+        )
+        assert (told in capsys.readouterr().err) is is_told
+
+
 def test_left_out_values_are_not_taken_for_none(source: Path, target: Path, tmp_path: Path, capsys) -> None:
     file = exported(source, "jsonl", tmp_path / "file", "--redact", "values")
     assert imported(file, target) == 1
@@ -368,6 +377,10 @@ def test_killed_import_is_cleared_away_by_the_next(target: Path, tmp_path: Path,
         os.kill(killed.pid, signal.SIGKILL)
     assert (target / private_name(ORDERS)).is_dir()
     assert not (target / "orders-0").exists()
+    run("doctor", target)
+    told = " ".join(capfd.readouterr().out.split())
+    assert "An import that was killed" in told
+    assert "The topic was deleted" not in told
     assert imported(tmp_path / "lines", target) == 0
     assert "left by an import that was killed; removed" in capfd.readouterr().err
     assert not (target / private_name(ORDERS)).exists()
