@@ -92,7 +92,12 @@ def run(args: argparse.Namespace) -> int:
         inputs = Inputs(args.files, bar.advance)
         bar.expect(inputs.size_bytes)
         with nullcontext(cleaner.opened()) if args.dry_run else cleaner.locked() as opened:
-            report = _imported(args, opened, inputs)
+            try:
+                report = _imported(args, opened, inputs)
+            except KeyboardInterrupt:
+                is_there = any((log_dir.path / str(args.topic_partition)).is_dir() for log_dir in opened.log_dirs)
+                complain(f"stopped; {'the partition is there, and whole' if is_there else 'nothing was imported'}")
+                raise
     show(report, as_json=args.json)
     if report.warning:
         complain(f"{args.topic_partition}: {report.warning}")

@@ -149,6 +149,27 @@ def test_segments_below_a_start_that_stays_go_and_it_is_said(log_dir: Path, caps
     assert "log start 5000" not in told
 
 
+@pytest.mark.parametrize(
+    ("renames", "told"), [(1, "starts at offset 0, as before"), (3, "run again, finishes the rest")]
+)
+def test_ctrl_c_says_what_happened_and_what_to_run(log_dir: Path, monkeypatch, capsys, renames: int, told: str) -> None:
+    left = renames
+    rename = FileSystem.rename
+
+    def stopped(fs: FileSystem, *words: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        rename(fs, *words)
+
+    monkeypatch.setattr(FileSystem, "rename", stopped)
+    assert run(log_dir, "clicks-0", "--before-offset", "5000", "--yes") == 130
+    assert told in capsys.readouterr().err
+    monkeypatch.undo()
+    assert run(log_dir, "clicks-0", "--before-offset", "5000", "--yes") == 0
+
+
 def test_damaged_batch_that_goes_is_named_in_the_plan_and_in_the_question(log_dir: Path, capsys) -> None:
     path = log_dir / "clicks-0" / f"{0:020d}.log"
     data = bytearray(path.read_bytes())

@@ -242,6 +242,17 @@ def test_export_says_what_a_transaction_that_nobody_ended_holds_back(samples: Sa
         assert (told in capsys.readouterr().err) is is_told
 
 
+@pytest.mark.parametrize(("step", "told"), [("move_dir", "nothing was imported"), ("remove_dir", "there, and whole")])
+def test_ctrl_c_says_whether_the_partition_is_there(target, tmp_path, lines, monkeypatch, capsys, step, told) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FileSystem, step, stopped)
+    assert imported(tmp_path / "lines", target) == 130
+    assert told in capsys.readouterr().err
+    assert (target / "orders-0").exists() is (step == "remove_dir")
+
+
 def test_left_out_values_are_not_taken_for_none(source: Path, target: Path, tmp_path: Path, capsys) -> None:
     file = exported(source, "jsonl", tmp_path / "file", "--redact", "values")
     assert imported(file, target) == 1
@@ -377,7 +388,7 @@ def test_killed_import_is_cleared_away_by_the_next(target: Path, tmp_path: Path,
         os.kill(killed.pid, signal.SIGKILL)
     assert (target / private_name(ORDERS)).is_dir()
     assert not (target / "orders-0").exists()
-    run("doctor", target)
+    run("doctor", "--log-dir", target)
     told = " ".join(capfd.readouterr().out.split())
     assert "An import that was killed" in told
     assert "The topic was deleted" not in told
