@@ -22,7 +22,7 @@ from policies.retention import below_log_start
 
 HIGH_WATERMARK: Final = -1
 """The offset by which DeleteRecords means the high watermark. Source: Kafka DeleteRecordsRequest.HIGH_WATERMARK."""
-_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Source: Kafka Topic.isInternal."""
 
 
@@ -114,7 +114,7 @@ def record_deletion(
 def _refused_topic(log_dir: LogDirPlan, facts: PartitionFacts, policy: TopicPolicy) -> RefusedDeletion | None:
     """Return why no record of the topic is deleted, wherever it lies; None if records may be."""
     topic = facts.topic_partition.topic
-    if topic in _INTERNAL_TOPICS:
+    if topic in INTERNAL_TOPICS:
         text = f"{topic} is a topic of Kafka's own, of which a broker deletes no records"
         return RefusedDeletion(DeletionRefusal.INVALID_TOPIC, text)
     if reason := log_dir.guard or exemption(facts, policy):

@@ -85,7 +85,13 @@ def check_partition(
 
 
 def check_importable(wanted: TopicPartition) -> None:
-    """Refuse to make a partition of a topic that only Kafka's quorum may write. Raises: InvalidConfig."""
+    """Refuse to make a partition of a topic that only Kafka itself may write. Raises: InvalidConfig."""
+    from policies.record_deletion import INTERNAL_TOPICS
+
+    if wanted.topic in INTERNAL_TOPICS:
+        raise InvalidConfig(
+            OPERAND, str(wanted), "is of a topic that only Kafka's coordinators may write; name another"
+        )
     if wanted.topic == CLUSTER_METADATA_TOPIC:
         raise InvalidConfig(OPERAND, str(wanted), "holds the cluster metadata, which only Kafka's quorum may write")
 

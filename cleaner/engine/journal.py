@@ -65,14 +65,16 @@ class Journal:
         self._is_torn = False
         """Whether the file ends within a line, cut short by a crash."""
         self._waiting: list[bytes] = []
+        self._newest: tuple[int, int] | None = None
+        """Where the newest line that we wrote begins and ends in the file."""
 
     def record(self, what: str, time_ms: int, **fields: Any) -> bool:
         """Write one entry and make it last, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``release``, ``repair``,
-                ``repair-failed``, ``revert``, ``import``, ``failed``, or ``clock``: one looked wrong and was
-                confirmed.
+            what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``restore-failed``,
+                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``failed``, or ``clock``:
+                one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
@@ -118,6 +120,16 @@ class Journal:
             self._take_back(start_bytes, start_bytes + file.size_bytes - written_before)
             raise
         self._is_torn = False
+        self._newest = start_bytes, start_bytes + file.size_bytes - written_before
+
+    def take_back(self) -> None:
+        """Cut the newest line off again: what it tells of failed before it changed anything. It takes no space.
+
+        Where that fails, or somebody else has written since, the line stays.
+        """
+        if self._newest:
+            self._take_back(*self._newest)
+            self._newest = None
 
     def _take_back(self, start_bytes: int, end_bytes: int) -> None:
         """Cut off what was written of a line; where that fails, the next line begins behind a line break."""
@@ -208,7 +220,7 @@ def read_last_run(log_dir: Path) -> LastRun | None:
     for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):
             match _decoded(line):
-                case {"what": "restore" | "release" | "repair" | "revert"}:
+                case {"what": "restore" | "restore-failed" | "release" | "repair" | "revert"}:
                     continue
                 case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
                     return LastRun(time_ms, Boot(boot_id, booted_ms))

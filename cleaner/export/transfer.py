@@ -44,6 +44,8 @@ class Reading:
     selection: RecordSelection
     offsets: OffsetRange
     extents: tuple[Extent, ...]
+    held_back: OffsetRange | None = None
+    """What was wanted, and lies behind the last stable offset; None if nothing does."""
 
 
 def plan_reading(
@@ -65,11 +67,14 @@ def plan_reading(
 def _plan(partition: FoundPartition, read_committed: bool, now_ms: int, selection: RecordSelection) -> Reading:
     log = partition.open()
     end = readable_end(log, read_committed=read_committed, now_ms=now_ms)
-    end = min(end, selection.last_offset + 1)
+    wanted_end = min(log.log_end_offset, selection.last_offset + 1)
+    held_back = OffsetRange(end, wanted_end) if end < wanted_end else None
+    end = min(end, wanted_end)
     offsets = OffsetRange(min(max(log.log_start_offset, selection.first_offset), end), end)
     since_ms = None if selection.since_ms == INT64_MIN else selection.since_ms
     wanted = Wanted(offsets, since_ms, SLICE_BYTES, read_committed)
-    return Reading(partition, selection, offsets, tuple(cut_partition(partition.topic_partition, log.segments, wanted)))
+    extents = tuple(cut_partition(partition.topic_partition, log.segments, wanted))
+    return Reading(partition, selection, offsets, extents, held_back)
 
 
 def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: Callable[[int], None]) -> int:

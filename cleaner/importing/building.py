@@ -16,7 +16,6 @@ offset above the new log's end would have a broker delete all of it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,10 +25,10 @@ from typing import Final
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means
 from cleaner.importing.batching import LEADER_EPOCH, MadeBatch
+from cleaner.importing.private import private_name, remove
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
-from storage.directory import opened
-from storage.errors import LogCleanerError, as_unreadable
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
 from storage.log.roll import create_segment
@@ -44,8 +43,6 @@ from storage.names import (
     TopicPartition,
 )
 
-PRIVATE_SUFFIX: Final = ".import-delete"
-_NAME_BYTES_MAX: Final = 255
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 
 
@@ -80,21 +77,6 @@ class Built:
     segments: int
     size_bytes: int
     """The size of the ``.log`` files."""
-
-
-def private_name(wanted: TopicPartition) -> str:
-    """Return the name of the private directory. A long topic is cut, as Kafka cuts it for a deleted one."""
-    suffix = f"-{wanted.partition}{PRIVATE_SUFFIX}"
-    return wanted.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
-
-
-def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[Path]:
-    """Remove what a killed import left in a log dir, and yield each directory. Raises: UnreadableFile, OSError."""
-    for name in sorted(os.listdir(log_dir.path)):  # noqa: PTH208 - names alone
-        path = log_dir.path / name
-        if name.endswith(PRIVATE_SUFFIX) and path.is_dir() and not path.is_symlink():
-            _remove(fs, path)
-            yield path
 
 
 def check_space(log_dir: LogDir, needed_bytes: int) -> None:
@@ -146,8 +128,13 @@ def build(
         ensure_absent()
         with closing(Journal(log_dir.path, fs, means.clock.boot())) as journal:
             journal.record("import", means.clock.now_ms(), **_entry(wanted, topic_id, built))
-        _write_checkpoints(fs, log_dir, wanted, built.log_end_offset)
-        fs.move_dir(directory, log_dir.path / str(wanted), Purpose.IMPORT)
+            try:
+                _write_checkpoints(fs, log_dir, wanted, built.log_end_offset)
+                fs.move_dir(directory, log_dir.path / str(wanted), Purpose.IMPORT)
+            except (LogCleanerError, OSError, KeyboardInterrupt):
+                if directory.exists():
+                    journal.take_back()
+                raise
         fs.fsync_dir(log_dir.path, Purpose.IMPORT)
     means.listener.event("partition_imported", **wanted._asdict(), records=built.records, bytes=built.size_bytes)
     return built
@@ -162,7 +149,7 @@ def _private(fs: FileSystem, private: Path, log_dir: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(LogCleanerError, OSError):  # the next import finds it
-            _remove(fs, private)
+            remove(fs, private)
 
 
 @contextmanager
@@ -242,22 +229,3 @@ def _entry(wanted: TopicPartition, topic_id: str, built: Built) -> dict[str, obj
         "log_end_offset": built.log_end_offset,
         "topic_id": topic_id,
     }
-
-
-def _remove(fs: FileSystem, private: Path) -> None:
-    """Remove a private directory with the partition in it; nothing in it is followed."""
-    for name in _names(private):
-        inner = private / name
-        if inner.is_dir() and not inner.is_symlink():
-            for file_name in _names(inner):
-                fs.unlink(inner / file_name, Purpose.IMPORT)
-            fs.remove_dir(inner, Purpose.IMPORT)
-        else:
-            fs.unlink(inner, Purpose.IMPORT)
-    fs.remove_dir(private, Purpose.IMPORT)
-    fs.fsync_dir(private.parent, Purpose.IMPORT)
-
-
-def _names(directory: Path) -> list[str]:
-    with as_unreadable(directory), opened(directory) as descriptor:
-        return os.listdir(descriptor)  # noqa: PTH208 - a path would be followed

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from cleaner.errors import ExtraMissing
 from cleaner.importing.jsonl import read_lines
-from cleaner.importing.records import ImportedRecord, InputNotThere, UnusableInput
+from cleaner.importing.records import OFFSET_LAST, ImportedRecord, InputNotThere, UnusableInput
 
 STDIN: Final = Path("-")
 _PARQUET: Final = b"PAR1"
@@ -28,6 +28,8 @@ class Inputs:
     """Control records, which are not imported."""
     source: tuple[str, int] | None = None
     """The topic and partition that the records were exported from."""
+    _begun: Path | None = None
+    """The file of the newest record."""
 
     def records(self) -> Iterator[ImportedRecord]:
         """Yield the records, without control records. Raises: UnusableInput, InputNotThere, ExtraMissing."""
@@ -48,11 +50,15 @@ class Inputs:
             told = f"is of {'-'.join(map(str, found.source))}, and what came before of"
             cause = f"{told} {'-'.join(map(str, self.source))}: import one partition at a time"
             raise UnusableInput(path, found.place, cause)
-        if found.record.offset <= newest:
-            cause = (
-                f"offset {found.record.offset} follows offset {newest}: name the files in the order of their offsets"
-            )
+        if found.record.offset > OFFSET_LAST:
+            cause = f"offset {found.record.offset} is too large: no log that holds it can be read"
             raise UnusableInput(path, found.place, cause)
+        if found.record.offset <= newest:
+            is_first = path != self._begun
+            remedy = "name the files in the order of their offsets" if is_first else "export wrote no such file"
+            cause = f"offset {found.record.offset} follows offset {newest}: {remedy}"
+            raise UnusableInput(path, found.place, cause)
+        self._begun = path
 
     @property
     def size_bytes(self) -> int:

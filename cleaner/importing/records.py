@@ -9,6 +9,8 @@ from storage.errors import ErrorKind, LogCleanerError
 from storage.records import Record
 
 INT64_MAX: Final = (1 << 63) - 1
+OFFSET_LAST: Final = INT64_MAX - (1 << 31)
+"""Beyond it a reader takes a batch for damaged: a delta added to its base offset could overflow."""
 LOG_APPEND_TIME: Final = 1
 TIMESTAMP_TYPES: Final = (-1, 0, LOG_APPEND_TIME)
 """None, CreateTime, LogAppendTime. Source: Kafka TimestampType."""

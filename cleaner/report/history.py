@@ -51,7 +51,7 @@ def _table(history: History, page: Page) -> None:
     for entry in history.entries:
         size_bytes = entry.get("bytes")
         told_bytes = size(size_bytes) if type(size_bytes) is int else "-"
-        what = "failed" if entry["what"] == "repair-failed" else entry["what"]
+        what = "failed" if entry["what"] in ("repair-failed", "restore-failed") else entry["what"]
         columns = _COLUMNS.format(moment(entry["time_ms"]), what, told_bytes)
         page.line(
             f"{columns}{entry.get('partition', 'all')}: {_why(entry)}{_unfinished(history, entry)}", hanging=_WHY_COLUMN
@@ -59,6 +59,8 @@ def _table(history: History, page: Page) -> None:
 
 
 def _unfinished(history: History, entry: Mapping[str, Any]) -> str:
+    if entry["what"] == "import" and history.is_missing(entry):
+        return "; the partition is not there: deleted since, or the import was killed"
     if entry["what"] != "compact" or not history.is_unfinished(entry):
         return ""
     reached = history.first_dirty_offsets[str(entry.get("partition"))]
@@ -86,6 +88,8 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return str(entry.get("error", entry.get("text")))
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
+        case "restore-failed":
+            return f"the restore failed, a part of it may be done: {entry.get('error')}"
         case "repair-failed":
             return f"{entry.get('file')}: the repair failed: {entry.get('error')}"
         case "repair" | "revert":
@@ -95,9 +99,9 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
 
 
 def _moved_from(entry: Mapping[str, Any]) -> str:
-    """Return the log start offset before ``delete-records``; an empty text for another deletion."""
+    """Return the log start offset before ``delete-records``; an empty text if it did not move."""
     before = entry.get("log_start_before")
-    return str(before) if type(before) is int else ""
+    return str(before) if type(before) is int and before != entry.get("log_start_offset") else ""
 
 
 def _dropped(entry: Mapping[str, Any]) -> str:

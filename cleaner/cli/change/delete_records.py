@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
@@ -18,7 +20,7 @@ from cleaner.journald import Level
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from cleaner.engine.moving.deleting import DeletedRecords
     from policies.record_deletion import Before, RecordDeletion
@@ -88,14 +90,44 @@ def run(args: argparse.Namespace) -> int:
             same = (now.facts.log_start_offset, now.log_start_offset, len(now.deletion.segments))
             return same == (decided.facts.log_start_offset, decided.log_start_offset, len(decided.deletion.segments))
 
-        done = delete_records(cleaner, args.topic_partition, before, request, agreed)
+        with _telling_of_a_stop(shown):
+            done = delete_records(cleaner, args.topic_partition, before, request, agreed)
     except UnsurveyedPartition as error:
         complain(f"{error}; nothing was deleted", Level.ERROR)
         return ExitStatus.FAILED
     if not done.is_done:
         return _show(args, done)
-    show(RecordDeletionReport(replace(done, records=shown.records), dry_run=False), as_json=args.json)
+    show(
+        RecordDeletionReport(replace(done, records=shown.records, damage=shown.damage), dry_run=False),
+        as_json=args.json,
+    )
     return ExitStatus.DONE
+
+
+@contextmanager
+def _telling_of_a_stop(shown: DeletedRecords) -> Iterator[None]:
+    """Say of a Ctrl-C how far the deletion has come."""
+    before = _log_start(shown)
+    try:
+        yield
+    except KeyboardInterrupt:
+        name, offset = shown.topic_partition, _log_start(shown)
+        if offset == before:
+            complain(f"{name}: stopped before a record became unreadable: the log starts at offset {offset}, as before")
+        else:
+            remedy = f"the same command, run again, finishes the rest; logcleaner restore {name} takes it back"
+            complain(f"{name}: stopped half-way, the log starts at offset {offset} now: {remedy}")
+        raise
+
+
+def _log_start(shown: DeletedRecords) -> int:
+    from storage.log.listing import list_partition
+    from storage.log_dir import LogDir
+    from storage.names import LOG_START_OFFSET_CHECKPOINT
+
+    log_dir, name = LogDir(Path(shown.log_dir)), shown.topic_partition
+    first_base = next((s.base_offset for s in list_partition(log_dir.path / str(name)).segments), 0)
+    return max(log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(name, 0), first_base)
 
 
 def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
@@ -113,8 +145,6 @@ def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
 
 def _counted(shown: DeletedRecords) -> DeletedRecords:
     """Add the number of records that become unreadable, as far as they can be read."""
-    from pathlib import Path
-
     from cleaner.engine.moving.counting import count_in
     from policies.record_deletion import RecordDeletion
 
@@ -123,7 +153,7 @@ def _counted(shown: DeletedRecords) -> DeletedRecords:
         return shown
     with ProgressBar("counting") as bar:
         directory = Path(shown.log_dir) / str(shown.topic_partition)
-        return replace(shown, records=count_in(directory, decided, bar.expect, bar.advance))
+        return replace(shown, **count_in(directory, decided, bar.expect, bar.advance)._asdict())
 
 
 def _offset(text: str) -> int:

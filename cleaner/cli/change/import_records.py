@@ -92,7 +92,12 @@ def run(args: argparse.Namespace) -> int:
         inputs = Inputs(args.files, bar.advance)
         bar.expect(inputs.size_bytes)
         with nullcontext(cleaner.opened()) if args.dry_run else cleaner.locked() as opened:
-            report = _imported(args, opened, inputs)
+            try:
+                report = _imported(args, opened, inputs)
+            except KeyboardInterrupt:
+                is_there = any((log_dir.path / str(args.topic_partition)).is_dir() for log_dir in opened.log_dirs)
+                complain(f"stopped; {'the partition is there, and whole' if is_there else 'nothing was imported'}")
+                raise
     show(report, as_json=args.json)
     if report.warning:
         complain(f"{args.topic_partition}: {report.warning}")
@@ -102,15 +107,18 @@ def run(args: argparse.Namespace) -> int:
 def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> ImportReport:
     """Make the partition, or rehearse it, and return what became of it."""
     from cleaner.importing.batching import batches
-    from cleaner.importing.building import build, check_space, rehearse, remove_leftovers
+    from cleaner.importing.building import build, check_space, rehearse
     from cleaner.importing.placing import check_absent, new_topic_id, topic_id_for
+    from cleaner.importing.private import check_private, remove_leftovers
     from cleaner.report.moving.imports import ImportReport
     from storage.codecs.compression import Compression
 
     wanted, log_dir = args.topic_partition, _target(args, opened.log_dirs)
     if not args.dry_run:
-        for path in remove_leftovers(opened.means.fs, log_dir):
-            complain(f"{path}: left by an import that was killed; removed")
+        for path, strange in remove_leftovers(opened.means.fs, log_dir):
+            left = f"holds {strange}, which import did not write: left as it is"
+            complain(f"{path}: {left if strange else 'left by an import that was killed; removed'}")
+        check_private(log_dir, wanted)
     check_absent(opened.log_dirs, wanted)
     check_space(log_dir, inputs.needed_bytes)
     placed = topic_id_for(wanted, log_dir, opened.log_dirs, opened.means.broker.metadata_log_dir)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import OPERAND
 from cleaner.cli.opening import add_place_arguments, one_partition
@@ -80,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
         records = transfer(reading, writer, with_control=args.include_metadata, advance=bar.advance)
     if args.file != _STDOUT:
         _show(args, reading, records)
+    if reading.held_back is not None:
+        start, end = reading.held_back.start, reading.held_back.end
+        what = f"the log has offsets up to {end - 1}, behind a transaction that nobody ended"
+        complain(f"{reading.partition.topic_partition}: stopped at the last stable offset {start}: {what}")
     return ExitStatus.DONE
 
 

@@ -17,12 +17,14 @@ from policies.starting.lost import SetAside
 from storage.directory import opened
 from storage.errors import as_unreadable
 from storage.names import (
+    IMPORT_SUFFIX,
     REMOTE_INDEX_CACHE,
     SCRATCH_SUFFIX,
     DirState,
     FileState,
     parse_partition_dir_name,
     parse_segment_file_name,
+    parse_topic_partition,
 )
 
 COLLECTED_WITHIN_MS: Final = 3_600_000
@@ -70,6 +72,8 @@ def _kind_of(name: str) -> tuple[EntryKind | None, str]:
     """Return the kind of a directory, and its topic; None for a partition that is live, or moving."""
     if name == REMOTE_INDEX_CACHE:
         return EntryKind.INDEX_CACHE, ""
+    if name.endswith(IMPORT_SUFFIX) and parse_topic_partition(name.removesuffix(IMPORT_SUFFIX)):
+        return EntryKind.IMPORT, ""
     parsed = parse_partition_dir_name(name)
     if parsed is None:
         return EntryKind.STRANGE, ""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cleaner.engine.beginning import recover_log_dir
@@ -26,16 +26,19 @@ from cleaner.engine.deletion import check_unchanged, retire_segments, truncate_l
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, deletion_entry
 from cleaner.engine.means import Means, OpenLogDirs
+from cleaner.engine.moving.counting import first_as_late
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
 from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
 from policies.record_deletion import Before, RecordDeletion, RefusedDeletion, record_deletion, restorable_until
 from storage.errors import LogCleanerError, PlanOutOfDate
+from storage.kernels import check_usable
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
 from storage.log.search.search import LogSearch
 from storage.log_dir import LogDir
-from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
+from storage.scan.partitions import OffsetRange
 from storage.segment import ensure_changeable
 
 
@@ -58,6 +61,8 @@ class DeletedRecords:
     decided: RecordDeletion | RefusedDeletion
     records: int | None = None
     """The number of records that become unreadable; None if nobody counted them, or could."""
+    damage: str | None = None
+    """What of them cannot be read: file, byte and cause of the first damage; None if nobody counted, or all can be."""
     time_ms: int = 0
     """When it was planned, or done, epoch ms."""
     is_done: bool = False
@@ -95,11 +100,15 @@ def delete_records(
         if isinstance(shown.decided, RefusedDeletion):
             return shown
         if not agreed(shown.decided):
-            raise PlanOutOfDate(Path(shown.log_dir) / str(wanted), "another part of it would be deleted")
+            raise PlanOutOfDate(
+                Path(shown.log_dir) / str(wanted),
+                f"the log now starts at offset {shown.decided.facts.log_start_offset}",
+            )
         log_dir = LogDir(Path(shown.log_dir))
         with closing(Journal(log_dir.path, opened.means.fs, opened.means.clock.boot())) as journal:
             _recover(opened, log_dir, request, journal)
-            shown = plan_deletion(cleaner, wanted, before, request)
+            found = Before(shown.decided.log_start_offset)  # of a time; to look it up again would read as much again
+            shown = replace(plan_deletion(cleaner, wanted, found, request), before=before)
             assert isinstance(shown.decided, RecordDeletion), "recovery changes no offset"
             if shown.decided.has_work:
                 return _carry_out(log_dir, shown.decided, before, journal, opened.means)
@@ -121,15 +130,33 @@ def _found(plan: Plan, wanted: TopicPartition) -> tuple[LogDirPlan, PartitionPla
 def _offset(planned: PartitionPlan, before: Before) -> int | None:
     """Return the offset that was asked for; of a time, that of the first committed record at or behind it, or None.
 
+    The answer of the indexes is what a broker answers. It is checked in the log: every batch that would become
+    unreadable, and the one that was found, is read, and an earlier record that is as late is taken in its place.
+
     Source: Kafka Partition.fetchOffsetForTimestamp: what lies at or above the high watermark is not found.
+    Raises: UnsurveyedPartition if a batch that decides cannot be read.
     """
     if before.time_ms is None:
         return before.offset
     facts = planned.facts
-    segments = plan_recovery(_listed(Path(facts.log_dir), facts.topic_partition)).listing.segments
-    record = LogSearch(segments, facts.log_start_offset).by_timestamp(before.time_ms).record
     watermark = facts.log_start_offset if facts.high_watermark is None else facts.high_watermark
-    return record.offset if record is not None and record.offset < watermark else None
+    try:
+        segments = plan_recovery(_listed(Path(facts.log_dir), facts.topic_partition)).listing.segments
+        record = LogSearch(segments, facts.log_start_offset).by_timestamp(before.time_ms).record
+        check_usable()
+        if record is None or record.offset >= watermark:
+            # a lookup ends at what it cannot read in the active segment; what lies behind may be as late
+            committed = LogDir(Path(facts.log_dir)).offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition, 0)
+            unread = OffsetRange(max(facts.log_start_offset, segments[-1].base_offset), committed)
+            first_as_late(facts.topic_partition, segments, unread, before.time_ms)
+            return None
+        decisive = OffsetRange(facts.log_start_offset, record.offset + 1)
+        found = first_as_late(facts.topic_partition, segments, decisive, before.time_ms)
+    except LogCleanerError as error:
+        raise UnsurveyedPartition(str(error)) from error
+    if found is None:
+        raise UnsurveyedPartition(f"{facts.topic_partition}: offset {record.offset} is gone: it was changed meanwhile")
+    return found
 
 
 def _listed(log_dir: Path, name: TopicPartition) -> Listing:
@@ -162,7 +189,10 @@ def _carry_out(
         retire_segments(fs, listing, deletion, _no_snapshot)
     except (LogCleanerError, OSError) as error:
         with suppress(LogCleanerError, OSError):
-            log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, offsets, fs)
+            if log_dir.offsets(LOG_START_OFFSET_CHECKPOINT) != offsets:
+                log_dir.write_offsets(LOG_START_OFFSET_CHECKPOINT, offsets, fs)
+            if {file.name for file in _listed(log_dir.path, name).files} == {file.name for file in listing.files}:
+                journal.take_back()
         means.listener.event("partition_failed", **name._asdict(), error=told(error))
         raise
     offsets = {key: offset for key, offset in offsets.items() if key != name}

@@ -27,6 +27,12 @@ class History:
     """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
     first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
     """By partition, of those that are there; 0 without a line in the cleaner's checkpoint."""
+    partitions: frozenset[str] | None = None
+    """Those that are there; None if nobody looked."""
+
+    def is_missing(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether no partition of this name is there: it was deleted since, or its import was killed."""
+        return self.partitions is not None and str(entry.get("partition")) not in self.partitions
 
     def is_unfinished(self, entry: Mapping[str, Any]) -> bool:
         """Return whether the cleaner's checkpoint lies below the end of a compaction: a part of it may be done."""
@@ -56,7 +62,8 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
             if newest is not None:
                 del entries[newest]
             entries.append(entry)
-    return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir))
+    here = frozenset(str(topic_partition) for topic_partition, _ in log_dir.partitions())
+    return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir), here)
 
 
 def _newest_compaction(entries: Sequence[Mapping[str, Any]], partition: object) -> int | None:

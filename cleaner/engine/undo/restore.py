@@ -16,7 +16,7 @@ Source: Kafka LogLoader.load, LeaderEpochFileCache.truncateFromStart, LogManager
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,26 +124,38 @@ class Restorer:
             self._means.listener.event("partition_failed", **place, error=result.error)
         if planned is None or not planned.has_work:
             return result
+        held_since_ms: int | None = None
         try:
             _record(journal, self._means.clock.now_ms(), planned)
-            held_since_ms = self._hold(log_dir, planned.facts)
+            held_since_ms = self._hold(log_dir, planned.facts, journal)
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as found:
             error = NoSpaceToRestore(found.path) if isinstance(found, OutOfSpace) else found
+            if held_since_ms is not None:  # a part of it may be done
+                with suppress(LogCleanerError, OSError):
+                    partition = str(result.topic_partition)
+                    journal.record("restore-failed", self._means.clock.now_ms(), partition=partition, error=told(error))
             self._means.listener.event("partition_failed", **place, error=told(error))
             return replace(result, error=told(error))
         segments = len(planned.restorable)
         self._means.listener.event("partition_restored", **place, segments=segments, bytes=planned.size_bytes)
         return replace(result, held_since_ms=held_since_ms, lapsed_since_ms=None, is_done=True)
 
-    def _hold(self, log_dir: LogDir, facts: RestoreFacts) -> int:
-        """Put a partition on hold, and return since when it is, epoch ms: a second restore does not change that."""
+    def _hold(self, log_dir: LogDir, facts: RestoreFacts, journal: Journal) -> int:
+        """Put a partition on hold, and return since when it is, epoch ms: a second restore does not change that.
+
+        If that fails, nothing is changed, and the journal's line is taken back.
+        """
         since_ms = self._means.clock.now_ms() if facts.held_since_ms is None else facts.held_since_ms
         holds = dict(log_dir.holds())
         ids = dict(log_dir.hold_ids(holds))
         if facts.topic_id:
             ids[facts.topic_partition] = facts.topic_id
-        log_dir.write_holds({**holds, facts.topic_partition: since_ms}, self._fs, ids)
+        try:
+            log_dir.write_holds({**holds, facts.topic_partition: since_ms}, self._fs, ids)
+        except (LogCleanerError, OSError):
+            journal.take_back()
+            raise
         return since_ms
 
     def _release_in(self, log_dir: LogDir, wanted: Wanted) -> list[TopicPartition]:

@@ -49,13 +49,15 @@ def danger_of(result: DeletedRecords) -> str:
     """Return what a user is asked to confirm."""
     decided = result.decided
     assert isinstance(decided, RecordDeletion)
-    return f"{result.topic_partition}: {_unreadable(decided, result)}, and {_going(decided)}"
+    damaged = f". Damaged: {result.damage}" if result.damage else ""
+    return f"{result.topic_partition}: {_unreadable(decided, result)}, and {_going(decided)}{damaged}"
 
 
 def _refused(refused: RefusedDeletion) -> dict[str, Any]:
     nothing = dict.fromkeys(
-        ("high_watermark", "log_end_offset", "log_start_before", "log_start_offset", "records", "restorable_until_ms")
-    )
+        ("high_watermark", "log_end_offset", "log_start_before", "log_start_offset", "records", "damaged",
+         "restorable_until_ms")
+    )  # fmt: skip
     why = {"code": refused.code.value, "text": refused.text}
     return {"refused": why, **nothing, "segments": [], "deleted_bytes": 0}
 
@@ -70,6 +72,7 @@ def _decided(decided: RecordDeletion, result: DeletedRecords) -> dict[str, Any]:
         "log_start_before": facts.log_start_offset,
         "log_start_offset": decided.log_start_offset,
         "records": result.records if decided.moves_the_start else 0,
+        "damaged": result.damage,
         "restorable_until_ms": restorable_until(decided, result.time_ms) if decided.has_work else None,
         "segments": segments,
         "deleted_bytes": deletion.size_bytes,
@@ -91,8 +94,10 @@ def _tell(decided: RecordDeletion, result: DeletedRecords, page: Page) -> None:
         page.note(f"log start {would}move{'d' if result.is_done else ''}: {facts.log_start_offset} -> "
                   f"{decided.log_start_offset}")  # fmt: skip
         page.note(_unreadable(decided, result))
+        if result.damage:
+            page.note(f"damaged: {result.damage}")
     else:
-        page.note(f"the log starts at offset {facts.log_start_offset} already")
+        page.note(f"the log starts at offset {facts.log_start_offset} already; what lies wholly below it goes")
     page.note(_going(decided))
     delay = duration(decided.policy.file_delete_delay_ms)
     until = f"until {moment(restorable_until(decided, result.time_ms))}" if result.is_done else f"for {delay}"
@@ -111,7 +116,10 @@ def _unreadable(decided: RecordDeletion, result: DeletedRecords) -> str:
 def _going(decided: RecordDeletion) -> str:
     deletion = decided.deletion
     if not deletion.segments:
-        return f"no segment goes: the one from {decided.first_base_left} on also holds what stays"
+        base_offset = decided.first_base_left
+        if decided.log_start_offset >= decided.facts.log_end_offset:
+            return f"no segment goes: the one from {base_offset} on is the active segment, which stays"
+        return f"no segment goes: the one from {base_offset} on also holds what stays"
     goes = "goes" if len(deletion.segments) == 1 else "go"
     of = f"of {len(decided.facts.segments):,}"
     return f"{counted(len(deletion.segments), 'segment')} {of} {goes}, {size(deletion.size_bytes)}"

@@ -81,6 +81,12 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
                 text = f"The topic was deleted {duration(entry.age_ms)} ago, and its directory ({held}) is still here."
                 remedy = "The next start of the broker removes it; doctor --sweep NAME does it now, by its delay."
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
+            case EntryKind.IMPORT if not is_live:
+                text = (
+                    f"An import that was killed {duration(entry.age_ms)} ago left its directory ({held}): no partition."
+                )
+                remedy = "The next import into this log dir removes it, or the next start of the broker."
+                yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
             case EntryKind.STRANGE:
                 text = "No partition can be called so: a broker that loads this log dir fails, and takes it offline."
                 yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, entry.path, text, STRANGE_DIRECTORY)

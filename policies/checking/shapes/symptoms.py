@@ -165,6 +165,8 @@ class EntryKind(StrEnum):
     """A directory whose name is none of Kafka's: a broker does not start."""
     INDEX_CACHE = "index cache"
     """``remote-log-index-cache``."""
+    IMPORT = "import"
+    """What a killed ``import`` left."""
 
 
 class EntrySymptoms(NamedTuple):

@@ -126,3 +126,60 @@ def test_garbled_checkpoint_deletes_nothing(log_dir: Path, capsys) -> None:
     assert run(log_dir, "clicks-0", "--before-offset", "7", "--yes") == 1
     assert "nothing was deleted" in capsys.readouterr().err
     assert files_of(log_dir) == before
+
+
+def test_active_segment_that_stays_without_a_record_is_called_so(log_dir: Path, capsys) -> None:
+    assert run(log_dir, "clicks-0", "--before-offset", "-1", "--yes") == 0
+    (log_dir / "log-start-offset-checkpoint").unlink()
+    capsys.readouterr()
+    assert run(log_dir, "clicks-0", "--before-offset", "-1", "--dry-run") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "on is the active segment, which stays" in told
+    assert "also holds" not in told
+
+
+def test_segments_below_a_start_that_stays_go_and_it_is_said(log_dir: Path, capsys) -> None:
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nclicks 0 5000\n")
+    assert run(log_dir, "clicks-0", "--before-offset", "5000", "--yes") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "the log starts at offset 5000 already; what lies wholly below it goes 2 segments of 8 go" in told
+    assert main(["history", "--log-dir", str(log_dir)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 segments" in told
+    assert "log start 5000" not in told
+
+
+@pytest.mark.parametrize(
+    ("renames", "told"), [(1, "starts at offset 0, as before"), (3, "run again, finishes the rest")]
+)
+def test_ctrl_c_says_what_happened_and_what_to_run(log_dir: Path, monkeypatch, capsys, renames: int, told: str) -> None:
+    left = renames
+    rename = FileSystem.rename
+
+    def stopped(fs: FileSystem, *words: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        rename(fs, *words)
+
+    monkeypatch.setattr(FileSystem, "rename", stopped)
+    assert run(log_dir, "clicks-0", "--before-offset", "5000", "--yes") == 130
+    assert told in capsys.readouterr().err
+    monkeypatch.undo()
+    assert run(log_dir, "clicks-0", "--before-offset", "5000", "--yes") == 0
+
+
+def test_damaged_batch_that_goes_is_named_in_the_plan_and_in_the_question(log_dir: Path, capsys) -> None:
+    path = log_dir / "clicks-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1  # within the records of the first batch
+    path.write_bytes(data)
+    damaged = f"{path} at byte 0: CRC-32C mismatch"
+    assert run(log_dir, "clicks-0", "--before-offset", "5000") == 5
+    assert f"Damaged: {damaged}" in capsys.readouterr().err
+    assert document(log_dir, capsys, "clicks-0", "--before-offset", "100", "--dry-run")["damaged"] == damaged
+    for option in ("--dry-run", "--yes"):
+        assert run(log_dir, "clicks-0", "--before-offset", "5000", option) == 0
+        told = capsys.readouterr().out
+        assert "".join(f"damaged: {damaged}".split()) in "".join(told.split())

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
 from cleaner.importing.batching import BATCH_BYTES, batches
-from cleaner.importing.building import NoSpaceToImport, build, private_name
+from cleaner.importing.building import NoSpaceToImport, build
 from cleaner.importing.inputs import Inputs
+from cleaner.importing.private import private_name
 from cleaner.importing.records import ImportedRecord
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import format_offset_checkpoint
@@ -145,11 +147,19 @@ def test_control_records_are_left_out_and_told(
     assert exported(target, "jsonl", tmp_path / "found", name="payments-0").read_bytes() == plain.read_bytes()
 
 
-def test_several_files_are_one_input(source: Path, target: Path, tmp_path: Path, lines: list[bytes]) -> None:
+def test_largest_offset_that_is_imported_can_be_read(target: Path, tmp_path: Path, lines: list[bytes]) -> None:
+    (tmp_path / "far").write_bytes(lines[0].replace(b'"offset":7', b'"offset":9223372034707292159'))
+    assert imported(tmp_path / "far", target) == 0
+    found = exported(target, "jsonl", tmp_path / "found").read_bytes()
+    assert found == (tmp_path / "far").read_bytes()
+
+
+def test_several_files_are_one_input(source: Path, target: Path, tmp_path: Path, lines: list[bytes], capsys) -> None:
     parts = [tmp_path / "first", tmp_path / "second"]
     for part, some in zip(parts, (lines[:9], lines[9:]), strict=True):
         part.write_bytes(b"".join(some))
     assert run("import", *reversed(parts), "--to-dir", target, "orders-0") == 1
+    assert "name the files in the order of their offsets" in capsys.readouterr().err
     assert run("import", *parts, "--to-dir", target, "orders-0") == 0
     assert exported(target, "jsonl", tmp_path / "found").read_bytes() == b"".join(lines)
 
@@ -181,7 +191,10 @@ DAMAGES = {
     "no JSON": (lambda lines: lines[0] + b"{\n" + lines[1], "line 2: is no JSON object"),
     "not UTF-8": (lambda lines: lines[0] + b'{"key":"\xff"}\n', "line 2: is no JSON object"),
     "a list": (lambda lines: b"[]\n", "line 1: is no JSON object"),
-    "an offset twice": (lambda lines: lines[0] + lines[0], "line 2: offset 7 follows offset 7"),
+    "an offset twice": (
+        lambda lines: lines[0] + lines[0],
+        "line 2: offset 7 follows offset 7: export wrote no such file",
+    ),
     "offsets that fall": (lambda lines: lines[1] + lines[0], "line 2: offset 7 follows offset 8"),
     "another partition": (
         lambda lines: lines[0] + lines[1].replace(b'"orders"', b'"other"'),
@@ -192,6 +205,14 @@ DAMAGES = {
     "an offset below 0": (lambda lines: lines[0].replace(b'"offset":7', b'"offset":-7'), "offset is -7"),
     "a time beyond int64": (lambda lines: lines[0].replace(str(NOW_MS).encode(), b"9" * 20), "timestamp is 9999"),
     "half a surrogate pair": (lambda lines: lines[0].replace(b"without", b"\\ud800"), "the value is no UTF-8"),
+    "the last offset of int64": (
+        lambda lines: lines[0].replace(b'"offset":7', b'"offset":9223372036854775807'),
+        "line 1: offset 9223372036854775807 is too large: no log that holds it can be read",
+    ),
+    "the first one that no reader takes": (
+        lambda lines: lines[0].replace(b'"offset":7', b'"offset":9223372034707292160'),
+        "line 1: offset 9223372034707292160 is too large",
+    ),
     "no headers": (lambda lines: lines[0].replace(b'"headers"', b'"header"'), "no list of headers"),
 }
 
@@ -210,6 +231,26 @@ def test_damaged_lines_import_nothing(
         assert told in error
         assert "nothing was imported" in error
     assert names_in(target) == before
+
+
+def test_export_says_what_a_transaction_that_nobody_ended_holds_back(samples: Samples, tmp_path: Path, capsys) -> None:
+    for level, is_told in (("read_committed", True), ("read_uncommitted", False)):
+        exported(samples.root / "before", "jsonl", tmp_path / level, "--isolation-level", level, name="payments-0")
+        told = (
+            "payments-0: stopped at the last stable offset 6080: the log has offsets up to 12129, behind a transaction"
+        )
+        assert (told in capsys.readouterr().err) is is_told
+
+
+@pytest.mark.parametrize(("step", "told"), [("move_dir", "nothing was imported"), ("remove_dir", "there, and whole")])
+def test_ctrl_c_says_whether_the_partition_is_there(target, tmp_path, lines, monkeypatch, capsys, step, told) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FileSystem, step, stopped)
+    assert imported(tmp_path / "lines", target) == 130
+    assert told in capsys.readouterr().err
+    assert (target / "orders-0").exists() is (step == "remove_dir")
 
 
 def test_left_out_values_are_not_taken_for_none(source: Path, target: Path, tmp_path: Path, capsys) -> None:
@@ -263,6 +304,8 @@ def test_partition_that_exists_in_any_log_dir_is_refused(
         (("FILE", "orders-0", "--to-dir", "FILE", "--log-dir", "TARGET"), 2, "is none of the log dirs"),
         (("nowhere", "orders-0", "--to-dir", "TARGET"), 2, "nowhere: cannot be read"),
         (("FILE", "__cluster_metadata-0", "--to-dir", "TARGET"), 2, "only Kafka's quorum may write"),
+        (("FILE", "__consumer_offsets-0", "--to-dir", "TARGET"), 2, "only Kafka's coordinators may write"),
+        (("FILE", "__transaction_state-0", "--to-dir", "TARGET"), 2, "only Kafka's coordinators may write"),
         (("FILE", "orders", "--to-dir", "TARGET"), 2, "is no partition"),
         (("FILE", "orders-0", "--to-dir", "nowhere"), 6, "does not exist"),
     ],
@@ -345,6 +388,10 @@ def test_killed_import_is_cleared_away_by_the_next(target: Path, tmp_path: Path,
         os.kill(killed.pid, signal.SIGKILL)
     assert (target / private_name(ORDERS)).is_dir()
     assert not (target / "orders-0").exists()
+    run("doctor", "--log-dir", target)
+    told = " ".join(capfd.readouterr().out.split())
+    assert "An import that was killed" in told
+    assert "The topic was deleted" not in told
     assert imported(tmp_path / "lines", target) == 0
     assert "left by an import that was killed; removed" in capfd.readouterr().err
     assert not (target / private_name(ORDERS)).exists()
@@ -357,6 +404,18 @@ def test_full_disk_imports_nothing(source: Path, target: Path, tmp_path: Path, l
     with pytest.raises(NoSpaceToImport):
         building(target, tmp_path / "lines", FullDisk(free, purposes))
     assert names_in(target) == before
+
+
+def test_history_tells_of_no_import_that_was_not_done(target: Path, tmp_path: Path, lines: list[bytes], capsys) -> None:
+    with pytest.raises(NoSpaceToImport):
+        building(target, tmp_path / "lines", FullDisk(0, frozenset({Purpose.CHECKPOINT})))
+    assert not list(read_journal(target))
+    assert imported(tmp_path / "lines", target) == 0
+    shutil.rmtree(target / "orders-0")  # as if it had been killed before its last step
+    capsys.readouterr()
+    assert run("history", "--log-dir", target) == 0
+    told = "the partition is not there: deleted since, or the import was killed"
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_will_not_fit_is_not_begun(source: Path, target: Path, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -384,3 +443,45 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
         assert made == count
     assert max(peaks) < 8 * BATCH_BYTES
     assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("keepme.import-delete/a", "no partition, as its name says"),
+        ("z-0.import-delete/notes.txt", "notes.txt"),
+        ("old-0.import-delete/sub/y", "sub"),
+        ("old-0.import-delete/old-1/00000000000000000000.log", "old-1"),
+        ("old-0.import-delete/old-0/notes.txt", "old-0/notes.txt"),
+        ("old-0.import-delete/old-0/sub/00000000000000000000.log", "old-0/sub"),
+        ("old-0.import-delete/old-0", "old-0"),
+        ("old-0.import-delete", "no directory"),
+        ("orders-0.import-delete/notes.txt", "notes.txt"),
+    ],
+)
+def test_what_import_did_not_write_stays_whatever_its_name(target, tmp_path, lines, capsys, name, held) -> None:
+    (target / name).parent.mkdir(parents=True, exist_ok=True)
+    (target / name).write_text("mine")
+    is_in_the_way = name.startswith("orders-0")
+    assert imported(tmp_path / "lines", target) == (2 if is_in_the_way else 0)
+    told = capsys.readouterr().err
+    assert f"holds {held}, which import did not write: left as it is" in told
+    assert ("move it away; nothing was imported" in told) is is_in_the_way
+    assert (target / name).read_text() == "mine"
+
+
+def test_symlink_in_place_of_the_private_directory_stays(target, tmp_path, lines, capsys) -> None:
+    (tmp_path / "mine").mkdir()
+    (target / private_name(ORDERS)).symlink_to(tmp_path / "mine")
+    assert imported(tmp_path / "lines", target) == 2
+    assert "holds a symlink, which import did not write: move it away; nothing was imported" in capsys.readouterr().err
+    assert (target / private_name(ORDERS)).is_symlink()
+
+
+def test_private_directory_of_a_long_topic_is_cleared_away(target, tmp_path, lines) -> None:
+    name = f"{'t' * 249}-0"
+    inner = target / private_name(TopicPartition("t" * 249, 0)) / name
+    inner.mkdir(parents=True)
+    (inner / f"{0:020d}.log").touch()
+    assert imported(tmp_path / "lines", target) == 0
+    assert not inner.parent.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
-from cleaner.engine.moving.counting import count_in
+from cleaner.engine.moving.counting import Counted, count_in
 from cleaner.engine.moving.deleting import DeletedRecords, UnsurveyedPartition, delete_records, plan_deletion
 from cleaner.engine.outcome import Silent
 from cleaner.engine.undo.restore import Restorer
@@ -30,7 +31,17 @@ from storage.names import (
 )
 from tests.cleaner.engine.undo.test_restore import CLICKS, contents, data
 from tests.faults import FullDisk, crashes
-from tests.partition_dirs import NOW_MS, FakeClock, PartitionDir, a_cleaner, committed, configured, keyed, request
+from tests.partition_dirs import (
+    DAY_MS,
+    NOW_MS,
+    FakeClock,
+    PartitionDir,
+    a_cleaner,
+    committed,
+    configured,
+    keyed,
+    request,
+)
 
 LAYERS = configured(clicks={"cleanup.policy": "delete"})
 DELAY_MS = 60_000
@@ -200,6 +211,31 @@ def test_full_disk_leaves_the_partition_as_it_was(tmp_path) -> None:
         delete(log_dir, 5, FullDisk(1, frozenset({Purpose.RETIRE})))
     assert log_start(log_dir) is None
     assert {n: f for n, f in contents(log_dir).items() if n != LOG_START_OFFSET_CHECKPOINT} == before
+    assert list(read_journal(log_dir)) == [], "history would tell of what was not done"
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_journal_has_no_line_of_a_deletion_or_restore_that_changed_nothing(tmp_path, earlier) -> None:
+    log_dir = a_log_dir(tmp_path / "data")
+    if earlier:
+        delete(log_dir, 1)
+    journal = list(read_journal(log_dir))
+    with pytest.raises(OutOfSpace):
+        delete(log_dir, 5, FullDisk(0, frozenset({Purpose.CHECKPOINT})))
+    assert list(read_journal(log_dir)) == journal
+    delete(log_dir, 5)
+    journal = list(read_journal(log_dir))
+    (result,) = restore(log_dir, FullDisk(0, frozenset({Purpose.CHECKPOINT})))
+    assert result.error
+    assert list(read_journal(log_dir)) == journal
+    for free_steps in range(1, 9):  # as soon as there is space for the hold
+        (result,) = restore(log_dir, FullDisk(free_steps, frozenset({Purpose.CHECKPOINT})))
+        assert result.error
+        if (log_dir / HOLDS_FILE).exists():
+            break
+    assert [entry["what"] for entry in read_journal(log_dir)][len(journal) :] == ["restore", "restore-failed"]
+    restore(log_dir)
+    assert (log_start(log_dir), logs(log_dir)) == (None, [0, 2, 4, 6])
 
 
 def test_nothing_is_done_without_a_line_in_the_journal(tmp_path) -> None:
@@ -213,7 +249,7 @@ def test_nothing_is_done_without_a_line_in_the_journal(tmp_path) -> None:
 def test_what_the_user_did_not_see_is_not_done(tmp_path) -> None:
     log_dir = a_log_dir(tmp_path / "data")
     before = contents(log_dir)
-    with pytest.raises(PlanOutOfDate, match="another part"):
+    with pytest.raises(PlanOutOfDate, match="the log now starts at offset 0"):
         delete(log_dir, 5, agreed=False)
     assert contents(log_dir) == before
     assert not (log_dir / JOURNAL_FILE).exists()
@@ -237,7 +273,7 @@ def test_records_are_counted_also_within_a_batch(tmp_path, offset, records) -> N
     decided = plan_deletion(a_cleaner(log_dir, LAYERS), CLICKS, Before(offset), request()).decided
     assert isinstance(decided, RecordDeletion)
     seen: list[int] = []
-    assert count_in(log_dir / "clicks-0", decided, lambda _: None, seen.append) == records
+    assert count_in(log_dir / "clicks-0", decided, lambda _: None, seen.append) == Counted(records)
     assert sum(seen) > 0
 
 
@@ -247,7 +283,10 @@ def test_what_cannot_be_counted_is_not_told_as_a_number(tmp_path) -> None:
     assert isinstance(decided, RecordDeletion)
     path = log_dir / "clicks-0" / f"{2:020d}.log"
     path.write_bytes(bytes([path.read_bytes()[0], *(b ^ 0x55 for b in path.read_bytes()[1:])]))
-    assert count_in(log_dir / "clicks-0", decided, lambda _: None, lambda _: None) is None
+    counted = count_in(log_dir / "clicks-0", decided, lambda _: None, lambda _: None)
+    assert counted.records is None
+    assert counted.damage is not None
+    assert counted.damage.startswith(f"{path} at byte 0: ")
 
 
 def test_partition_without_a_segment_has_nothing_to_delete(tmp_path) -> None:
@@ -255,3 +294,47 @@ def test_partition_without_a_segment_has_nothing_to_delete(tmp_path) -> None:
     (log_dir / "clicks-1").mkdir()
     with pytest.raises(UnsurveyedPartition, match="holds no segment"):
         plan_deletion(a_cleaner(log_dir, LAYERS), TopicPartition("clicks", 1), Before(1), request())
+
+
+def at_time(log_dir: Path, time_ms: int) -> RecordDeletion | RefusedDeletion:
+    asked = replace(request(), topics=("clicks-0",))
+    return plan_deletion(a_cleaner(log_dir, LAYERS), CLICKS, Before(time_ms=time_ms), asked).decided
+
+
+@pytest.mark.parametrize(("time_ms", "offset"), [(NOW_MS, 0), (NOW_MS + 2, 2), (NOW_MS + 3, 4), (NOW_MS + 6, 6)])
+@pytest.mark.parametrize("wrong", [0, 2, 4])
+def test_time_index_that_contradicts_the_log_costs_no_record(tmp_path, time_ms, offset, wrong) -> None:
+    log_dir = a_log_dir(tmp_path / "data")
+    index = log_dir / "clicks-0" / f"{wrong:020d}.timeindex"
+    index.write_bytes(struct.pack(">qi", NOW_MS - 2 * DAY_MS, 1))
+    decided = at_time(log_dir, time_ms)
+    assert isinstance(decided, RecordDeletion)
+    assert decided.log_start_offset == offset
+    done = delete(log_dir, None, time_ms=time_ms)
+    assert isinstance(done.decided, RecordDeletion)
+    assert (done.decided.log_start_offset, done.before.time_ms) == (offset, time_ms)
+
+
+@pytest.mark.parametrize("place", [35, -1], ids=["the largest timestamp", "the records"])
+@pytest.mark.parametrize("base", [0, 2, 4])
+def test_batch_with_a_wrong_checksum_decides_nothing(tmp_path, base, place) -> None:
+    log_dir = a_log_dir(tmp_path / "data")
+    path = log_dir / "clicks-0" / f"{base:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[place if place > 0 else len(data) - 1] ^= 1
+    path.write_bytes(data)
+    before = contents(log_dir)
+    with pytest.raises(UnsurveyedPartition, match=f"{path} at byte 0: "):
+        delete(log_dir, None, time_ms=NOW_MS + 4)
+    assert contents(log_dir) == before
+
+
+@pytest.mark.parametrize("late_ms", [6, 7])
+def test_header_that_nobody_can_read_is_not_told_as_no_record(tmp_path, late_ms) -> None:
+    log_dir = a_log_dir(tmp_path / "data")
+    path = log_dir / "clicks-0" / f"{6:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 77  # the format of the batch
+    path.write_bytes(data)
+    with pytest.raises(UnsurveyedPartition, match=f"{path} at byte 0: "):
+        delete(log_dir, None, time_ms=NOW_MS + late_ms)

@@ -30,6 +30,12 @@ def test_directory_of_a_deleted_topic_waits_for_its_delay_beside_a_broker(age_ms
 
 
 @pytest.mark.parametrize("is_live", [False, True])
+def test_directory_of_a_killed_import_is_no_deleted_topic(is_live):
+    found = list(entry_findings([an_entry(EntryKind.IMPORT)], is_live=is_live))
+    assert [f.text.startswith("An import that was killed ") for f in found] == [True] * (not is_live)
+
+
+@pytest.mark.parametrize("is_live", [False, True])
 def test_stray_and_strange_directories_are_told_at_once(is_live):
     entries = [an_entry(EntryKind.STRAY), an_entry(EntryKind.STRANGE), an_entry(EntryKind.INDEX_CACHE)]
     codes = [finding.code for finding in entry_findings(entries, is_live=is_live)]
