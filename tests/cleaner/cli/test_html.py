@@ -30,6 +30,8 @@ def names_in(directory: Path) -> list[str]:
         ("data/a.html", "lies in the log dir {0}/data; name a file elsewhere"),
         ("data/../data/clicks-0/a.html", "lies in the log dir {0}/data; name a file elsewhere"),
         ("data", "is no file; name the file to write, such as report.html"),
+        ("/dev/stdout", "is no file; name the file to write, such as report.html"),
+        ("/dev/full", "is no file; name the file to write, such as report.html"),
     ],
 )
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_done(
@@ -107,6 +109,17 @@ def test_an_older_page_is_replaced_as_a_whole(data: Path, tmp_path: Path) -> Non
         assert main(["explain", "clicks-0", "12500", "--log-dir", str(data), "--html", str(page)]) == 0
         assert still_read.read() == "old"
     assert "Files of the segment" in page.read_text("utf-8")
+
+
+def test_a_link_is_followed_and_stays(data: Path, tmp_path: Path, capsys: Any) -> None:
+    link = tmp_path / "link.html"
+    for place, status in (("pages/a.html", 2), ("data/a.html", 2), ("a.html", 0)):
+        link.symlink_to(place)
+        assert main(["explain", "clicks-0", "--log-dir", str(data), "--html", str(link)]) == status
+        assert link.is_symlink()
+        link.unlink()
+    assert (tmp_path / "a.html").is_file()
+    assert not (data / "a.html").exists()
 
 
 def test_explain_of_a_partition_that_cannot_be_read_is_a_page(data: Path, tmp_path: Path) -> None:
