@@ -46,13 +46,7 @@ def _headlines(document: Document) -> Iterator[Headline]:
     totals, later = report["totals"], report["later"]
     there = f"{counted(totals['partitions'], 'partition')} of {counted(totals['topics'], 'topic')}"
     yield Headline("On disk now", size(totals["bytes_now"]), f"blocks of {there}", totals["bytes_now"])
-    least = "at least " if totals["is_estimate"] else ""
-    if totals["is_estimate"]:
-        note = "compactions save more; --exact reads how much"
-    else:
-        note = "deletions and compactions" if totals["compacted_bytes"] else "deletions"
-    label = "Freed by this run" if would else "Freed by this run, .deleted files included"
-    yield Headline(label, f"{least}{size(totals['freed_bytes'])}", note, totals["freed_bytes"])
+    yield Headline("Freed by this run", report["freed"], _freed_when(report), totals["freed_at_once_bytes"])
     if later["first_ms"] is None:
         note = "time alone lets nothing more go"
     else:
@@ -60,6 +54,12 @@ def _headlines(document: Document) -> Iterator[Headline]:
         note = f"within {later['days']} days by time; the first {first}"
     yield Headline("Freed later", size(later["bytes"]), note, later["bytes"])
     yield _runway(report["runway"])
+
+
+def _freed_when(report: Document) -> str:
+    """Return what is freed when, and what nobody knows of it."""
+    note = report["freed_when"].removeprefix(f"{report['freed']}; ") or "nothing goes"
+    return f"{note}. Compactions save more; --exact reads how much" if report["totals"]["is_estimate"] else note
 
 
 def _runway(runways: Sequence[Document]) -> Headline:

@@ -23,6 +23,7 @@ from cleaner.report.overview.values import (
     WrittenByDay,
 )
 from cleaner.report.page import counted, size
+from cleaner.report.rollup.freed import freed_figure, freed_of, freed_words
 from cleaner.report.rollup.rolled import Planned, TopicRoll, rolled
 from cleaner.report.totals import Totals
 from policies.config.policy import BrokerPolicy, Stated
@@ -53,6 +54,7 @@ def overview_of(
     runways: Sequence[Runway],
     answered: Sequence[Answered] = (),
     broker: BrokerPolicy | None = None,
+    ended_ms: int | None = None,
 ) -> Overview:
     """Return the overview of a run.
 
@@ -63,15 +65,20 @@ def overview_of(
         runways: how long the file systems of the log dirs last.
         answered: answers to ``--what-if``; the curve has a place for each ``retention.ms`` that was asked.
         broker: the configuration for all topics alike, which findings rest on.
+        ended_ms: when the run ended, epoch ms; by default at the moment of the plan.
     """
     rolls = rolled(plan, outcome)
     later = {planned.key: list(releases(planned, plan.request)) for planned in plan.partitions}
     topics = tuple(_topic(roll, later, plan.request.now_ms) for roll in rolls)
     totals = _totals(topics, plan, outcome)
     found = findings_of(plan, outcome, broker or BrokerPolicy())
+    sums = Totals.of(plan, outcome)
+    ended_ms = plan.request.now_ms if ended_ms is None else ended_ms
     return Overview(
         provenance,
         _sentence(topics, totals, runways, dry_run=outcome.dry_run),
+        freed_figure(freed_of(plan, sums, outcome), outcome),
+        freed_words(plan, sums, outcome, ended_ms),
         totals,
         topics,
         tuple(_partition(p, later) for log_dir in plan.log_dirs for p in log_dir.partitions),
@@ -162,8 +169,7 @@ def _totals(topics: Sequence[TopicOverview], plan: Plan, outcome: Outcome) -> Ov
     for topic in topics:
         for share in topic.reasons:
             segments[share.action] += share.segments
-    freed_bytes = totals.space.reclaimed_disk_bytes + outcome.swept_disk_bytes
-    before_bytes = totals.disk_bytes_before
+    freed = freed_of(plan, totals, outcome)
     return OverviewTotals(
         topics=len(topics),
         partitions=totals.partitions,
@@ -175,8 +181,9 @@ def _totals(topics: Sequence[TopicOverview], plan: Plan, outcome: Outcome) -> Ov
         compacted_bytes=sum(topic.compacted_bytes for topic in topics),
         kept_segments=segments[Action.KEEP],
         kept_bytes=sum(topic.kept_bytes for topic in topics),
-        freed_bytes=freed_bytes,
-        bytes_now=before_bytes if outcome.dry_run else before_bytes - totals.space.reclaimed_disk_bytes,
+        freed_bytes=freed.in_the_end_bytes,
+        freed_at_once_bytes=freed.now_bytes,
+        bytes_now=freed.of_bytes if outcome.dry_run else freed.of_bytes - freed.now_bytes,
         is_estimate=totals.is_estimate,
     )
 
