@@ -42,7 +42,7 @@ def content_of(document: Document) -> PageContent:
 
 
 def _headlines(document: Document) -> Iterator[Headline]:
-    report, would = document["report"], document["dry_run"]
+    report = document["report"]
     totals, later = report["totals"], report["later"]
     there = f"{counted(totals['partitions'], 'partition')} of {counted(totals['topics'], 'topic')}"
     yield Headline("On disk now", size(totals["bytes_now"]), f"blocks of {there}", totals["bytes_now"])

@@ -76,7 +76,7 @@ def overview_of(
     ended_ms = plan.request.now_ms if ended_ms is None else ended_ms
     return Overview(
         provenance,
-        _sentence(topics, totals, runways, dry_run=outcome.dry_run),
+        _sentence(topics, totals, runways, outcome),
         freed_figure(freed_of(plan, sums, outcome), outcome),
         freed_words(plan, sums, outcome, ended_ms),
         totals,
@@ -189,10 +189,10 @@ def _totals(topics: Sequence[TopicOverview], plan: Plan, outcome: Outcome) -> Ov
 
 
 def _sentence(
-    topics: Sequence[TopicOverview], totals: OverviewTotals, runways: Sequence[Runway], *, dry_run: bool
+    topics: Sequence[TopicOverview], totals: OverviewTotals, runways: Sequence[Runway], outcome: Outcome
 ) -> str:
     """Return what the run does, and how long the disk lasts."""
-    would = "would " if dry_run else ""
+    would = "would " if outcome.dry_run else ""
     acts = []
     if totals.deleted_segments:
         of = counted(sum(topic.deleted_bytes > 0 for topic in topics), "topic")
@@ -202,6 +202,9 @@ def _sentence(
         of = counted(sum(topic.compacted_bytes > 0 for topic in topics), "topic")
         what = f"{counted(totals.compacted_segments, 'segment')} of {of} ({size(totals.compacted_bytes)})"
         acts.append(f"{'compact' if would else 'compacted'} {what}")
+    if outcome.swept_bytes:
+        what = f"{size(outcome.swept_bytes)} in .deleted files of earlier runs for good"
+        acts.append(f"{'unlink' if would else 'unlinked'} {what}")
     does = f"This run {would}{' and '.join(acts) or ('change nothing' if would else 'changed nothing')}"
     rest = f"{size(totals.kept_bytes)} of {size(totals.bytes)} stay as they are"
     disk = f" Disk: {lasts(runways[0])}." if len(runways) == 1 else ""

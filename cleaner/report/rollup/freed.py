@@ -1,4 +1,4 @@
-"""What a run frees: what the file systems have at once, and what they get when. Every report says it by these figures."""
+"""What a run frees: what the file systems have at once, and what they get when, for every report."""
 
 from __future__ import annotations
 

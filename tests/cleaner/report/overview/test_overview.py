@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cleaner.engine.outcome import Outcome
 from policies.plan import Only, Plan, Request, plan
 from policies.reasons import moment
 from tests.cleaner.report.html.reports import a_large_plan, report_of
@@ -120,3 +121,14 @@ def test_findings_beyond_the_first_hundred_are_counted() -> None:
 )
 def test_the_sentence_says_what_the_run_does(planned: Plan, sentence: str) -> None:
     assert overview(planned)["sentence"] == sentence
+
+
+def test_the_sentence_tells_of_files_that_are_unlinked_for_good() -> None:
+    planned = a_plan(a_partition("clicks-0", 1))
+    for dry_run, does in ((True, "would unlink"), (False, "unlinked")):
+        outcome = Outcome(dry_run, {}, swept_bytes=24 * MIB, swept_disk_bytes=23 * MIB)
+        found = report_of(planned, outcome).document()["report"]
+        assert found["sentence"].startswith(f"This run {does} 24.0 MiB in .deleted files of earlier runs for good; ")
+        assert found["totals"]["bytes_now"] == (123 if dry_run else 100) * MIB
+        assert found["totals"]["freed_at_once_bytes"] == 23 * MIB
+        assert found["freed_when"] == "23.0 MiB of 123.0 MiB"
