@@ -10,11 +10,14 @@ from cleaner.report.html.charts import Series, curve, growth_areas, marks_of, re
 from cleaner.report.html.content import Chart, ChartTable, Column, DataTable, Headline, Kind, PageContent, Remark
 from cleaner.report.html.packing import Packer, columns_of
 from cleaner.report.page import counted, size
+from cleaner.report.runs import NOT_DONE
 from policies.reasons import duration, moment
 
 Document = Mapping[str, Any]
 _DAY_MS: Final = 86_400_000
 _MARKS_MAX: Final = 4
+_FAILURES_MAX: Final = 10
+"""So many partitions that failed are told on top; the table of partitions has all."""
 
 
 def content_of(document: Document) -> PageContent:
@@ -22,7 +25,7 @@ def content_of(document: Document) -> PageContent:
     report, now_ms = document["report"], document["now"]
     packer = Packer()
     for partition in document["partitions"]:
-        packer.add(partition)
+        packer.add(partition if document["dry_run"] else _as_done(partition))
     would = document["dry_run"]
     heading = "Dry run: what clean would do" if would else "What clean did"
     return PageContent(
@@ -37,8 +40,28 @@ def content_of(document: Document) -> PageContent:
         report=report,
         now_ms=now_ms,
         segments=packer.packed(),
-        notes=tuple(printable(error) for error in document.get("errors", ())),
+        notes=tuple(_notes(document)),
     )
+
+
+def _notes(document: Document) -> Iterator[str]:
+    yield from map(printable, document.get("errors", ()))
+    failed = [partition for partition in document["partitions"] if partition["error"]]
+    for partition in failed[:_FAILURES_MAX]:
+        yield printable(f"{partition['topic']}-{partition['partition']}: {partition['error']}")
+
+
+def _as_done(partition: Document) -> Document:
+    """Return a partition whose segments have what was done: what was planned and not done is kept."""
+    result = partition["result"] or {"deleted_segments": 0, "compacted_from_bytes": 0}
+    segments = []
+    for place, segment in enumerate(partition["segments"]):
+        was = {"delete": place < result["deleted_segments"], "compact": result["compacted_from_bytes"] > 0}
+        if was.get(segment["action"], True):
+            segments.append(segment)
+        else:
+            segments.append({**segment, "action": "keep", "reason": {**segment["reason"], "code": NOT_DONE}})
+    return {**partition, "segments": segments}
 
 
 def _headlines(document: Document) -> Iterator[Headline]:

@@ -29,9 +29,9 @@ class TopicOverview(NamedTuple):
     segments: int
     bytes: int
     deleted_bytes: int
-    """Of the segments that the plan deletes."""
+    """Of the segments that the run deletes: planned, and not failed."""
     compacted_bytes: int
-    """Of the segments that the plan compacts; what stays of them is not counted here."""
+    """Of the segments that the run compacts; what stays of them is not counted here."""
     kept_bytes: int
     dirty_bytes: int | None
     """None if no partition is compacted."""

@@ -98,7 +98,7 @@ def test_a_run_that_changed_something_is_a_page_too(data: Path, tmp_path: Path, 
     assert [Path(file["path"]).name for file in report["configuration_files"]] == [config.name, "__cluster_metadata-0"]
     assert [file["sha256"] and len(file["sha256"]) for file in report["configuration_files"]] == [64, None]
     assert "What clean did" in text
-    assert report["sentence"].startswith("This run deleted 14 segments of 4 topics")
+    assert report["sentence"].startswith("This run deleted 14 segments of 4 partitions")
     assert report["runway"]
     assert "runway" not in document
     assert report["totals"]["bytes_now"] == blocks_of_logs(data)
