@@ -146,6 +146,23 @@ def test_a_link_is_followed_and_stays(data: Path, tmp_path: Path, capsys: Any) -
     assert not (data / "a.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("partition", "does"),
+    [
+        ("orders-0", r"Clean compacts \d+ segments \([\d.]+ MiB\) of the \d+ segments \([\d.]+ MiB\) of orders-0\. "),
+        ("clicks-0", r"Clean deletes \d+ segments \([\d.]+ MiB\) of the \d+ segments \([\d.]+ MiB\) of clicks-0\. "),
+        ("empty-0", r"Clean changes nothing of the 1 segment \(0 bytes\) of empty-0\. "),
+    ],
+)
+def test_the_sentence_of_explain_says_what_a_clean_does(
+    data: Path, tmp_path: Path, capsys: Any, partition: str, does: str
+) -> None:
+    assert main(["explain", partition, "--log-dir", str(data), "--html", str(tmp_path / "a.html"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert re.match(does, report["sentence"])
+    assert report["totals"]["compacted_segments"] == report["partitions"][0]["compacted_segments"]
+
+
 def test_explain_of_a_partition_that_cannot_be_read_is_a_page(data: Path, tmp_path: Path) -> None:
     log = next((data / "clicks-0").glob("*.log"))
     log.unlink()
