@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cleaner.printable import printable
+from cleaner.report.forecast.runways import without
 from cleaner.report.html.charts import Series, curve, growth_areas, marks_of, reason_bars, shares, stacked_bars
 from cleaner.report.html.content import Chart, ChartTable, Column, DataTable, Headline, Kind, PageContent, Remark
 from cleaner.report.html.packing import Packer, columns_of
@@ -91,14 +92,16 @@ def _runway(runways: Sequence[Document]) -> Headline:
     known = [runway for runway in runways if runway["fills"]]
     if not runways or all(runway["fills"] is None for runway in runways):
         return Headline(label, "not known", "no partition says how much is written")
+    left_out = sum(runway["partitions_left_out"] for runway in runways)
+    rest = f", {without(left_out)}" if left_out else ""
     if not known:
         rates = sum(runway["written_bytes_per_day"] for runway in runways)
-        return Headline(label, "never", f"retention keeps up with {size(rates)} a day")
+        return Headline(label, "never", f"retention keeps up with {size(rates)} a day{rest}")
     first = min(known, key=lambda runway: runway["days"])
     when = "now" if first["days"] * _DAY_MS < 60_000 else f"in {duration(round(first['days'] * _DAY_MS))}"
     rate, free = size(first["written_bytes_per_day"]), size(first["free_bytes"])
     where = f" ({', '.join(map(printable, first['log_dirs']))})" if len(runways) > 1 else ""
-    return Headline(label, when, f"at {rate} a day; {free} are free{where}", first["days"])
+    return Headline(label, when, f"at {rate} a day{rest}; {free} are free{where}", first["days"])
 
 
 def _charts(document: Document) -> Iterator[Chart | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from cleaner.report.forecast.runways import lasts
+from cleaner.report.forecast.runways import lasts, without
 from cleaner.report.overview.curves import curve_of
 from cleaner.report.overview.findings import FINDINGS_MAX, findings_of
 from cleaner.report.overview.provenance import Provenance
@@ -209,8 +209,13 @@ def _sentence(done: Totals, totals: OverviewTotals, runways: Sequence[Runway], o
     does = f"This run {would}{_joined(acts) or ('change nothing' if would else 'changed nothing')}"
     failed = f"; {counted(done.failed, 'partition')} {'would fail' if would else 'failed'}" if done.failed else ""
     rest = f"{size(totals.kept_bytes)} of {size(totals.bytes)} stay as they are"
-    disk = f" Disk: {lasts(runways[0])}." if len(runways) == 1 else ""
+    disk = f" Disk: {_lasts(runways[0])}." if len(runways) == 1 else ""
     return f"{does}{failed}; {rest}.{disk}"
+
+
+def _lasts(runway: Runway) -> str:
+    is_part = runway.days is not None and runway.left_out
+    return f"{lasts(runway)}{f', {without(runway.left_out)}' if is_part else ''}"
 
 
 def _joined(acts: Sequence[str]) -> str:

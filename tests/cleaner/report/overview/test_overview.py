@@ -112,7 +112,7 @@ def test_findings_beyond_the_first_hundred_are_counted() -> None:
         (
             a_plan(a_partition("clicks-0", 9, 5, 1), a_partition("orders-0", 4, 3)),
             "This run would delete 2 segments of 1 partition (2.0 MiB) and compact 1 partition "
-            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. Disk: never full.",
+            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. Disk: never full, without 1 partition.",
         ),
         (
             a_plan(a_partition("copied-0", 9)),
@@ -145,12 +145,13 @@ def test_what_failed_is_not_told_as_done() -> None:
     found = document["report"]
     assert found["sentence"] == (
         "This run deleted 2 segments of 1 partition (2.0 MiB) and compacted 1 partition (1.0 MiB to 512.0 KiB); "
-        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: never full."
+        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: never full, without 2 partitions."
     )
     assert (found["totals"]["compacted_segments"], found["totals"]["compacted_bytes"]) == (1, MIB)
     assert [one["compacted_bytes"] for one in found["partitions"]] == [0, MIB, 0]
     assert {"action": "keep", "code": "NOT_DONE", "segments": 2, "bytes": 2 * MIB} in found["topics"][1]["reasons"]
     content = content_of(document)
     assert content.notes == ("orders-1: damaged",)
+    assert content.headlines[3].note.endswith(" a day, without 2 partitions")
     codes = [content.segments["reasons"][place][:2] for place in content.segments["reason"]]
     assert [code for code in codes if code[1] == "NOT_DONE"] == [["keep", "NOT_DONE"]] * 2
