@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
 _MODE: Final = 0o644
 """Other users must be able to read the file."""
+_LINKS_MAX: Final = 40
+"""The operating system follows so many, too."""
+_KERNELS: Final = tuple(map(Path, ("/proc", "/sys")))
+_DEVICES: Final = Path("/dev")
+
+
+def target_of(path: Path) -> Path:
+    """Return the file that a path means, behind its symbolic links: a regular file, or one that is not there yet.
+
+    A name in ``/dev`` means no file, though ``/dev/stdout`` may lead to one: whoever holds that open would lose it.
+
+    Raises: OSError if the path means anything else.
+    """
+    for _ in range(_LINKS_MAX):
+        parent = path.absolute().parent.resolve()
+        if parent == _DEVICES or any(parent.is_relative_to(place) for place in _KERNELS):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        path = parent / path.name
+        if not path.is_symlink():
+            break
+        path = parent / path.readlink()
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return path
 
 
 def replace_file(path: Path, contents: bytes) -> None:
-    """Write a file anew beside its old one, and put it in the place of that.
+    """Write a file anew beside its old one, and put it in the place of that. Symbolic links stay, and are followed.
 
     Raises: OSError; the old file is then as it was.
     """
+    path = target_of(path)
     temporary = path.with_name(f".{path.name[-200:]}.{os.getpid()}.tmp")  # the longest name leaves no room for a suffix
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
     try:

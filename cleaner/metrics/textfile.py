@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.errors import as_unwritable
 from cleaner.metrics import families as names
 from cleaner.metrics.registry import Metrics
-from cleaner.replacing import replace_file
+from cleaner.replacing import replace_file, target_of
 from policies.forecast.runway import Growth
 
 _BYTES_MAX: Final = 64 << 20
@@ -34,7 +34,7 @@ def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> M
     Raises: UnwritableFile if the file may not even be read.
     """
     with as_unwritable(path):
-        earlier = _read(path)
+        earlier = _read(target_of(path))
     growths = dict(_growths(earlier))
     metrics = Metrics(per_partition=per_partition, growths=growths, version=version, of_process=False)
     if success := earlier.get((names.LAST_SUCCESS.name, "")):

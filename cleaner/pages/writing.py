@@ -27,16 +27,19 @@ def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
 
     Raises: InvalidConfig.
     """
+    from cleaner.replacing import target_of  # noqa: PLC0415 - few runs make a page
     from cleaner.report.html import is_drawable  # noqa: PLC0415 - few runs make a page
 
     if not is_drawable():
         raise InvalidConfig(key, str(path), f"needs pygal, which is not installed; {how_to_install('report')}")
-    if path.is_dir() or (path.exists() and not path.is_file()):
-        raise InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html")
-    if not path.absolute().parent.is_dir():
-        raise InvalidConfig(key, str(path), f"cannot be written, because there is no directory {path.parent}; make it")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise InvalidConfig(key, str(path), f"cannot be written, because this user may not write to {path.parent}")
+    try:
+        parent = target_of(path).parent
+    except OSError:
+        raise InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html") from None
+    if not parent.is_dir():
+        raise InvalidConfig(key, str(path), f"cannot be written, because there is no directory {parent}; make it")
+    if not os.access(parent, os.W_OK):
+        raise InvalidConfig(key, str(path), f"cannot be written, because this user may not write to {parent}")
     for log_dir in log_dirs:
         if path.resolve().is_relative_to(log_dir.resolve()):
             raise InvalidConfig(key, str(path), f"lies in the log dir {log_dir}; name a file elsewhere")

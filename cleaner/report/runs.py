@@ -18,6 +18,10 @@ STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "gre
 """The style of the word for a fate."""
 
 
+NOT_DONE: Final = "NOT_DONE"
+"""In place of a reason: of segments whose deletion or compaction was planned, and failed or was not begun."""
+
+
 class Stretch(NamedTuple):
     """Neighbouring segments with the same word and reason code; the report prints the reason of ``verdict``."""
 
@@ -40,7 +44,7 @@ def runs_of(planned: PartitionPlan, outcome: Outcome, *, every_segment: bool = F
         every_segment: make a stretch of each segment.
     """
     result = outcome.results.get((planned.facts.log_dir, planned.facts.topic_partition))
-    worded = list(zip(_words(planned.verdicts, outcome, result), planned.verdicts, strict=True))
+    worded = list(zip(words_of(planned.verdicts, outcome, result), planned.verdicts, strict=True))
     if every_segment:
         return [_run(word, [verdict]) for word, verdict in worded]
     alike = groupby(worded, key=lambda pair: (pair[0], pair[1].reason.code))
@@ -69,7 +73,8 @@ def policy_of(planned: PartitionPlan) -> str:
     return planned.policy.cleanup_policy or "no policy"
 
 
-def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResult | None) -> Iterator[str]:
+def words_of(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResult | None) -> Iterator[str]:
+    """Yield the word for the fate of each segment; it begins with ``not`` if a step that was planned was not done."""
     deleted = result.deleted_segments if result else 0
     compacted = bool(result and result.compacted_from_bytes)
     for place, verdict in enumerate(verdicts):
@@ -81,6 +86,17 @@ def _words(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionResul
             yield "deleted" if place < deleted else "not deleted"
         else:
             yield "compacted" if compacted else "not compacted"
+
+
+def acts_of(planned: PartitionPlan, outcome: Outcome) -> Iterator[tuple[Verdict, Action, str]]:
+    """Yield the verdicts, with what became of each segment and why: what was planned and not done is kept."""
+    for verdict, word in zip(
+        planned.verdicts, words_of(planned.verdicts, outcome, outcome.results.get(planned.key)), strict=True
+    ):
+        if word.startswith("not "):
+            yield verdict, Action.KEEP, NOT_DONE
+        else:
+            yield verdict, verdict.action, verdict.reason.code
 
 
 def _run(word: str, verdicts: Sequence[Verdict]) -> Stretch:

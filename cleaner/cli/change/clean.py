@@ -137,9 +137,10 @@ def run(args: argparse.Namespace) -> int:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
-    overview = _overview(args, cleaner, loaded, plan, outcome, answered) if args.html else None
+    ended_ms = clock_ms()
+    overview = _overview(args, cleaner, loaded, plan, outcome, answered, ended_ms) if args.html else None
     report = with_answers(
-        CleaningReport(plan, outcome, clock_ms(), is_copy=bool(args.output), overview=overview), answered
+        CleaningReport(plan, outcome, ended_ms, is_copy=bool(args.output), overview=overview), answered
     )
     told = show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
@@ -163,6 +164,7 @@ def _overview(
     plan: Plan,
     outcome: Outcome,
     answered: Sequence[Answered],
+    ended_ms: int,
 ) -> Overview:
     """Return what the page of the run shows beside the plan. The locks are given back by then."""
     from cleaner.pages.writing import provenance_of
@@ -171,7 +173,7 @@ def _overview(
     runways = outcome.runways if args.dry_run else cleaner.runways(cleaner.plan(plan.request))
     provenance = provenance_of(loaded, args.words, clock_ms())
     broker = loaded.layers.broker_policy()
-    return overview_of(plan, outcome, provenance, runways=runways, answered=answered, broker=broker)
+    return overview_of(plan, outcome, provenance, runways=runways, answered=answered, broker=broker, ended_ms=ended_ms)
 
 
 def _check_usage(args: argparse.Namespace) -> None:

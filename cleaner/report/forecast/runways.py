@@ -71,8 +71,13 @@ def _told(runway: Runway) -> str:
     window = f"last {WINDOW_MS // DAY_MS} days"
     if runway.days is None:
         return f"{lasts(runway)}: no partition says how much was written in the {window}"
-    rest = f", without {counted(runway.left_out, 'partition')}" if runway.left_out else ""
+    rest = f", {without(runway.left_out)}" if runway.left_out else ""
     return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
+
+
+def without(left_out: int) -> str:
+    """Return what a runway leaves out."""
+    return f"without {counted(left_out, 'partition')}"
 
 
 def ahead_ms(plan: Plan) -> int:

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cleaner.printable import printable
+from cleaner.report.forecast.runways import without
 from cleaner.report.html.charts import Series, curve, growth_areas, marks_of, reason_bars, shares, stacked_bars
 from cleaner.report.html.content import Chart, ChartTable, Column, DataTable, Headline, Kind, PageContent, Remark
 from cleaner.report.html.packing import Packer, columns_of
 from cleaner.report.page import counted, size
+from cleaner.report.runs import NOT_DONE
 from policies.reasons import duration, moment
 
 Document = Mapping[str, Any]
 _DAY_MS: Final = 86_400_000
 _MARKS_MAX: Final = 4
+_FAILURES_MAX: Final = 10
+"""So many partitions that failed are told on top; the table of partitions has all."""
 
 
 def content_of(document: Document) -> PageContent:
@@ -22,7 +26,7 @@ def content_of(document: Document) -> PageContent:
     report, now_ms = document["report"], document["now"]
     packer = Packer()
     for partition in document["partitions"]:
-        packer.add(partition)
+        packer.add(partition if document["dry_run"] else _as_done(partition))
     would = document["dry_run"]
     heading = "Dry run: what clean would do" if would else "What clean did"
     return PageContent(
@@ -37,22 +41,36 @@ def content_of(document: Document) -> PageContent:
         report=report,
         now_ms=now_ms,
         segments=packer.packed(),
-        notes=tuple(printable(error) for error in document.get("errors", ())),
+        notes=tuple(_notes(document)),
     )
 
 
+def _notes(document: Document) -> Iterator[str]:
+    yield from map(printable, document.get("errors", ()))
+    failed = [partition for partition in document["partitions"] if partition["error"]]
+    for partition in failed[:_FAILURES_MAX]:
+        yield printable(f"{partition['topic']}-{partition['partition']}: {partition['error']}")
+
+
+def _as_done(partition: Document) -> Document:
+    """Return a partition whose segments have what was done: what was planned and not done is kept."""
+    result = partition["result"] or {"deleted_segments": 0, "compacted_from_bytes": 0}
+    segments = []
+    for place, segment in enumerate(partition["segments"]):
+        was = {"delete": place < result["deleted_segments"], "compact": result["compacted_from_bytes"] > 0}
+        if was.get(segment["action"], True):
+            segments.append(segment)
+        else:
+            segments.append({**segment, "action": "keep", "reason": {**segment["reason"], "code": NOT_DONE}})
+    return {**partition, "segments": segments}
+
+
 def _headlines(document: Document) -> Iterator[Headline]:
-    report, would = document["report"], document["dry_run"]
+    report = document["report"]
     totals, later = report["totals"], report["later"]
     there = f"{counted(totals['partitions'], 'partition')} of {counted(totals['topics'], 'topic')}"
     yield Headline("On disk now", size(totals["bytes_now"]), f"blocks of {there}", totals["bytes_now"])
-    least = "at least " if totals["is_estimate"] else ""
-    if totals["is_estimate"]:
-        note = "compactions save more; --exact reads how much"
-    else:
-        note = "deletions and compactions" if totals["compacted_bytes"] else "deletions"
-    label = "Freed by this run" if would else "Freed by this run, .deleted files included"
-    yield Headline(label, f"{least}{size(totals['freed_bytes'])}", note, totals["freed_bytes"])
+    yield Headline("Freed by this run", report["freed"], _freed_when(report), totals["freed_at_once_bytes"])
     if later["first_ms"] is None:
         note = "time alone lets nothing more go"
     else:
@@ -62,20 +80,28 @@ def _headlines(document: Document) -> Iterator[Headline]:
     yield _runway(report["runway"])
 
 
+def _freed_when(report: Document) -> str:
+    """Return what is freed when, and what nobody knows of it."""
+    note = report["freed_when"].removeprefix(f"{report['freed']}; ") or "nothing goes"
+    return f"{note}. Compactions save more; --exact reads how much" if report["totals"]["is_estimate"] else note
+
+
 def _runway(runways: Sequence[Document]) -> Headline:
     """Return the headline of the file system that is full first."""
     label = "Disk full"
     known = [runway for runway in runways if runway["fills"]]
     if not runways or all(runway["fills"] is None for runway in runways):
         return Headline(label, "not known", "no partition says how much is written")
+    left_out = sum(runway["partitions_left_out"] for runway in runways)
+    rest = f", {without(left_out)}" if left_out else ""
     if not known:
         rates = sum(runway["written_bytes_per_day"] for runway in runways)
-        return Headline(label, "never", f"retention keeps up with {size(rates)} a day")
+        return Headline(label, "never", f"retention keeps up with {size(rates)} a day{rest}")
     first = min(known, key=lambda runway: runway["days"])
     when = "now" if first["days"] * _DAY_MS < 60_000 else f"in {duration(round(first['days'] * _DAY_MS))}"
     rate, free = size(first["written_bytes_per_day"]), size(first["free_bytes"])
     where = f" ({', '.join(map(printable, first['log_dirs']))})" if len(runways) > 1 else ""
-    return Headline(label, when, f"at {rate} a day; {free} are free{where}", first["days"])
+    return Headline(label, when, f"at {rate} a day{rest}; {free} are free{where}", first["days"])
 
 
 def _charts(document: Document) -> Iterator[Chart | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from cleaner.report.forecast.runways import lasts
+from cleaner.report.forecast.runways import lasts, without
 from cleaner.report.overview.curves import curve_of
 from cleaner.report.overview.findings import FINDINGS_MAX, findings_of
 from cleaner.report.overview.provenance import Provenance
@@ -23,7 +23,10 @@ from cleaner.report.overview.values import (
     WrittenByDay,
 )
 from cleaner.report.page import counted, size
+from cleaner.report.rollup.freed import freed_figure, freed_of, freed_words
 from cleaner.report.rollup.rolled import Planned, TopicRoll, rolled
+from cleaner.report.rollup.summary import compacted
+from cleaner.report.runs import acts_of
 from cleaner.report.totals import Totals
 from policies.config.policy import BrokerPolicy, Stated
 from policies.facts import UnreadablePartition
@@ -53,6 +56,7 @@ def overview_of(
     runways: Sequence[Runway],
     answered: Sequence[Answered] = (),
     broker: BrokerPolicy | None = None,
+    ended_ms: int | None = None,
 ) -> Overview:
     """Return the overview of a run.
 
@@ -63,19 +67,24 @@ def overview_of(
         runways: how long the file systems of the log dirs last.
         answered: answers to ``--what-if``; the curve has a place for each ``retention.ms`` that was asked.
         broker: the configuration for all topics alike, which findings rest on.
+        ended_ms: when the run ended, epoch ms; by default at the moment of the plan.
     """
     rolls = rolled(plan, outcome)
     later = {planned.key: list(releases(planned, plan.request)) for planned in plan.partitions}
-    topics = tuple(_topic(roll, later, plan.request.now_ms) for roll in rolls)
+    topics = tuple(_topic(roll, later, outcome, plan.request.now_ms) for roll in rolls)
     totals = _totals(topics, plan, outcome)
     found = findings_of(plan, outcome, broker or BrokerPolicy())
+    sums = Totals.of(plan, outcome)
+    ended_ms = plan.request.now_ms if ended_ms is None else ended_ms
     return Overview(
         provenance,
-        _sentence(topics, totals, runways, dry_run=outcome.dry_run),
+        _sentence(sums, totals, runways, outcome),
+        freed_figure(freed_of(plan, sums, outcome), outcome),
+        freed_words(plan, sums, outcome, ended_ms),
         totals,
         topics,
-        tuple(_partition(p, later) for log_dir in plan.log_dirs for p in log_dir.partitions),
-        tuple(_reasons(plan)),
+        tuple(_partition(p, later, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions),
+        tuple(_reasons(plan, outcome)),
         tuple(runways),
         _later([release for found in later.values() for release in found], plan.request.now_ms),
         curve_of(plan, answered),
@@ -85,12 +94,12 @@ def overview_of(
     )
 
 
-def _partition(planned: Planned, later: LaterOf) -> PartitionOverview:
+def _partition(planned: Planned, later: LaterOf, outcome: Outcome) -> PartitionOverview:
     if isinstance(planned, UnreadablePartition):
         return PartitionOverview(*planned.topic_partition, planned.log_dir, 0, 0, 0, None)
     sizes: Counter[Action] = Counter()
-    for _, size_bytes, action, _ in planned.verdicts:
-        sizes[action] += size_bytes
+    for verdict, action, _ in acts_of(planned, outcome):
+        sizes[action] += verdict.size_bytes
     return PartitionOverview(
         *planned.facts.topic_partition,
         planned.facts.log_dir,
@@ -101,12 +110,12 @@ def _partition(planned: Planned, later: LaterOf) -> PartitionOverview:
     )
 
 
-def _reasons(plan: Plan) -> Iterator[ReasonOverview]:
+def _reasons(plan: Plan, outcome: Outcome) -> Iterator[ReasonOverview]:
     """Yield the reasons, those of the most bytes first."""
     found: dict[tuple[Action, str, Stated | None], _Tally] = {}
     for planned in plan.partitions:
-        for _, size_bytes, action, reason in planned.verdicts:
-            kind = action, reason.code, reason.limit.stated if reason.limit else None
+        for (_, size_bytes, _, reason), action, code in acts_of(planned, outcome):
+            kind = action, code, reason.limit.stated if reason.limit else None
             if (tally := found.get(kind)) is None:
                 tally = found[kind] = _Tally(reason.text)
             tally.topics.add(planned.policy.topic)
@@ -127,14 +136,14 @@ class _Tally:
     size_bytes: int = 0
 
 
-def _topic(roll: TopicRoll, releases_of: LaterOf, now_ms: int) -> TopicOverview:
+def _topic(roll: TopicRoll, releases_of: LaterOf, outcome: Outcome, now_ms: int) -> TopicOverview:
     later = [release for planned in roll.plans for release in releases_of[planned.key]]
     sizes: Counter[tuple[Action, str]] = Counter()
     segments: Counter[tuple[Action, str]] = Counter()
     for planned in roll.plans:
-        for _, size_bytes, action, reason in planned.verdicts:
-            sizes[action, reason.code] += size_bytes
-            segments[action, reason.code] += 1
+        for verdict, action, code in acts_of(planned, outcome):
+            sizes[action, code] += verdict.size_bytes
+            segments[action, code] += 1
     by_action = {act: sum(size for (action, _), size in sizes.items() if action is act) for act in Action}
     shares = (ReasonShare(key[0].value, key[1], segments[key], sizes[key]) for key in segments)
     sections = [p for p in roll.plans if p.section]
@@ -162,8 +171,7 @@ def _totals(topics: Sequence[TopicOverview], plan: Plan, outcome: Outcome) -> Ov
     for topic in topics:
         for share in topic.reasons:
             segments[share.action] += share.segments
-    freed_bytes = totals.space.reclaimed_disk_bytes + outcome.swept_disk_bytes
-    before_bytes = totals.disk_bytes_before
+    freed = freed_of(plan, totals, outcome)
     return OverviewTotals(
         topics=len(topics),
         partitions=totals.partitions,
@@ -175,30 +183,43 @@ def _totals(topics: Sequence[TopicOverview], plan: Plan, outcome: Outcome) -> Ov
         compacted_bytes=sum(topic.compacted_bytes for topic in topics),
         kept_segments=segments[Action.KEEP],
         kept_bytes=sum(topic.kept_bytes for topic in topics),
-        freed_bytes=freed_bytes,
-        bytes_now=before_bytes if outcome.dry_run else before_bytes - totals.space.reclaimed_disk_bytes,
+        freed_bytes=freed.in_the_end_bytes,
+        freed_at_once_bytes=freed.now_bytes,
+        bytes_now=freed.of_bytes if outcome.dry_run else freed.of_bytes - freed.now_bytes,
         is_estimate=totals.is_estimate,
     )
 
 
-def _sentence(
-    topics: Sequence[TopicOverview], totals: OverviewTotals, runways: Sequence[Runway], *, dry_run: bool
-) -> str:
-    """Return what the run does, and how long the disk lasts."""
-    would = "would " if dry_run else ""
+def _sentence(done: Totals, totals: OverviewTotals, runways: Sequence[Runway], outcome: Outcome) -> str:
+    """Return what the run does, by the figures of the text report, and how long the disk lasts."""
+    would = "would " if outcome.dry_run else ""
     acts = []
-    if totals.deleted_segments:
-        of = counted(sum(topic.deleted_bytes > 0 for topic in topics), "topic")
-        what = f"{counted(totals.deleted_segments, 'segment')} of {of} ({size(totals.deleted_bytes)})"
+    if done.deleted_segments:
+        of = counted(done.deleting_partitions, "partition")
+        what = f"{counted(done.deleted_segments, 'segment')} of {of} ({size(done.deleted_bytes)})"
         acts.append(f"{'delete' if would else 'deleted'} {what}")
-    if totals.compacted_segments:
-        of = counted(sum(topic.compacted_bytes > 0 for topic in topics), "topic")
-        what = f"{counted(totals.compacted_segments, 'segment')} of {of} ({size(totals.compacted_bytes)})"
+    if done.compacted_partitions:
+        to_bytes = None if done.is_estimate else done.compacted_to_bytes
+        sizes = compacted(done.compacted_from_bytes, to_bytes, done.dirty_bytes)
+        what = f"{counted(done.compacted_partitions, 'partition')} ({sizes})"
         acts.append(f"{'compact' if would else 'compacted'} {what}")
-    does = f"This run {would}{' and '.join(acts) or ('change nothing' if would else 'changed nothing')}"
+    if outcome.swept_bytes:
+        what = f"{size(outcome.swept_bytes)} in .deleted files of earlier runs for good"
+        acts.append(f"{'unlink' if would else 'unlinked'} {what}")
+    does = f"This run {would}{_joined(acts) or ('change nothing' if would else 'changed nothing')}"
+    failed = f"; {counted(done.failed, 'partition')} {'would fail' if would else 'failed'}" if done.failed else ""
     rest = f"{size(totals.kept_bytes)} of {size(totals.bytes)} stay as they are"
-    disk = f" Disk: {lasts(runways[0])}." if len(runways) == 1 else ""
-    return f"{does}; {rest}.{disk}"
+    disk = f" Disk: {_lasts(runways[0])}." if len(runways) == 1 else ""
+    return f"{does}{failed}; {rest}.{disk}"
+
+
+def _lasts(runway: Runway) -> str:
+    is_part = runway.days is not None and runway.left_out
+    return f"{lasts(runway)}{f', {without(runway.left_out)}' if is_part else ''}"
+
+
+def _joined(acts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(acts[:-1]), *acts[-1:]]))
 
 
 def _later(found: Sequence[Expiring], now_ms: int) -> Later:

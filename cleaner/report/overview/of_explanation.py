@@ -25,7 +25,7 @@ def report_fields(
         failures: why it could not be read.
     """
     partitions = [_partition(one) for one in explained]
-    names = ("segments", "deleted_segments", "deleted_bytes", "bytes")
+    names = ("segments", "deleted_segments", "deleted_bytes", "compacted_segments", "compacted_bytes", "bytes")
     totals = {name: sum(partition[name] for partition in partitions) for name in names}
     return {
         **provenance.fields(),
@@ -52,6 +52,8 @@ def _partition(explained: PartitionExplanation) -> dict[str, Any]:
         "bytes": facts.size_bytes,
         "deleted_segments": sum(count for (action, _), count in segments.items() if action is Action.DELETE),
         "deleted_bytes": sum(bytes_ for (action, _), bytes_ in sizes.items() if action is Action.DELETE),
+        "compacted_segments": sum(count for (action, _), count in segments.items() if action is Action.COMPACT),
+        "compacted_bytes": sum(bytes_ for (action, _), bytes_ in sizes.items() if action is Action.COMPACT),
         "reasons": [reason._asdict() for reason in reasons],
     }
 
@@ -62,10 +64,15 @@ def _sentence(
     if not explained:
         return f"{failures[0].topic_partition} cannot be read." if failures else "There is no such partition."
     name, change = explained[0].planned.facts.topic_partition, explained[0].next_change
-    goes = "nothing"
+    acts = []
     if totals["deleted_segments"]:
-        goes = f"{counted(totals['deleted_segments'], 'segment')} ({size(totals['deleted_bytes'])})"
-    rounds = " and compacts" if any(one.planned.compaction for one in explained) else ""
+        acts.append(f"deletes {_segments(totals, 'deleted')}")
+    if totals["compacted_segments"]:
+        acts.append(f"compacts {_segments(totals, 'compacted')}")
     of = f"of the {counted(totals['segments'], 'segment')} ({size(totals['bytes'])}) of {name}"
     then = f"Next, at {moment(change.at_ms)}: {change.text}." if change else "Nothing changes by itself after that."
-    return f"Clean deletes {goes}{rounds} {of}. {then}"
+    return f"Clean {' and '.join(acts) or 'changes nothing'} {of}. {then}"
+
+
+def _segments(totals: dict[str, int], acted: str) -> str:
+    return f"{counted(totals[f'{acted}_segments'], 'segment')} ({size(totals[f'{acted}_bytes'])})"

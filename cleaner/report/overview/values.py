@@ -29,9 +29,9 @@ class TopicOverview(NamedTuple):
     segments: int
     bytes: int
     deleted_bytes: int
-    """Of the segments that the plan deletes."""
+    """Of the segments that the run deletes: planned, and not failed."""
     compacted_bytes: int
-    """Of the segments that the plan compacts; what stays of them is not counted here."""
+    """Of the segments that the run compacts; what stays of them is not counted here."""
     kept_bytes: int
     dirty_bytes: int | None
     """None if no partition is compacted."""
@@ -153,8 +153,10 @@ class OverviewTotals:
     kept_bytes: int
     freed_bytes: int
     """What this run frees on the disk in the end: the blocks of ``totals.reclaimed_disk_bytes`` and unlinked files."""
+    freed_at_once_bytes: int
+    """What of that is free when the run ends; below 0 if more is taken until the ``.deleted`` files go."""
     bytes_now: int
-    """The blocks that the logs take when the report is made."""
+    """The blocks that the logs take when the report is made, with files that wait to be unlinked, or would be now."""
     is_estimate: bool
     """Compactions may free more than ``freed_bytes`` says, because the data was not read."""
 
@@ -165,6 +167,10 @@ class Overview:
 
     provenance: Provenance
     sentence: str
+    freed: str
+    """What is free at once, in a few words."""
+    freed_when: str
+    """What is free at once, and what when, in a sentence."""
     totals: OverviewTotals
     topics: tuple[TopicOverview, ...]
     partitions: tuple[PartitionOverview, ...]
@@ -183,6 +189,8 @@ class Overview:
         return {
             **self.provenance.fields(),
             "sentence": self.sentence,
+            "freed": self.freed,
+            "freed_when": self.freed_when,
             "totals": {name: getattr(self.totals, name) for name in OverviewTotals.__slots__},
             "topics": [
                 {**topic._asdict(), "reasons": [one._asdict() for one in topic.reasons]} for topic in self.topics

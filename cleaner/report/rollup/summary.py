@@ -7,15 +7,12 @@ from typing import Final
 from cleaner.engine.outcome import Basis, Outcome
 from cleaner.report.forecast.runways import closing, lines
 from cleaner.report.page import ATTENTION, Page, counted, size, two_sizes
+from cleaner.report.rollup.freed import freed_words
 from cleaner.report.totals import Totals
 from policies.guards import may_drop_unkeyed
 from policies.plan import Plan
-from policies.reasons import duration, moment
 
 WORD_WIDTH: Final = len("would compact")
-_MINUTE_MS: Final = 60_000
-_DATE: Final = len("2026-11-23")
-_CLOCK: Final = slice(_DATE + 1, _DATE + 6)
 
 
 def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None, is_copy: bool) -> None:
@@ -33,7 +30,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
         ended_ms = plan.request.now_ms + round(outcome.seconds * 1000)
     for label, words in _figures(totals, outcome):
         _figure(label, words, outcome, page)
-    if freed := _freed(plan, totals, outcome, ended_ms):
+    if freed := freed_words(plan, totals, outcome, ended_ms):
         words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
     _warnings(totals, outcome, page)
@@ -86,54 +83,6 @@ def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
         return " to ".join(two_sizes(from_bytes, to_bytes))
     share = "all" if dirty_bytes >= from_bytes else size(dirty_bytes)
     return f"{size(from_bytes)}, {share} of it dirty"
-
-
-def _freed(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
-    """Return what the file systems have gained, and what they gain when; empty if there is nothing to say."""
-    reclaimed_bytes, swept_bytes = totals.space.reclaimed_disk_bytes, outcome.swept_disk_bytes
-    if not (totals.deleted_segments or totals.compacted_partitions or outcome.swept_bytes):
-        return ""
-    later_bytes = 0 if plan.request.is_at_once else totals.space.waiting_disk_bytes
-    now_bytes = reclaimed_bytes + swept_bytes - later_bytes
-    of = f"of {size(totals.disk_bytes_before + swept_bytes)}"  # the logs, and files that no log has any more
-    if totals.is_estimate:
-        if not reclaimed_bytes + swept_bytes:
-            return "what compaction saves, which nobody knows without --exact"
-        of = f"or more {of}"
-        later_bytes, now_bytes = min(later_bytes, reclaimed_bytes), max(now_bytes, swept_bytes)
-    if later_bytes <= 0:
-        return f"{size(now_bytes)} {of}"
-    when = _when(plan, outcome, ended_ms)
-    if now_bytes > 0:
-        return f"{size(now_bytes)} {of}; {size(later_bytes)} more {when}"
-    net_bytes = now_bytes + later_bytes  # the compacted files stay, so what they take is never free
-    meanwhile = f"; until then {size(-now_bytes)} more are taken: old and compacted files" if now_bytes else ""
-    return f"nothing {'at once' if outcome.dry_run else 'yet'}; {size(net_bytes)} {of} {when}{meanwhile}"
-
-
-def _when(plan: Plan, outcome: Outcome, ended_ms: int) -> str:
-    """Return when the files that wait go, who unlinks them, and how to have it at once."""
-    asked_ms = plan.request.delete_delay_ms
-    delays_ms = {p.policy.file_delete_delay_ms for p in plan.partitions if p.deletion or p.compaction}
-    if asked_ms is not None:
-        delays_ms = {asked_ms}
-    if outcome.dry_run:
-        spans = " to ".join(duration(delay_ms) for delay_ms in _ends(delays_ms))
-        return f"{spans} later, by the next clean (--delete-delay 0: at once)"
-    times = " to ".join(_clock(ended_ms + delay_ms, ended_ms) for delay_ms in _ends(delays_ms))
-    return f"at {times} UTC, by the next clean (--delete-delay 0: now)"
-
-
-def _ends(delays_ms: set[int]) -> list[int]:
-    return sorted({min(delays_ms), max(delays_ms)})
-
-
-def _clock(time_ms: int, today_ms: int) -> str:
-    """Return a moment to the minute, not before it; with its date unless that is today's."""
-    told = moment(-(-time_ms // _MINUTE_MS) * _MINUTE_MS)
-    if told[:_DATE] == moment(today_ms)[:_DATE]:
-        return told[_CLOCK]
-    return f"{told[:_DATE]} {told[_CLOCK]}" if told.endswith("Z") else told
 
 
 def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:

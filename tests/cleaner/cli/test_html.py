@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,29 @@ def names_in(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
+def blocks_of_logs(data: Path) -> int:
+    """What the files of all segments of topics take, those that wait to be unlinked, too."""
+    kinds = {".log", ".index", ".timeindex", ".txnindex"}
+    return sum(path.stat().st_blocks * 512 for path in data.glob("[!_]*/*") if kinds & set(path.suffixes))
+
+
+@pytest.mark.parametrize("delay", ["1m", "0"])
+def test_a_page_says_what_is_free_now_and_what_when(data: Path, tmp_path: Path, capsys: Any, delay: str) -> None:
+    """Files that wait are on the disk: a page that counts them as freed is dangerous on a full one."""
+    before = blocks_of_logs(data)
+    command = ["clean", "--log-dir", str(data), "--html", str(tmp_path / "a.html"), "--delete-delay", delay]
+    for options, bytes_now in ((("--dry-run", "--exact"), lambda _: before), ((), lambda freed: before - freed)):
+        assert main([*command, *options]) == 0
+        said, page = " ".join(capsys.readouterr().out.split()), (tmp_path / "a.html").read_text("utf-8")
+        tiles = dict(re.findall(r'<dt>([^<]*)</dt><dd class="figure"><data value="(-?\d+)">', page))
+        at_once = int(tiles["Freed by this run"])
+        assert (at_once > 0) == (delay == "0")
+        assert int(tiles["On disk now"]) == bytes_now(at_once)
+        (note,) = re.findall(r'Freed by this run</dt>.*?<dd class="note"><bdi>([^<]*)<', page, re.DOTALL)
+        assert note in said
+    assert blocks_of_logs(data) == before - at_once
+
+
 @pytest.mark.parametrize("command", [("clean",), ("clean", "--dry-run"), ("explain", "clicks-0")])
 @pytest.mark.parametrize(
     ("page", "because"),
@@ -30,6 +54,8 @@ def names_in(directory: Path) -> list[str]:
         ("data/a.html", "lies in the log dir {0}/data; name a file elsewhere"),
         ("data/../data/clicks-0/a.html", "lies in the log dir {0}/data; name a file elsewhere"),
         ("data", "is no file; name the file to write, such as report.html"),
+        ("/dev/stdout", "is no file; name the file to write, such as report.html"),
+        ("/dev/full", "is no file; name the file to write, such as report.html"),
     ],
 )
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_done(
@@ -72,10 +98,10 @@ def test_a_run_that_changed_something_is_a_page_too(data: Path, tmp_path: Path, 
     assert [Path(file["path"]).name for file in report["configuration_files"]] == [config.name, "__cluster_metadata-0"]
     assert [file["sha256"] and len(file["sha256"]) for file in report["configuration_files"]] == [64, None]
     assert "What clean did" in text
-    assert report["sentence"].startswith("This run deleted 14 segments of 4 topics")
+    assert report["sentence"].startswith("This run deleted 14 segments of 4 partitions")
     assert report["runway"]
     assert "runway" not in document
-    assert report["totals"]["bytes_now"] < document["totals"]["disk_bytes_before"]
+    assert report["totals"]["bytes_now"] == blocks_of_logs(data)
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
 
 
@@ -107,6 +133,34 @@ def test_an_older_page_is_replaced_as_a_whole(data: Path, tmp_path: Path) -> Non
         assert main(["explain", "clicks-0", "12500", "--log-dir", str(data), "--html", str(page)]) == 0
         assert still_read.read() == "old"
     assert "Files of the segment" in page.read_text("utf-8")
+
+
+def test_a_link_is_followed_and_stays(data: Path, tmp_path: Path, capsys: Any) -> None:
+    link = tmp_path / "link.html"
+    for place, status in (("pages/a.html", 2), ("data/a.html", 2), ("a.html", 0)):
+        link.symlink_to(place)
+        assert main(["explain", "clicks-0", "--log-dir", str(data), "--html", str(link)]) == status
+        assert link.is_symlink()
+        link.unlink()
+    assert (tmp_path / "a.html").is_file()
+    assert not (data / "a.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("partition", "does"),
+    [
+        ("orders-0", r"Clean compacts \d+ segments \([\d.]+ MiB\) of the \d+ segments \([\d.]+ MiB\) of orders-0\. "),
+        ("clicks-0", r"Clean deletes \d+ segments \([\d.]+ MiB\) of the \d+ segments \([\d.]+ MiB\) of clicks-0\. "),
+        ("empty-0", r"Clean changes nothing of the 1 segment \(0 bytes\) of empty-0\. "),
+    ],
+)
+def test_the_sentence_of_explain_says_what_a_clean_does(
+    data: Path, tmp_path: Path, capsys: Any, partition: str, does: str
+) -> None:
+    assert main(["explain", partition, "--log-dir", str(data), "--html", str(tmp_path / "a.html"), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert re.match(does, report["sentence"])
+    assert report["totals"]["compacted_segments"] == report["partitions"][0]["compacted_segments"]
 
 
 def test_explain_of_a_partition_that_cannot_be_read_is_a_page(data: Path, tmp_path: Path) -> None:

@@ -71,3 +71,8 @@ def test_nothing_is_left_where_it_cannot_be_renamed(tmp_path: Path) -> None:
     with pytest.raises(UnwritableFile):
         write(tmp_path / "logcleaner.prom", a_run(PLAN))
     assert [path.name for path in tmp_path.iterdir()] == ["logcleaner.prom"]
+
+
+def test_a_path_that_means_no_file_is_refused_and_not_read() -> None:
+    with pytest.raises(UnwritableFile, match=r"/dev/stdout: cannot be written: it is no regular file"):
+        metrics_since(Path("/dev/stdout"), "few")

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any, Final
 
+from cleaner.engine.outcome import Outcome
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.overview.making import overview_of
 from cleaner.report.overview.provenance import ConfigurationFile, Provenance
@@ -22,9 +23,9 @@ DAY_MS: Final = 24 * HOUR_MS
 GIB: Final = 1 << 30
 
 
-def report_of(planned: Plan, **changes: Any) -> CleaningReport:
-    """A dry run of a plan, with its overview."""
-    outcome = a_dry_run(planned)
+def report_of(planned: Plan, outcome: Outcome | None = None, **changes: Any) -> CleaningReport:
+    """A dry run of a plan, or another outcome of it, with its overview."""
+    outcome = outcome or a_dry_run(planned)
     paths = tuple(log_dir.facts.path for log_dir in planned.log_dirs)
     runways = [runway(Volume(paths, 1 << 44, 1 << 41, 1 << 43), planned)]
     files = (ConfigurationFile("/etc/kafka/server.properties", "ab" * 32),)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.report.html.of_plan import content_of
 from policies.plan import Only, Plan, Request, plan
 from policies.reasons import moment
 from tests.cleaner.report.html.reports import a_large_plan, report_of
-from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, POLICIES, a_partition, a_plan, unreadable
+from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, POLICIES, a_partition, a_plan, a_run, unreadable
 
 
 def overview(planned: Plan) -> dict[str, Any]:
@@ -109,8 +111,8 @@ def test_findings_beyond_the_first_hundred_are_counted() -> None:
     [
         (
             a_plan(a_partition("clicks-0", 9, 5, 1), a_partition("orders-0", 4, 3)),
-            "This run would delete 2 segments of 1 topic (2.0 MiB) and compact 1 segment of 1 topic (1.0 MiB); "
-            "2.0 MiB of 5.0 MiB stay as they are. Disk: never full.",
+            "This run would delete 2 segments of 1 partition (2.0 MiB) and compact 1 partition "
+            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. Disk: never full, without 1 partition.",
         ),
         (
             a_plan(a_partition("copied-0", 9)),
@@ -120,3 +122,36 @@ def test_findings_beyond_the_first_hundred_are_counted() -> None:
 )
 def test_the_sentence_says_what_the_run_does(planned: Plan, sentence: str) -> None:
     assert overview(planned)["sentence"] == sentence
+
+
+def test_the_sentence_tells_of_files_that_are_unlinked_for_good() -> None:
+    planned = a_plan(a_partition("clicks-0", 1))
+    for dry_run, does in ((True, "would unlink"), (False, "unlinked")):
+        outcome = Outcome(dry_run, {}, swept_bytes=24 * MIB, swept_disk_bytes=23 * MIB)
+        found = report_of(planned, outcome).document()["report"]
+        assert found["sentence"].startswith(f"This run {does} 24.0 MiB in .deleted files of earlier runs for good; ")
+        assert found["totals"]["bytes_now"] == (123 if dry_run else 100) * MIB
+        assert found["totals"]["freed_at_once_bytes"] == 23 * MIB
+        assert found["freed_when"] == "23.0 MiB of 123.0 MiB"
+
+
+def test_what_failed_is_not_told_as_done() -> None:
+    planned = a_plan(a_partition("clicks-0", 9, 5, 1), a_partition("orders-0", 4, 3), a_partition("orders-1", 4, 3, 2))
+    results = dict(a_run(planned).results)
+    failed = planned.partitions[2].key
+    results[failed] = PartitionResult(Basis.DONE, error="damaged")
+    report = report_of(planned, Outcome(False, results))
+    document = report.document()
+    found = document["report"]
+    assert found["sentence"] == (
+        "This run deleted 2 segments of 1 partition (2.0 MiB) and compacted 1 partition (1.0 MiB to 512.0 KiB); "
+        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: never full, without 2 partitions."
+    )
+    assert (found["totals"]["compacted_segments"], found["totals"]["compacted_bytes"]) == (1, MIB)
+    assert [one["compacted_bytes"] for one in found["partitions"]] == [0, MIB, 0]
+    assert {"action": "keep", "code": "NOT_DONE", "segments": 2, "bytes": 2 * MIB} in found["topics"][1]["reasons"]
+    content = content_of(document)
+    assert content.notes == ("orders-1: damaged",)
+    assert content.headlines[3].note.endswith(" a day, without 2 partitions")
+    codes = [content.segments["reasons"][place][:2] for place in content.segments["reason"]]
+    assert [code for code in codes if code[1] == "NOT_DONE"] == [["keep", "NOT_DONE"]] * 2
