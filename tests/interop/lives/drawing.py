@@ -159,7 +159,10 @@ class Drawing:
             offset = max(0, offset + self._dice.choice((-3, -1, 2, 50)))
             notes.append("not from the log end")
         for _ in range(self._dice.choice((1, 1, 2, 4))):
-            batch, note = self._marker() if self._dice.random() < 0.2 else self._batch()
+            draw_one = self._marker if self._dice.random() < 0.2 else self._batch
+            batch, note = draw_one()
+            while "old epoch" in note:  # no leader has it: it fenced the producer
+                batch, note = draw_one()
             data += placed(batch, offset, epoch)
             offset += struct.unpack_from(">i", batch, 23)[0] + 1
             notes.append(note)
