@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.checkpoints import parse_offset_checkpoint
+from storage.errors import CorruptBatch
 from storage.log import Log, LogConfig, Producer
 from storage.log.errors import (
     InvalidRecords,
@@ -165,6 +166,8 @@ def test_a_follower_refuses_offsets_that_do_not_rise_or_lie_below_its_end(tmp_pa
     with pytest.raises(UnexpectedAppendOffset):
         log.append_as_follower(sent(3), now_ms=NOW_MS)
     assert offsets(log) == [5]
+    with pytest.raises(CorruptBatch):  # what is wrong with any batch comes first
+        log.append_as_follower(sent(9) + sent(8) + sent(10)[:-1] + b"?", now_ms=NOW_MS)
 
 
 def test_a_follower_looks_at_the_size_first_and_then_at_markers(tmp_path: Path) -> None:
