@@ -136,11 +136,14 @@ class OffsetIndex:
     def from_position(self, position: int) -> OffsetIndexEntry | None:
         """Find the first entry whose batch starts at or behind a byte of the ``.log``; None if there is none.
 
-        Source: Kafka ``OffsetIndex.fetchUpperBoundOffset``.
+        As in Kafka, the very first entry counts only if its batch starts behind that byte: the binary search there does
+        not look whether the entry that it begins at is equal.
+
+        Source: Kafka ``OffsetIndex.fetchUpperBoundOffset``, ``AbstractIndex.binarySearch``.
         """
         data, unpack, count = self._data, _OFFSET_ENTRY.unpack_from, len(self._data) // 8
         slot = floor_slot(lambda place: unpack(data, place * 8)[1], count, position)
-        if slot is not None and unpack(data, slot * 8)[1] < position:
+        if slot is not None and (not slot or unpack(data, slot * 8)[1] < position):
             slot += 1
         return self._entry(slot or 0) if (slot or 0) < count else None
 

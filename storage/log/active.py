@@ -131,7 +131,7 @@ class ActiveSegment:
         self._file = fs.open_to_write(self._path, Purpose.APPEND)
         self._allocated_bytes = self._file.size_bytes
         self.knows_largest = False
-        """Whether it looked for the largest timestamp since it was opened: it does so with the first append."""
+        """Whether it found a largest timestamp since it was opened: it looks for one with the first append."""
         self._txn_index = directory / segment_file_name(base_offset, FileKind.TXN_INDEX)
 
     @classmethod
@@ -227,7 +227,7 @@ class ActiveSegment:
             if self.next_offset == next_offset:
                 self._check_last_entries()
             self._write_entries()
-            self.knows_largest = True
+            self.knows_largest = self._indexes.largest.timestamp_ms >= 0
         except BaseException:
             self.size_bytes, self.next_offset, self._first_batch_ms = size_bytes, next_offset, first_batch_ms
             self._indexes.back_to(mark)
@@ -323,7 +323,9 @@ class ActiveSegment:
             size_bytes = os.fstat(descriptor).st_size
             try:
                 if start:
-                    first = next(iter_headers(descriptor, self._path, 0, size_bytes))
+                    first = next(iter_headers(descriptor, self._path, 0, size_bytes), None)
+                    if first is None:
+                        raise TornTail(self._path, 0, size_bytes)
                     self._first_batch_ms = first.header.max_timestamp_ms
                 for last in iter_headers(descriptor, self._path, start, size_bytes):
                     indexes.append(*_index_facts(*last))

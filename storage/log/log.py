@@ -27,7 +27,7 @@ from storage.log.create import create_partition
 from storage.log.errors import RecordBatchTooLarge
 from storage.log.fetching.fetch import Fetch, Fetched, ensure_not_below_start, fetch
 from storage.log.fetching.isolation import Isolation
-from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
+from storage.log.fetching.timestamps import SpecialTimestamp, TimestampOffset, lookup_timestamp
 from storage.log.listing import Listing, list_partition
 from storage.log.loading.changed_log import ChangedLog
 from storage.log.producer_state import ProducerState
@@ -230,7 +230,8 @@ class Log(ChangedLog):
 
         Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
-        self._timed.update(segment.base_offset for segment in self._segments)
+        if timestamp_ms >= 0 or timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP:
+            self._timed.update(segment.base_offset for segment in self._segments)
         return lookup_timestamp(self._view(), timestamp_ms)
 
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:

@@ -165,7 +165,7 @@ class ProducerState:
             self._apply_data(batch.header, batch.path, batch.position)
             return None
         entry = self._producer(batch.header.producer_id)
-        marker = batch.txn_marker()
+        marker = batch.first_txn_marker()
         return None if marker is None else self._apply_marker(entry, batch.header, marker)
 
     def replay(

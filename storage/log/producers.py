@@ -17,7 +17,24 @@ def load_producer_state(
     now_ms: int,
     expiration_ms: int,
 ) -> ProducerState:
-    """State of every producer at the log end.
+    """State of every producer at the log end, those that are idle for too long left out, as a broker soon has it.
+
+    Arguments and errors: see ``replay_producers``. Source: Kafka ProducerStateManager.removeExpiredProducers.
+    """
+    state = replay_producers(snapshots, segments, log_start_offset, log_end_offset, now_ms, expiration_ms)
+    state.expire(now_ms, expiration_ms)
+    return state
+
+
+def replay_producers(
+    snapshots: Sequence[SegmentFile],
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    expiration_ms: int,
+) -> ProducerState:
+    """State of every producer at the log end, as a start makes it: of a snapshot alone the idle ones are left out.
 
     Args:
         snapshots: of the partition, ascending.
@@ -37,7 +54,6 @@ def load_producer_state(
         if is_last or segments[place + 1].base_offset > start_offset:
             with reading(segment.log.path) as descriptor:
                 state.replay(descriptor, segment.log.path, start_offset, log_end_offset)
-    state.expire(now_ms, expiration_ms)
     return state
 
 

@@ -76,10 +76,25 @@ class Batch(NamedTuple):
             CorruptBatch: the first record is no marker.
         """
         records = self.records(CONTROL_BYTES_MAX)
-        if not records:
-            return None
+        return self._parsed_marker(records[0]) if records else None
+
+    def first_txn_marker(self) -> TxnMarker | None:
+        """Read the marker as producers are replayed: what follows an uncompressed first record is not looked at.
+
+        Returns and raises as ``txn_marker``. Source: Kafka ProducerAppendInfo.append.
+        """
+        header = self.header
+        if header.compression or header.record_count <= 0:
+            return self.txn_marker()
         try:
-            return parse_txn_marker(records[0].key, records[0].value, records[0].timestamp_ms)
+            first = next(iter_records(self.payload, header))
+        except InvalidRecord as error:
+            raise CorruptBatch(self.path, self.position, str(error)) from error
+        return self._parsed_marker(first)
+
+    def _parsed_marker(self, record: Record) -> TxnMarker:
+        try:
+            return parse_txn_marker(record.key, record.value, record.timestamp_ms)
         except InvalidRecord as error:
             raise CorruptBatch(self.path, self.position, str(error)) from error
 

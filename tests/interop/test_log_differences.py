@@ -118,6 +118,17 @@ def test_records_that_are_not_compressed_as_they_say_are_refused_by_name_where_k
     assert kafka.result == ours.result is not None
 
 
+def test_kafka_names_what_is_wrong_with_the_records_before_it_comes_to_the_end_of_the_compressed_bytes(
+    both: Both,
+) -> None:
+    data = batch(Compression.GZIP)
+    data = with_header(data[:-8] + bytes([data[-8] ^ 1]) + data[-7:], record_count=39, last_offset_delta=38)
+    kafka, ours = both.append(data)
+    assert (kafka.error, ours.error) == ("InvalidRecordException", "KafkaException")
+    assert ours.is_refusal
+    assert both.differences() == []
+
+
 def test_codec_that_does_not_exist_is_refused_by_name_where_kafka_stumbles(both: Both) -> None:
     kafka, ours = both.append(with_header(batch(), attributes=ATTRIBUTE_COMPRESSION))
     assert kafka.error in STUMBLES

@@ -154,6 +154,21 @@ class OpenSegment:
         assert self._largest is not None
         return self._largest
 
+    @property
+    def effective_ms(self) -> int:
+        """The timestamp that the segment counts by when one is looked up: its largest one, else that of its file.
+
+        A segment that lost its batches counts by the last entry of its time index, as in Kafka, or it would hide the
+        segments behind it.
+
+        Raises: CorruptBatch, UnreadableFile.
+        """
+        largest_ms = self.largest().timestamp_ms
+        if largest_ms < 0 and self._live is None and FileKind.TIME_INDEX in self.segment.files:
+            stated = TimeIndex(companion_bytes(self.segment, FileKind.TIME_INDEX), self.base_offset).last()
+            largest_ms = stated.timestamp_ms if stated else -1
+        return largest_ms if largest_ms >= 0 else self.modified_ms
+
     def upper_bound(self, position: int) -> int | None:
         """Return an offset that no batch reaches which begins before a byte; None if the index does not tell.
 

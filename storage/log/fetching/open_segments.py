@@ -65,8 +65,7 @@ class OpenSegments:
         for segment in segments[len(latest) :]:
             if latest and latest[-1] >= timestamp_ms:
                 break
-            largest_ms = self.reader(segment).largest().timestamp_ms
-            largest_ms = largest_ms if largest_ms >= 0 else segment.mtime_ms
+            largest_ms = self.reader(segment).effective_ms
             latest.append(max(largest_ms, latest[-1]) if latest else largest_ms)
             self._timed.append(segment)
         found = bisect_left(latest, timestamp_ms)

@@ -63,7 +63,7 @@ def lookup_timestamp(view: LogView, timestamp_ms: int) -> TimestampOffset | None
     last = len(view.segments) - 1
     place = view.opened.first_as_late(view.segments[:last], timestamp_ms)
     reader = view.reader(place)
-    if place == last and _effective_ms(reader) < timestamp_ms:
+    if place == last and reader.effective_ms < timestamp_ms:
         return None
     return find_in_segment(reader, timestamp_ms, view.start_offset)
 
@@ -149,9 +149,3 @@ def _epoch(found: PositionedHeader) -> int | None:
     """Return the leader epoch of a batch; None if it has none."""
     epoch = found.header.partition_leader_epoch
     return epoch if epoch >= 0 else None
-
-
-def _effective_ms(reader: OpenSegment) -> int:
-    """Return the largest timestamp of a segment; that of its file if it has none."""
-    largest_ms = reader.largest().timestamp_ms
-    return largest_ms if largest_ms >= 0 else reader.modified_ms

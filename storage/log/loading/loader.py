@@ -8,7 +8,8 @@ Steps:      what an interrupted deletion, compaction or swap left is finished or
 Invariant:  nothing below the recovery point is cut. A crash in between leaves what the next start deals with.
 Durable:    the files that are made anew; the directory at the end.
 
-``policies.starting`` predicts the same steps for a broker. Its rules and these are held against each other by tests.
+``policies.starting`` predicts the same steps for a broker. ``test_predicted.py`` holds its rules and these against each
+other on damaged partitions.
 
 Source: Kafka LogLoader.
 """
@@ -159,6 +160,11 @@ class PartitionLoader:
         """Delete what the finished swaps replaced, then take the suffix off."""
         logs = [name for name in swaps if name.removesuffix(_SWAP).endswith(".log")]
         ends = [(self._offset_of(name), self._next_offset(name, self._offset_of(name), _SWAP)) for name in logs]
+        for base, _ in ends:
+            index = f"{segment_file_name(base, FileKind.INDEX)}{_SWAP}"
+            if index not in swaps:  # as in Kafka an empty one takes its place, and the segment is not read for it
+                self._fs.create(self._directory / index, self._directory, Purpose.RECOVER).close()
+                swaps.append(index)
         if ends:
             covered_from, covered_to = min(start for start, _ in ends), max(end for _, end in ends)
             replaced = [

@@ -24,7 +24,7 @@ from storage.log.listing import Listing, list_partition
 from storage.log.loading.log_dir_offsets import note_offsets
 from storage.log.loading.snapshots import ProducerSnapshots
 from storage.log.producer_state import ProducerState
-from storage.log.producers import load_producer_state
+from storage.log.producers import replay_producers
 from storage.log.roll import create_segment
 from storage.log.writing.locked import locked
 from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind
@@ -180,7 +180,7 @@ class LogFiles:
     def _load_producers(self, now_ms: int) -> ProducerState:
         snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
         start, end = self.log_start_offset, self.log_end_offset
-        return load_producer_state(snapshots, self.segments, start, end, now_ms, expiration_ms)
+        return replay_producers(snapshots, self.segments, start, end, now_ms, expiration_ms)
 
     def _flush(self, now_ms: int) -> None:
         if self._active and self.log_end_offset >= self._recovery_point:

@@ -123,7 +123,6 @@ class Admission:
             sequence_after(sequence, last_offset - stamp.next_offset),
             bool(attributes & ATTRIBUTE_TRANSACTIONAL),
             False,
-            None,
         )
         log_time_ms = newest_ms if self._takes_log_time else NO_TIMESTAMP
         return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms, stamp.next_offset)

@@ -71,6 +71,7 @@ def analyze(
     """
     taken: list[Batch | LegacyBatch] = []
     codec, newest_ms, last_offset, is_over = Compression.NONE, NO_TIMESTAMP, -1, False
+    disorder: str | None = None
     for batch in _split(memoryview(data), path):
         _check_head(batch, path, origin, leader_epoch)
         epoch = batch.header.partition_leader_epoch
@@ -81,10 +82,12 @@ def analyze(
             raise BatchTooLarge(path, batch.header.size_bytes, "max.message.bytes", batch_bytes_max)
         batch.ensure_valid()
         if needs_rising_offsets and batch.last_offset <= last_offset:
-            raise OffsetsOutOfOrder(path, f"offset {batch.last_offset} follows {last_offset} in one append")
+            disorder = disorder or f"offset {batch.last_offset} follows {last_offset} in one append"
         last_offset, newest_ms = batch.last_offset, max(newest_ms, batch.header.max_timestamp_ms)
         codec = _codec_of(batch, path) or codec
         taken.append(batch)
+    if disorder is not None:  # what is wrong with any batch comes first
+        raise OffsetsOutOfOrder(path, disorder)
     return AppendAnalysis(taken, codec, newest_ms)
 
 

@@ -21,7 +21,7 @@ def as_given(analysis: AppendAnalysis, data: bytes | memoryview, path: Path, log
         path: of the partition.
         log_end_offset: nothing may begin below it; of a batch that does not say where it begins, nothing may end there.
 
-    Raises: UnexpectedAppendOffset; InvalidRecords for a marker that is none.
+    Raises: UnexpectedAppendOffset.
     """
     first, last = analysis.batches[0], analysis.batches[-1]
     first_offset = analysis.first_offset

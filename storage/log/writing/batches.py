@@ -26,9 +26,19 @@ class NewBatch(NamedTuple):
     last_sequence: int
     is_transactional: bool
     is_control: bool
-    marker: TxnMarker | None
-    """The end of a transaction; None in a control batch without records, and in every other batch."""
+    control: Batch | None = None
+    """The control batch of a producer itself: its marker is read late."""
     is_legacy: bool = False
+
+    def marker(self) -> TxnMarker | None:
+        """Read the end of a transaction; None in a control batch without records, and in every other batch.
+
+        Raises: InvalidRecords for a marker that is none.
+        """
+        try:
+            return self.control.first_txn_marker() if self.control else None
+        except CorruptBatch as error:
+            raise InvalidRecords(error.path, error.cause) from error
 
 
 class Admitted(NamedTuple):
@@ -45,7 +55,7 @@ class Admitted(NamedTuple):
 
 
 def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
-    """Return the facts about a batch that is written as it is. Raises: InvalidRecords for a marker that is none."""
+    """Return the facts about a batch that is written as it is. No record of it is looked at."""
     header = batch.header
     is_marker = header.is_control and header.producer_id >= 0 and isinstance(batch, Batch)
     return NewBatch(
@@ -60,16 +70,9 @@ def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
         last_sequence=header.last_sequence,
         is_transactional=header.is_transactional,
         is_control=header.is_control,
-        marker=_marker(batch) if is_marker and isinstance(batch, Batch) else None,
+        control=batch if is_marker and isinstance(batch, Batch) else None,
         is_legacy=isinstance(batch, LegacyBatch),
     )
-
-
-def _marker(batch: Batch) -> TxnMarker | None:
-    try:
-        return batch.txn_marker()
-    except CorruptBatch as error:
-        raise InvalidRecords(batch.path, error.cause) from error
 
 
 def _base_offset(header: BatchHeader | LegacyHeader) -> int | None:

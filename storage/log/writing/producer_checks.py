@@ -62,7 +62,8 @@ class ProducerChanges:
     def take(self, batch: NewBatch) -> None:
         """Check the next batch of a producer against what came before it.
 
-        Raises: InvalidProducerEpoch, OutOfOrderSequence, InvalidTxnState, TransactionCoordinatorFenced.
+        Raises: InvalidProducerEpoch, OutOfOrderSequence, InvalidTxnState, TransactionCoordinatorFenced; InvalidRecords
+            for a marker that is none.
         """
         current = self._state.producers.get(batch.producer_id) or ProducerEntry(batch.producer_id)
         updated = self._updated.get(batch.producer_id)
@@ -76,8 +77,8 @@ class ProducerChanges:
             )
         if not batch.is_control:
             self._take_data(batch, current, updated)
-        elif batch.marker is not None:
-            self._take_marker(batch, batch.marker, updated)
+        elif (marker := batch.marker()) is not None:
+            self._take_marker(batch, marker, updated)
 
     def _take_data(self, batch: NewBatch, current: ProducerEntry, updated: ProducerEntry) -> None:
         self._check_epoch(batch, updated)

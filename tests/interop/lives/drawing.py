@@ -154,12 +154,16 @@ class Drawing:
 
     def _follow(self) -> list[Step]:
         offset, epoch, data, notes = self._state.log_end_offset, self._epoch(), b"", []
+        epochs = {known.producer_id: known.epoch for known in self._state.producers}
         die = self._dice.random()
         if die < 0.06:
             offset = max(0, offset + self._dice.choice((-3, -1, 2, 50)))
             notes.append("not from the log end")
         for _ in range(self._dice.choice((1, 1, 2, 4))):
-            batch, note = self._marker() if self._dice.random() < 0.2 else self._batch()
+            draw_one = self._marker if self._dice.random() < 0.2 else self._batch
+            batch, note = draw_one()
+            while not self._is_of_newest_epoch(batch, epochs):  # no leader has it: it fenced the producer
+                batch, note = draw_one()
             data += placed(batch, offset, epoch)
             offset += struct.unpack_from(">i", batch, 23)[0] + 1
             notes.append(note)
@@ -172,6 +176,14 @@ class Drawing:
         leader_epoch = epoch if self._dice.random() < 0.9 else max(0, epoch - 1)
         note = ", ".join(notes) + (" torn" if is_torn else "")
         return [Step("follow", {"data": data, "epoch": leader_epoch}, note)]
+
+    def _is_of_newest_epoch(self, batch: bytes, epochs: dict[int, int]) -> bool:
+        """Whether the epoch of a batch's producer is not over; it is noted."""
+        producer_id, epoch = struct.unpack_from(">qh", batch, 43)
+        if epoch < epochs.get(producer_id, -1):
+            return False
+        epochs[producer_id] = epoch
+        return True
 
     def _torn(self, data: bytes) -> tuple[bytes, bool]:
         die = self._dice.random()

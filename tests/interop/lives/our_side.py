@@ -61,7 +61,7 @@ class OurSide:
         except Unable:
             raise
         except Exception as error:  # whatever it is: Kafka's answer judges it
-            name = getattr(error, "kafka_name", type(error).__name__)
+            name = getattr(error, "exception", getattr(error, "kafka_name", type(error).__name__))
             return Answer(
                 None, name, f"{type(error).__name__}: {error}", self._state(now_ms), is_refusal=_is_refusal(error)
             )

@@ -265,6 +265,21 @@ def test_aborted_transactions_are_told_with_what_they_may_have_in_the_data(tmp_p
     assert log.fetch(24, MUCH, Isolation.TXN_COMMITTED).aborted == ()
 
 
+def test_a_fetch_that_ends_where_the_first_entry_begins_is_told_of_aborted_transactions_up_to_the_second(
+    tmp_path: Path,
+) -> None:
+    """The search of a broker does not see that the first entry is equal."""
+    log = a_log(tmp_path, LogConfig(index_interval_bytes=0))
+    append(log)
+    append(log)
+    transactional(log, 7, 0)
+    marker(log, 7, ControlType.ABORT)
+    log.update_high_watermark(log.log_end_offset)
+    first_bytes = len(log.fetch(0, 1).data)
+    told = [log.fetch(0, size, Isolation.TXN_COMMITTED, min_one_message=False).aborted for size in (1, first_bytes)]
+    assert [[one.producer_id for one in aborted or ()] for aborted in told] == [[], [7]]
+
+
 def test_an_aborted_transaction_whose_marker_is_in_a_later_segment_is_told(tmp_path: Path) -> None:
     log = a_log(tmp_path)
     transactional(log, 7, 0)

@@ -48,6 +48,17 @@ def test_the_largest_timestamp_may_lie_below_the_log_start(tmp_path: Path) -> No
     assert looked_up(reopened(log, log_start_offset=1), MAX) == (NOW_MS + 9, 0)
 
 
+def test_a_segment_that_lost_its_batches_hides_none_behind_it(tmp_path: Path) -> None:
+    """It counts by its time index; by the time of its file it would be later than all records."""
+    with a_log(tmp_path) as log:
+        append(log, NOW_MS)
+        log.roll(NOW_MS)
+        append(log, NOW_MS + 9)
+    with (log.directory / "00000000000000000000.log").open("r+b") as file:
+        file.truncate(70)
+    assert looked_up(reopened(log), NOW_MS + 5) == (NOW_MS + 9, 1)
+
+
 def test_a_batch_that_compaction_emptied_has_no_record_with_its_timestamp(tmp_path: Path) -> None:
     (whole,) = iter_batches(encode_batch(dated(0, NOW_MS + 5, NOW_MS, NOW_MS, NOW_MS)), Path("whole"))
     assert isinstance(whole, Batch)

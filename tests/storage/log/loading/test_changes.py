@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 
 from storage.checkpoints import parse_offset_checkpoint
+from storage.errors import CorruptBatch
 from storage.log import Log, LogConfig, Producer
-from storage.log.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
+from storage.log.errors import (
+    InvalidRecords,
+    OffsetOutOfRange,
+    OffsetsOutOfOrder,
+    RecordBatchTooLarge,
+    UnexpectedAppendOffset,
+)
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.producer_state import parse_snapshot
 from storage.names import CLEANER_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind, segment_file_name
-from storage.records import encode_batch
+from storage.records import ControlType, encode_batch, encode_control_batch
+from tests.interop.lives.batches import with_header
 from tests.storage.log.logs import FS, NOW_MS, a_log, append, bases, offsets, record, reopened
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100, segment_index_bytes=1000)
@@ -31,6 +39,12 @@ def sent(offset: int, *, epoch: int = 0, records: int = 1) -> bytes:
     """A batch as a leader has it."""
     rows = [replace(record(timestamp_ms=NOW_MS), offset=offset + place) for place in range(records)]
     return bytes(encode_batch(rows, partition_leader_epoch=epoch))
+
+
+def marker(offset: int, kind: ControlType) -> bytes:
+    return encode_control_batch(
+        kind, offset=offset, timestamp_ms=NOW_MS, producer_id=7, producer_epoch=1, coordinator_epoch=9
+    )
 
 
 def checkpointed(directory: Path, name: str) -> dict[str, int]:
@@ -152,6 +166,30 @@ def test_a_follower_refuses_offsets_that_do_not_rise_or_lie_below_its_end(tmp_pa
     with pytest.raises(UnexpectedAppendOffset):
         log.append_as_follower(sent(3), now_ms=NOW_MS)
     assert offsets(log) == [5]
+    with pytest.raises(CorruptBatch):  # what is wrong with any batch comes first
+        log.append_as_follower(sent(9) + sent(8) + sent(10)[:-1] + b"?", now_ms=NOW_MS)
+
+
+def test_a_follower_looks_at_the_size_first_and_then_at_markers(tmp_path: Path) -> None:
+    log = a_log(tmp_path, SMALL)
+    log.append_as_follower(sent(0), now_ms=NOW_MS)
+    wrong = marker(1, ControlType.LEADER_CHANGE)
+    with pytest.raises(RecordBatchTooLarge):
+        log.append_as_follower(wrong + sent(2, records=40), now_ms=NOW_MS)
+    with pytest.raises(InvalidRecords, match="LEADER_CHANGE"):
+        log.append_as_follower(wrong, now_ms=NOW_MS)
+    assert log.log_end_offset == 1
+
+
+def test_a_follower_takes_a_marker_of_its_leader_whatever_follows_the_first_record(tmp_path: Path) -> None:
+    """Its header counts more records than there are. A start replays it, too."""
+    log = a_log(tmp_path)
+    log.append_as_follower(with_header(marker(0, ControlType.COMMIT), record_count=6), now_ms=NOW_MS)
+    assert log.log_end_offset == 1
+    log.kill()
+    again = Log.load(log.directory, SMALL, FS, now_ms=NOW_MS, had_clean_shutdown=False, recovery_point=0)
+    assert again.log_end_offset == 1
+    assert again.producer_state(NOW_MS).producers[7].coordinator_epoch == 9
 
 
 def test_a_follower_leaves_out_batches_of_later_epochs_than_its_leaders(tmp_path: Path) -> None:

@@ -309,3 +309,46 @@ def test_a_start_that_wrongly_believes_in_a_clean_stop_takes_zeros_for_entries_o
     log = loaded(directory, LogConfig(segment_index_bytes=1000), is_clean=True)
     append(log)
     assert (bases(log), offsets(log)) == ([0, 3], [0, 1, 2, 3])
+
+
+def test_opening_and_loading_forget_the_idle_producers_of_a_snapshot_alone(tmp_path: Path) -> None:
+    """Those of the batches behind it go later, by ``expire_producers``, as by a broker's thread."""
+    with a_log(tmp_path) as log:
+        log.append_records([record()], now_ms=NOW_MS, producer=Producer(1, 0, 0))
+        log.roll(NOW_MS)
+        log.append_records([record()], now_ms=NOW_MS, producer=Producer(2, 0, 0))
+    path_of(log.directory, 2, FileKind.SNAPSHOT).unlink()
+    later_ms = NOW_MS + ANY_SIZE.producer_id_expiration_ms
+    opened = Log.open(log.directory, ANY_SIZE, FS)
+    assert set(opened.producer_state(later_ms).producers) == {2}
+    opened.expire_producers(later_ms)
+    assert opened.producer_state(later_ms).producers == {}
+    again = Log.load(log.directory, ANY_SIZE, FS, now_ms=later_ms, had_clean_shutdown=True)
+    assert set(again.producer_state(later_ms).producers) == {2}
+    again.kill()
+
+
+def test_first_batch_that_is_torn_is_a_torn_tail_after_a_clean_stop(tmp_path: Path) -> None:
+    with a_log(tmp_path, LogConfig(index_interval_bytes=1)) as log:
+        for _ in range(5):
+            append(log)
+    path = path_of(log.directory, 0)
+    data = bytearray(path.read_bytes())
+    data[9] ^= 0x40
+    path.write_bytes(data)
+    opened = Log.open(log.directory, ANY_SIZE, FS)
+    with pytest.raises(TornTail):
+        append(opened)
+
+
+def test_magic_above_two_is_not_taken_for_two(tmp_path: Path) -> None:
+    """No checksum covers the byte. Kafka takes it for 2, and goes on."""
+    with a_log(tmp_path) as log:
+        log.append_records([record()], now_ms=NOW_MS, producer=Producer(1, 0, 0))
+    path = path_of(log.directory, 0)
+    data = bytearray(path.read_bytes())
+    data[16] = 3
+    path.write_bytes(data)
+    with pytest.raises(LoadingFailed, match="magic 3"):
+        Log.load(log.directory, ANY_SIZE, FS, now_ms=NOW_MS, had_clean_shutdown=False)
+    assert path.read_bytes() == data
