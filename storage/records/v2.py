@@ -79,12 +79,12 @@ class Batch(NamedTuple):
         return self._parsed_marker(records[0]) if records else None
 
     def first_txn_marker(self) -> TxnMarker | None:
-        """Read the marker as producers are replayed: what follows an uncompressed first record is not looked at.
+        """Read the marker as producers are replayed: of several uncompressed records the first alone is looked at.
 
         Returns and raises as ``txn_marker``. Source: Kafka ProducerAppendInfo.append.
         """
         header = self.header
-        if header.compression or header.record_count <= 0:
+        if header.compression or header.record_count <= 1:
             return self.txn_marker()
         try:
             first = next(iter_records(self.payload, header))

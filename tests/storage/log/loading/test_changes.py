@@ -178,6 +178,9 @@ def test_a_follower_looks_at_the_size_first_and_then_at_markers(tmp_path: Path) 
         log.append_as_follower(wrong + sent(2, records=40), now_ms=NOW_MS)
     with pytest.raises(InvalidRecords, match="LEADER_CHANGE"):
         log.append_as_follower(wrong, now_ms=NOW_MS)
+    longer = marker(1, ControlType.COMMIT) + b"??????"
+    with pytest.raises(InvalidRecords, match="behind the last"):
+        log.append_as_follower(with_header(longer, batch_length=len(longer) - 12), now_ms=NOW_MS)
     assert log.log_end_offset == 1
 
 
