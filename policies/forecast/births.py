@@ -66,12 +66,14 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
 def births_by_day(log: PartitionFacts, now_ms: int) -> tuple[int, ...]:
     """Return the bytes of the segments that were born on each of the last days, the oldest day first.
 
+    The oldest segment does not count, as in ``births``: its bytes on the one day of its birth would be a false peak.
+
     Args:
         log: the facts of one partition.
         now_ms: epoch ms; the last day ends then.
     """
     days = [0] * DAYS
-    for segment in reversed(log.segments):
+    for segment in log.segments[1:]:
         age_days = max(now_ms - _born_ms(segment, now_ms), 0) // DAY_MS
         if age_days < DAYS:
             days[DAYS - 1 - age_days] += segment.size_bytes

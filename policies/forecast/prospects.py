@@ -55,16 +55,15 @@ def releases(planned: PartitionPlan, request: Request) -> Iterator[Expiring]:
 def thresholds(planned: PartitionPlan, now_ms: int) -> Iterator[Threshold]:
     """Yield each segment that some ``retention.ms`` deletes, oldest first; the other limits hold as they are.
 
-    ``--set retention.ms`` does not reach topics named ``__*``: their segments go by the configuration in force.
+    ``--set retention.ms`` does not reach topics named ``__*``: their segments go by the configuration in force. So do
+    those of topics that only compact, which go by the log start offset alone.
 
     Args:
         planned: the plan of the partition.
         now_ms: epoch ms.
     """
     facts, policy = planned.facts, planned.policy
-    if not _is_deletable(planned):
-        return
-    if is_internal(policy.topic):
+    if is_internal(policy.topic) or not _is_deletable(planned):
         gone = planned.deletion.segments if planned.deletion else ()
         yield from (Threshold(INT64_MAX, s.size_bytes + s.companions_bytes) for s in gone)
         return

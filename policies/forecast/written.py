@@ -13,17 +13,18 @@ from policies.facts import PartitionFacts
 from policies.forecast.births import DAY_MS
 
 UNDATED: Final = -1
-"""The day of segments without a timestamp, or with one in the future."""
+"""The day of bytes of which nobody knows it: no timestamp, one in the future, or no segment before."""
 
 
-def bytes_by_day(log: PartitionFacts, now_ms: int) -> Counter[int]:
+def bytes_by_day(log: PartitionFacts, now_ms: int, first_day: int) -> Counter[int]:
     """Return the day (days since 1970, UTC) -> the bytes of ``.log`` files that were written on it.
 
-    The oldest segment counts on the day of its newest record, because nobody knows when its first record was written.
+    The oldest segment has no day, because nobody knows how long it took; but what is older than the first day is older.
 
     Args:
         log: the facts of one partition.
         now_ms: epoch ms.
+        first_day: the first day that is asked for.
     """
     found: Counter[int] = Counter()
     before_ms: int | None = None
@@ -34,9 +35,12 @@ def bytes_by_day(log: PartitionFacts, now_ms: int) -> Counter[int]:
         if not 0 <= end_ms <= now_ms:
             found[UNDATED] += segment.size_bytes
             continue
-        start_ms = end_ms if before_ms is None else min(before_ms, end_ms)
-        _spread(found, segment.size_bytes, start_ms, end_ms)
-        before_ms = end_ms if before_ms is None else max(before_ms, end_ms)
+        if before_ms is None:
+            found[end_ms // DAY_MS if end_ms < first_day * DAY_MS else UNDATED] += segment.size_bytes
+            before_ms = end_ms
+            continue
+        _spread(found, segment.size_bytes, min(before_ms, end_ms), end_ms)
+        before_ms = max(before_ms, end_ms)
     return found
 
 

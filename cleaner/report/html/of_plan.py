@@ -127,6 +127,8 @@ def _by_topic(report: Document, *, would: bool) -> Chart | None:
 
 def _growth(growth: Document) -> Chart | None:
     rest = f" {size(growth['older_bytes'])} are older." if growth["older_bytes"] else ""
+    if growth["undated_bytes"]:
+        rest += f" Of {size(growth['undated_bytes'])} nobody knows the day, such as of the oldest segment of a log."
     caption = (
         "What is there today, by the day on which it was written; what retention and compaction removed is not in it."
         f"{rest} A day that stands out has a producer to ask about."

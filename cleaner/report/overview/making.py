@@ -238,9 +238,12 @@ def _later(found: Sequence[Expiring], now_ms: int) -> Later:
 
 
 def _growth(rolls: Sequence[TopicRoll], now_ms: int) -> WrittenByDay:
-    written = {roll.topic: sum((bytes_by_day(p.facts, now_ms) for p in roll.plans), Counter[int]()) for roll in rolls}
     last = now_ms // DAY_MS
     days = range(last - GROWTH_DAYS + 1, last + 1)
+    written = {
+        roll.topic: sum((bytes_by_day(p.facts, now_ms, days.start) for p in roll.plans), Counter[int]())
+        for roll in rolls
+    }
     lately = {topic: sum(found[day] for day in days) for topic, found in written.items()}
     most = sorted(lately, key=lambda topic: (-lately[topic], topic))
     shown = [topic for topic in islice(most, GROWTH_TOPICS) if lately[topic]]

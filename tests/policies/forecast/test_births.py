@@ -64,3 +64,8 @@ def test_nothing_is_known_of_what_will_be_written(clock_ms: int, seen: int) -> N
 def test_growth_goes_by_days_and_older_segments_are_no_part_of_it() -> None:
     log = aged(9, 6.5, 1.5, 1.2, bytes=50).segment(bytes=7, newest_ms=NOW_MS + DAY_MS, mtime_ms=NOW_MS)
     assert births_by_day(log.facts(), NOW_MS) == (50, 0, 0, 0, 0, 100, 7)
+
+
+def test_the_oldest_segment_is_no_peak() -> None:
+    assert births_by_day(aged(3, 2, 1, bytes=50).facts(), NOW_MS) == (0, 0, 0, 0, 50, 50, 0)
+    assert births_by_day(aged(3).facts(), NOW_MS) == (0,) * 7

@@ -63,6 +63,16 @@ def test_the_curve_says_what_a_run_with_that_limit_would_delete() -> None:
     assert [one["topics"] for one in curve["in_force"]] == [4, 4, 4, 4, 2]
 
 
+def test_the_curve_has_what_goes_below_the_start_of_a_compacted_log() -> None:
+    trimmed = replace(a_partition("orders-0", 4, 3, 2), log_start_offset=100)
+    planned = a_plan(a_partition("clicks-0", 9, 5, 1), trimmed)
+    assert planned.partitions[1].deletion
+    places = overview(planned)["retention_curve"]["round"]
+    assert len(places) > 4
+    for place in places:
+        assert place["freed_bytes"] == freed_with(planned, place["limit_ms"])
+
+
 def freed_with(planned: Plan, limit_ms: int) -> int:
     """What a run deletes if every topic that deletes has this limit."""
     policies = {
