@@ -22,8 +22,8 @@ _RECOVERS_ALL: Final = (
     " damage."
 )
 RECOVER_TAIL: Final = (
-    f"Keep the broker stopped: {_RECOVERS_ALL} If logcleaner verify finds no other damage in the log dir, remove that"
-    " file, and the start cuts these bytes off."
+    "Keep the broker stopped. If logcleaner verify finds no other damage in the log dir, remove .kafka_cleanshutdown,"
+    f" and the start cuts these bytes off: {_RECOVERS_ALL}"
 )
 _ZERO_ISSUE: Final = "KAFKA-21000"
 

@@ -139,7 +139,7 @@ def test_file_that_got_another_damage_since_the_question_is_not_called_sound(
 def test_nothing_is_asked_where_nothing_may_be_mended(
     samples: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = samples.copy("after", tmp_path / "data", PARTITIONS)
+    made = staged(samples, tmp_path / "data", "after", PARTITIONS)
     answering(monkeypatch, "n")
     assert run("verify", "--repair", "--log-dir", made) == 0
     assert "0 files would be mended" in capsys.readouterr().out
