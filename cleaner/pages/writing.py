@@ -32,14 +32,20 @@ def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
 
     if not is_drawable():
         raise InvalidConfig(key, str(path), f"needs pygal, which is not installed; {how_to_install('report')}")
+    no_file = InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html")
+    if str(path) in {"-", "."}:
+        raise no_file
     try:
-        parent = target_of(path).parent
+        target = target_of(path)
     except OSError:
-        raise InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html") from None
+        raise no_file from None
+    parent = target.parent
     if not parent.is_dir():
         raise InvalidConfig(key, str(path), f"cannot be written, because there is no directory {parent}; make it")
     if not os.access(parent, os.W_OK):
         raise InvalidConfig(key, str(path), f"cannot be written, because this user may not write to {parent}")
+    if target.exists() and not target.stat().st_mode & 0o222:
+        raise InvalidConfig(key, str(path), "is write-protected; chmod u+w it, or name another file")
     for log_dir in log_dirs:
         if path.resolve().is_relative_to(log_dir.resolve()):
             raise InvalidConfig(key, str(path), f"lies in the log dir {log_dir}; name a file elsewhere")

@@ -28,7 +28,11 @@ def content_of(document: Document) -> PageContent:
     for partition in document["partitions"]:
         packer.add(partition if document["dry_run"] else _as_done(partition))
     would = document["dry_run"]
-    heading = "Dry run: what clean would do" if would else "What clean did"
+    heading = (
+        "Dry run: what clean would do"
+        if would
+        else "What clean did: charts and tables show what was there before, and what became of it"
+    )
     return PageContent(
         title=f"logcleaner {'dry run' if would else 'run'}, {moment(now_ms)}",
         heading=heading,
@@ -83,7 +87,12 @@ def _headlines(document: Document) -> Iterator[Headline]:
 def _freed_when(report: Document) -> str:
     """Return what is freed when, and what nobody knows of it."""
     note = report["freed_when"].removeprefix(f"{report['freed']}; ") or "nothing goes"
-    return f"{note}. Compactions save more; --exact reads how much" if report["totals"]["is_estimate"] else note
+    if not report["totals"]["is_estimate"]:
+        return note
+    return (
+        f"{note}. Compactions save more, unless many records without a key hold them back (max.unkeyed.ratio); --exact "
+        "reads how much"
+    )
 
 
 def _runway(runways: Sequence[Document]) -> Headline:

@@ -35,7 +35,7 @@ class Packer:
         self._pins: list[list[Any]] = []
 
     def add(self, partition: Mapping[str, Any]) -> None:
-        """Add the segments of a partition, and its offsets. ``partition``: as the document has it."""
+        """Add the segments of a partition, its offsets, and when it began. ``partition``: as the document has it."""
         bases, sizes, newests, untils, reasons = self._columns.values()
         base = newest = 0
         for segment in partition["segments"]:  # a hundred thousand times: what is usual comes first
@@ -51,7 +51,8 @@ class Packer:
             reasons.append(self._reason(segment["action"], segment["reason"]))
         self._starts.append(len(bases))
         names = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "first_dirty_offset")
-        self._pins.append([_safe(partition.get(name)) for name in names])
+        born_ms = partition["segments"][0].get("first_timestamp_ms") if partition["segments"] else None
+        self._pins.append([*(_safe(partition.get(name)) for name in names), _safe(born_ms)])
 
     def packed(self) -> dict[str, Any]:
         """Return all of it."""

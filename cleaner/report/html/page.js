@@ -268,18 +268,20 @@
       const byTime = isTimed && !ahead;
       const limit = all.find(({limit}) => limit && limit[0] === "retention.ms" && Number(limit[1]) >= 0)?.limit;
       const cut = limit && byTime ? this.now - Number(limit[1]) : null;
-      const from = byTime ? Math.min(...known.map(({newest}) => newest), cut ?? Infinity) : 0;
-      const to = byTime ? this.now : all.length;
-      const lead = byTime ? (to - from) / Math.max(known.length, 8) : 0;
-      const x = value => 8 + 984 * (value - from + lead) / Math.max(to - from + lead, 1);
+      const to = byTime ? this.now : all.length, oldest = byTime ? known[0].newest : 0;
+      const isBorn = typeof pins[5] === "number" && pins[5] >= 0 && pins[5] <= oldest;
+      const start = isBorn ? pins[5] : oldest - (to - oldest) / Math.max(known.length, 8);
+      const from = byTime ? Math.min(start, cut ?? Infinity) : 0;
+      const x = value => 8 + 984 * (value - from) / Math.max(to - from, 1);
       const picture = draw("svg", {class: "axis", viewBox: "0 0 1000 90", preserveAspectRatio: "none", role: "img"});
       const places = new Map();
-      let before = from - lead;
+      let before = byTime ? start : 0;
       all.forEach((segment, place) => {
         const end = byTime ? (typeof segment.newest === "number" && segment.bytes ? Math.max(segment.newest, before) : before) : place + 1;
         const left = x(byTime ? before : place), right = x(end);
         const height = {delete: 22, compact: 30, keep: 38}[segment.action];
-        picture.append(draw("rect", {class: segment.action, x: left, y: 60 - height, width: Math.max(right - left, 1.5), height}));
+        const isOpen = byTime && !isBorn && segment === known[0];
+        picture.append(draw("rect", {class: isOpen ? `${segment.action} open` : segment.action, x: left, y: 60 - height, width: Math.max(right - left, 1.5), height}));
         places.set(segment, left);
         before = end;
       });
@@ -304,9 +306,11 @@
       const sums = Object.keys(ACTIONS).map(action => [action, all.filter(one => one.action === action)]).filter(([, of]) => of.length);
       const words = sums.map(([action, of]) => `${of.length} ${ACTIONS[action]}`).join(", ");
       picture.append(draw("title", {}, `Segments of ${name}, ${byTime ? "by time" : "in order"}: ${words}`));
-      const first = byTime ? moment(from) : `offset ${all[0].base}`, last = byTime ? moment(to) : "the active segment";
+      const ends = `the first bar, dashed, ends at ${moment(oldest)}, and nobody knows when it began`;
+      const first = byTime ? (isBorn || from < start ? moment(from) : ends) : `offset ${all[0].base}`, last = byTime ? moment(to) : "the active segment";
+      const unknown = byTime && !isBorn && from < start ? ` T${ends.slice(1)}.` : "";
       const why = ahead ? ` In order, because ${ahead} of them reach into the future.` : "";
-      yield make("p", {}, `Left: ${first}; right: ${last}.${why} High bars stay, low bars go.`);
+      yield make("p", {}, `Left: ${first}; right: ${last}.${unknown}${why} High bars stay, low bars go.`);
       yield picture;
       yield make("ul", {class: "legend"}, ...sums.map(([action, of]) =>
         make("li", {}, verdict(action), ` ${grouped(of.length)} segment${of.length === 1 ? "" : "s"}`)));

@@ -135,6 +135,17 @@ def test_an_older_page_is_replaced_as_a_whole(data: Path, tmp_path: Path) -> Non
     assert "Files of the segment" in page.read_text("utf-8")
 
 
+def test_a_dash_an_empty_name_and_a_protected_file_are_refused(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept.html").write_text("kept")
+    (tmp_path / "kept.html").chmod(0o444)
+    for name in ("-", "", "kept.html"):
+        assert main(["explain", "clicks-0", "--log-dir", str(tmp_path), "--html", name]) == 2
+        assert ("is write-protected" if name == "kept.html" else "is no file") in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.html"]
+    assert (tmp_path / "kept.html").read_text() == "kept"
+
+
 def test_a_link_is_followed_and_stays(data: Path, tmp_path: Path, capsys: Any) -> None:
     link = tmp_path / "link.html"
     for place, status in (("pages/a.html", 2), ("data/a.html", 2), ("a.html", 0)):

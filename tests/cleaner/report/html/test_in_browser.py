@@ -17,6 +17,7 @@ from cleaner.printable import printable
 from cleaner.report.analysis import AnalysisReport
 from cleaner.report.html.pages import page_of
 from cleaner.report.overview.provenance import Provenance
+from policies.reasons import moment
 from tests.browsers import a_chromium
 from tests.cleaner.report.analyses import an_analysis
 from tests.cleaner.report.html.reports import a_hostile_plan, a_large_plan, report_of
@@ -76,6 +77,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dic
     commands = {
         "clean": ("clean", "--dry-run", "--what-if", "retention.ms=1d,5d"),
         "explain": ("explain", "future-0"),
+        "timed": ("explain", "clicks-0"),
     }
     return {name: run(directory, name, *command, "--log-dir", str(demo)) for name, command in commands.items()}
 
@@ -139,6 +141,25 @@ def open_all(page: Page) -> None:
         if button.get_attribute("aria-expanded") == "false":
             button.click()
     page.evaluate("document.querySelectorAll('td.inside button.opens').forEach(one => one.click())")
+
+
+def test_the_axis_begins_with_the_first_record_where_that_is_known(browser: Browser, pages: Any) -> None:
+    path, document = pages["timed"]
+    segments, now_ms = document["partitions"][0]["segments"], document["now"]
+    times = [segments[0]["first_timestamp_ms"], *(segment["newest_timestamp_ms"] for segment in segments)]
+    bars = "all => all.map(one => [Number(one.getAttribute('x')), Number(one.getAttribute('width'))])"
+    with opened(browser, path) as found:
+        assert f"Left: {moment(times[0])}; " in found.page.locator("#segments td.inside > p").first.inner_text()
+        drawn = found.page.locator("#segments svg.axis rect").evaluate_all(bars)
+        assert found.page.locator("svg.axis rect.open").count() == 0
+    assert [x for x, _ in drawn] == pytest.approx(
+        [8 + 984 * (at - times[0]) / (now_ms - times[0]) for at in times[:-1]]
+    )
+    with opened(browser, pages["clean"][0]) as found:
+        open_all(found.page)
+        said = "".join(found.page.locator("#partitions td.inside > p").all_inner_texts())
+        newest_ms = segments[0]["newest_timestamp_ms"]
+        assert f"the first bar, dashed, ends at {moment(newest_ms)}, and nobody knows when it began" in said
 
 
 def test_a_printed_page_has_all_rows_and_no_tools(browser: Browser, pages: Any) -> None:

@@ -165,3 +165,11 @@ def test_what_failed_is_not_told_as_done() -> None:
     assert content.headlines[3].note.endswith(" a day, without 2 partitions")
     codes = [content.segments["reasons"][place][:2] for place in content.segments["reason"]]
     assert [code for code in codes if code[1] == "NOT_DONE"] == [["keep", "NOT_DONE"]] * 2
+
+
+def test_a_page_tells_what_an_estimate_leaves_open_and_what_state_a_run_shows() -> None:
+    planned = a_plan(a_partition("clicks-0", 9, 1), a_partition("orders-0", 4, 3))
+    dry, done = content_of(report_of(planned).document()), content_of(report_of(planned, a_run(planned)).document())
+    assert "max.unkeyed.ratio" in dry.headlines[1].note
+    assert "max.unkeyed.ratio" not in done.headlines[1].note
+    assert done.heading.endswith("what was there before, and what became of it")
