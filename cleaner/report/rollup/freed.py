@@ -1,4 +1,4 @@
-"""Tells what a run frees: what the file systems have at once, and what they get when, for every report."""
+"""The space that a run frees, at once and later: the same figures and words for every report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Freed(NamedTuple):
 
     @property
     def in_the_end_bytes(self) -> int:
-        """The space that is free once nothing waits."""
+        """The bytes that are free once nothing waits."""
         return self.now_bytes + self.later_bytes
 
 
