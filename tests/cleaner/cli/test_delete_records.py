@@ -94,7 +94,7 @@ def test_it_asks_on_a_terminal(log_dir: Path, monkeypatch, capsys, answer: str, 
 def test_lines_fit_a_terminal_and_end_with_the_way_back(log_dir: Path, capsys) -> None:
     assert run(log_dir, "clicks-0", "--before-offset", "-1", "--yes") == 0
     told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= 80
+    assert max(len(line) for line in told.splitlines() if line.strip() != str(log_dir)) <= 80  # no path is broken
     assert "-1 is the high watermark: offset 20000" in told
     assert "logcleaner restore clicks-0 takes this back until" in told
     assert main(["restore", "clicks-0", "--log-dir", str(log_dir)]) == 0

@@ -25,14 +25,29 @@ def log_dir(tmp_path):
     return committed(tmp_path, *(in_a_swap(tmp_path, name) for name in NAMES))
 
 
+def damage(swap):
+    swap.write_bytes(swap.read_bytes()[:-1] + b"?")
+
+
 @pytest.mark.parametrize("damaged", NAMES)
 def test_one_damaged_swap_leaves_the_other_partitions_recovered(log_dir, damaged):
-    swap = log_dir / damaged / f"{0:020d}.log.swap"
-    swap.write_bytes(swap.read_bytes()[:-1] + b"?")
+    damage(log_dir / damaged / f"{0:020d}.log.swap")
+    first = log_dir / damaged / f"{0:020d}.log"
+    first.rename(f"{first}.deleted")  # so neither the swap nor its sources are whole
     before = {path.name: path.read_bytes() for path in (log_dir / damaged).iterdir()}
     plan, _ = a_cleaner(log_dir, LAYERS).clean(request())
     assert [str(failure.topic_partition) for failure in plan.failures] == [damaged]
     assert {path.name: path.read_bytes() for path in (log_dir / damaged).iterdir()} == before
     for name in set(NAMES) - {damaged}:
+        assert not list_partition(log_dir / name).needs_recovery
+        assert latest(log_dir / name) == {b"a": b"2", b"b": b"1"}
+
+
+@pytest.mark.parametrize("damaged", NAMES)
+def test_damaged_swap_goes_where_its_sources_are_whole(log_dir, damaged):
+    damage(log_dir / damaged / f"{0:020d}.log.swap")
+    plan, _ = a_cleaner(log_dir, LAYERS).clean(request())
+    assert not plan.failures
+    for name in NAMES:
         assert not list_partition(log_dir / name).needs_recovery
         assert latest(log_dir / name) == {b"a": b"2", b"b": b"1"}
