@@ -167,13 +167,25 @@ def _overview(
     ended_ms: int,
 ) -> Overview:
     """Return what the page of the run shows beside the plan. The locks are given back by then."""
+    from cleaner.pages.doctored import doctored
     from cleaner.pages.writing import provenance_of
     from cleaner.report.overview.making import overview_of
 
-    runways = outcome.runways if args.dry_run else cleaner.runways(cleaner.plan(plan.request))
+    now = plan if args.dry_run else cleaner.plan(plan.request)
+    runways = outcome.runways if args.dry_run else cleaner.runways(now)
+    symptoms = doctored(now, loaded.layers, cleaner.volumes())
     provenance = provenance_of(loaded, args.words, clock_ms())
     broker = loaded.layers.broker_policy()
-    return overview_of(plan, outcome, provenance, runways=runways, answered=answered, broker=broker, ended_ms=ended_ms)
+    return overview_of(
+        plan,
+        outcome,
+        provenance,
+        runways=runways,
+        answered=answered,
+        broker=broker,
+        symptoms=symptoms,
+        ended_ms=ended_ms,
+    )
 
 
 def _check_usage(args: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from cleaner.report.overview.provenance import Provenance
 from cleaner.report.overview.values import (
     Later,
     Overview,
+    OverviewFinding,
     OverviewTotals,
     PartitionOverview,
     ReasonOverview,
@@ -56,6 +57,7 @@ def overview_of(
     runways: Sequence[Runway],
     answered: Sequence[Answered] = (),
     broker: BrokerPolicy | None = None,
+    symptoms: Sequence[OverviewFinding] = (),
     ended_ms: int | None = None,
 ) -> Overview:
     """Return the overview of a run.
@@ -67,13 +69,14 @@ def overview_of(
         runways: how long the file systems of the log dirs last.
         answered: answers to ``--what-if``; the curve has a place for each ``retention.ms`` that was asked.
         broker: the configuration for all topics alike, which findings rest on.
+        symptoms: what ``doctor`` found; these findings come first.
         ended_ms: when the run ended, epoch ms; by default at the moment of the plan.
     """
     rolls = rolled(plan, outcome)
     later = {planned.key: list(releases(planned, plan.request)) for planned in plan.partitions}
     topics = tuple(_topic(roll, later, outcome, plan.request.now_ms) for roll in rolls)
     totals = _totals(topics, plan, outcome)
-    found = findings_of(plan, outcome, broker or BrokerPolicy())
+    found = [*symptoms, *findings_of(plan, outcome, broker or BrokerPolicy())]
     sums = Totals.of(plan, outcome)
     ended_ms = plan.request.now_ms if ended_ms is None else ended_ms
     return Overview(

@@ -105,10 +105,29 @@ def test_a_run_that_changed_something_is_a_page_too(data: Path, tmp_path: Path, 
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
 
 
+def test_what_the_doctor_finds_is_on_the_page(
+    data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data / "orders-1" / f"{0:020d}.log").write_bytes(b"")
+    page = tmp_path / "a.html"
+    command = ["clean", "--dry-run", "--log-dir", str(data), "--html", str(page), "--json"]
+    main(command)
+    findings = json.loads(capsys.readouterr().out)["report"]["findings"]
+    gap = next(finding for finding in findings if finding["code"] == "OFFSET_GAP")
+    assert (gap["topic"], gap["partition"], gap["log_dir"]) == ("orders", 1, str(data))
+    assert "OFFSET_GAP" in page.read_text("utf-8")
+    monkeypatch.setattr("cleaner.pages.doctored.SEGMENTS_MAX", 1)
+    main(command)
+    codes = {finding["code"] for finding in json.loads(capsys.readouterr().out)["report"]["findings"]}
+    assert "DOCTOR_NOT_ASKED" in codes
+    assert "OFFSET_GAP" not in codes
+
+
 def test_the_page_is_written_once_the_locks_are_free(
     engine: FakeCleaner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cleaner.pages.writing.write_page", lambda *_: engine.asked.append(("page", None)))
+    monkeypatch.setattr("cleaner.pages.doctored.doctored", lambda *_: [])  # the engine's log dir is not there
     assert main(["clean", "--log-dir", str(a_log_dir(tmp_path / "data")), "--html", str(tmp_path / "a.html")]) == 0
     assert [what for what, _ in engine.asked] == ["clean", "plan", "page"]
 

@@ -1,0 +1,53 @@
+"""The findings of ``doctor`` for a page: asked for where that takes a second or two, else named as not asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cleaner.engine.doctor.examining import Examination
+from cleaner.engine.doctor.walking import WalkBudget
+from cleaner.engine.space.unlinked import file_systems_of
+from cleaner.report.overview.values import OverviewFinding
+from storage.names import parse_topic_partition
+
+if TYPE_CHECKING:
+    from policies.checking.findings import Finding
+    from policies.config.config_layers import ConfigLayers
+    from policies.plan import Plan
+    from policies.rescue import Volume
+
+SEGMENTS_MAX: Final = 1_000
+"""A look takes about a millisecond a segment: ``doctor`` needs 105 seconds of one core for 100,000."""
+BYTES_MAX: Final = 4 << 30
+"""Of the logs: up to 64 MiB of each partition are read."""
+NOT_ASKED: Final = "DOCTOR_NOT_ASKED"
+
+
+def doctored(plan: Plan, layers: ConfigLayers, volumes: Sequence[Volume]) -> list[OverviewFinding]:
+    """Return what ``doctor`` finds in the log dirs of a plan, worst first; one finding that says so if they are large.
+
+    Args:
+        plan: of what is there now.
+        layers: the configuration.
+        volumes: the file systems of the log dirs.
+    """
+    segments = sum(len(planned.facts.segments) for planned in plan.partitions)
+    if segments > SEGMENTS_MAX or sum(planned.facts.size_bytes for planned in plan.partitions) > BYTES_MAX:
+        text = f"Nobody looked for damage: with {segments:,} segments that takes longer than a page."
+        remedy = "logcleaner doctor tells what is wrong, worst first."
+        return [OverviewFinding(NOT_ASKED, None, None, None, None, text, remedy, None, None)]
+    found = Examination(plan, layers, layers.broker_policy(), WalkBudget(), file_systems_of(volumes)).diagnosis()
+    log_dirs = [log_dir.facts.path for log_dir in plan.log_dirs]
+    return [_finding(one, log_dirs) for one in found.findings]
+
+
+def _finding(found: Finding, log_dirs: Sequence[str]) -> OverviewFinding:
+    log_dir = next((path for path in log_dirs if Path(found.path).is_relative_to(path)), None)
+    inner = Path(found.path).relative_to(log_dir).parts if log_dir else (found.path,)
+    named = parse_topic_partition(inner[0]) if inner else None
+    file = "/".join(inner[1:] if named else inner)
+    text = f"{file}: {found.text}" if file else found.text
+    topic, partition = named or (None, None)
+    return OverviewFinding(found.code, topic, partition, log_dir, None, text, found.remedy, None, None)
