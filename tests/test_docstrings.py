@@ -11,6 +11,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,11 +76,17 @@ class Docstring(NamedTuple):
 
     folder: str
     place: str
-    node: ast.AST
+    is_function: bool
     text: str
 
 
-def docstrings() -> Iterator[Docstring]:
+@cache
+def docstrings() -> tuple[Docstring, ...]:
+    """Parse all files of ours, once."""
+    return tuple(_docstrings())
+
+
+def _docstrings() -> Iterator[Docstring]:
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*.py")):
             place = path.relative_to(ROOT)
@@ -88,7 +95,9 @@ def docstrings() -> Iterator[Docstring]:
                     text = ast.get_docstring(node) or ""
                     line = getattr(node, "lineno", 1)
                     if text:
-                        yield Docstring(place.parent.as_posix(), f"{place}:{line}", node, text.splitlines()[0])
+                        yield Docstring(
+                            place.parent.as_posix(), f"{place}:{line}", is_function(node), text.splitlines()[0]
+                        )
 
 
 def is_fragment(text: str) -> bool:
@@ -107,10 +116,11 @@ def is_sentence(text: str) -> bool:
     return any(word in THIRD_PERSON for word in re.findall(r"[a-z]+", re.sub(r"``[^`]*``", "", head)))
 
 
-def is_value(node: ast.AST) -> bool:
-    """Whether a function is read like an attribute: there a noun phrase says what it is."""
+def is_function(node: ast.AST) -> bool:
+    """Whether this is a function that is not read like an attribute: of that, a noun phrase says what it is."""
     decorators = [ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ())]
-    return any(name.split(".")[-1] in ("property", "cached_property") for name in decorators)
+    is_value = any(name.split(".")[-1] in ("property", "cached_property") for name in decorators)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_value
 
 
 def breaks_a(doc: Docstring) -> bool:
@@ -118,8 +128,7 @@ def breaks_a(doc: Docstring) -> bool:
 
 
 def breaks_b(doc: Docstring) -> bool:
-    is_function = isinstance(doc.node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_value(doc.node)
-    return is_function and not is_fragment(doc.text) and not is_sentence(doc.text)
+    return doc.is_function and not is_fragment(doc.text) and not is_sentence(doc.text)
 
 
 RULES: dict[str, Callable[[Docstring], bool]] = {"FRAGMENTS": breaks_a, "NOT_IMPERATIVE": breaks_b}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -79,7 +83,7 @@ ONLY_IN = {
     "pydantic": "cleaner/config/settings.py",
     "pygal": "cleaner/report/html/charts.py",
 }
-CLOCK = ROOT / "cleaner/engine/clock.py"
+CLOCK = "cleaner/engine/clock.py"
 """The one module that asks what time it is. All others are handed a clock, or ask ``SystemClock``."""
 ASKS_THE_TIME = {
     *("time.time", "time.time_ns", "time.ctime", "time.localtime", "time.gmtime", "time.CLOCK_REALTIME"),
@@ -90,18 +94,55 @@ ONLY_COMPILED_ROOMS = ("storage/compiler", "storage/machine", "storage/kernels",
 FUNCTION_LINES_MAX = 60
 
 
-def modules() -> list[Path]:
-    return [path for package in OURS for path in sorted((ROOT / package).rglob("*.py"))]
+class Module(NamedTuple):
+    """What the tests ask of a file of ours. Its tree is not kept: all of them take 300 MiB."""
 
-
-def imported(path: Path) -> set[str]:
+    place: str
+    """Its path below the root."""
+    name: str
+    imported: frozenset[str]
     """Absolute names of every import, also of those within functions."""
+    imported_as_run: frozenset[tuple[str, str]]
+    """``A`` and ``B`` of each ``from A import B`` that not only a type checker sees."""
+    function_lines: tuple[tuple[str, int], ...]
+    classes: tuple[str, ...]
+    is_explained: bool
+    """Whether it begins with a docstring."""
+    questions_of_time: frozenset[str]
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    """Parse all files of ours, once."""
+    paths = [path for package in OURS for path in sorted((ROOT / package).rglob("*.py"))]
+    assert len(paths) > 100
+    return tuple(looked_at(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths)
+
+
+def looked_at(place: str, text: str) -> Module:
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    return Module(
+        place,
+        place.removesuffix(".py").replace("/", ".").removesuffix(".__init__"),
+        frozenset(imported(nodes, place)),
+        frozenset(imported_as_run(nodes)),
+        tuple(
+            (node.name, lines_of(node)) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef)),
+        bool(ast.get_docstring(tree)),
+        frozenset(questions_of_time(nodes)),
+    )
+
+
+def imported(nodes: list[ast.AST], place: str) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import"
+            assert node.level == 0, f"{place}: a relative import"
             names.add(node.module or "")
     return names
 
@@ -110,33 +151,39 @@ def is_within(name: str, package: str) -> bool:
     return name == package or name.startswith(package + ".")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_one_way(path: Path) -> None:
-    place = path.relative_to(ROOT).as_posix()
-    prefix = max((prefix for prefix in MAY_IMPORT if place.startswith(prefix)), key=len)
-    ours = {name for name in imported(path) if any(is_within(name, package) for package in OURS)}
-    outside = {name for name in ours if not any(is_within(name, package) for package in MAY_IMPORT[prefix])}
-    assert outside == set()
+def outside(module: Module) -> set[str]:
+    """Return what a module of ours imports from where it may not."""
+    prefix = max((prefix for prefix in MAY_IMPORT if module.place.startswith(prefix)), key=len)
+    ours = {name for name in module.imported if any(is_within(name, package) for package in OURS)}
+    return {name for name in ours if not any(is_within(name, package) for package in MAY_IMPORT[prefix])}
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_heavy_packages_are_imported_in_one_place(path: Path) -> None:
-    place = path.relative_to(ROOT).as_posix()
-    heavy = {name.split(".")[0] for name in imported(path)} & set(ONLY_IN)
-    assert {name for name in heavy if not place.startswith(ONLY_IN[name])} == set()
+def misplaced(module: Module) -> set[str]:
+    """Return the heavy packages that a module imports where they do not belong."""
+    heavy = {name.split(".")[0] for name in module.imported} & set(ONLY_IN)
+    return {name for name in heavy if not module.place.startswith(ONLY_IN[name])}
+
+
+def test_imports_go_one_way() -> None:
+    assert {module.place: found for module in modules() if (found := outside(module))} == {}
+
+
+def test_heavy_packages_are_imported_in_one_place() -> None:
+    assert {module.place: found for module in modules() if (found := misplaced(module))} == {}
 
 
 def test_only_compiled_rooms_know_how_a_kernel_is_compiled() -> None:
-    outside = [path for path in modules() if not path.relative_to(ROOT).as_posix().startswith(ONLY_COMPILED_ROOMS)]
-    assert [path for path in outside if any(is_within(name, "storage.machine") for name in imported(path))] == []
+    others = [module for module in modules() if not module.place.startswith(ONLY_COMPILED_ROOMS)]
+    assert [m.place for m in others if any(is_within(name, "storage.machine") for name in m.imported)] == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_function_grows_beyond_a_screen(path: Path) -> None:
-    nodes = ast.walk(ast.parse(path.read_text()))
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lines = {function.name: (function.end_lineno or 0) - body_start(function) + 1 for function in functions}
-    assert {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX} == {}
+def test_no_function_grows_beyond_a_screen() -> None:
+    functions = ((module.place, *function) for module in modules() for function in module.function_lines)
+    assert [function for function in functions if function[-1] > FUNCTION_LINES_MAX] == []
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or 0) - body_start(function) + 1
 
 
 def body_start(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -145,39 +192,36 @@ def body_start(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return statements[0].lineno if statements else function.lineno
 
 
-@pytest.mark.parametrize("package", OURS)
-def test_every_package_opens_with_its_nouns(package: str) -> None:
-    inits = (ROOT / package).rglob("__init__.py")
-    assert [path for path in inits if not ast.get_docstring(ast.parse(path.read_text()))] == []
+def test_every_package_opens_with_its_nouns() -> None:
+    assert {m.place.split("/")[0] for m in modules() if m.place.endswith("__init__.py")} == set(OURS)
+    assert [m.place for m in modules() if m.place.endswith("__init__.py") and not m.is_explained] == []
 
 
 def test_no_file_imports_a_file_that_imports_it() -> None:
-    files = {module_of(path): path for path in modules()}
-    imports = {name: imported_modules(path, files) for name, path in files.items()}
+    files = {module.name for module in modules()}
+    imports = {module.name: imported_files(module, files) for module in modules()}
     assert [circle for name in imports if (circle := circle_through(name, imports))] == []
 
 
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def imported_as_run(nodes: list[ast.AST]) -> set[tuple[str, str]]:
+    unseen = {node for block in nodes if is_for_types(block) for node in ast.walk(block)}
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node not in unseen]
+    return {(node.module or "", alias.name) for node in froms for alias in node.names}
 
 
-def imported_modules(path: Path, files: dict[str, Path]) -> set[str]:
-    """Return the modules of ours that a file imports at any time, but not what only a type checker sees."""
-    tree = ast.parse(path.read_text())
-    unseen = {node for block in ast.walk(tree) if is_for_types(block) for node in ast.walk(block)}
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node not in unseen:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= names & files.keys() or {node.module or ""}
-    return (found & files.keys()) - {module_of(path)}
+def imported_files(module: Module, files: set[str]) -> set[str]:
+    """Return the files that a file imports when it runs: of a package, the file that is named, or else its own."""
+    pairs = module.imported_as_run
+    return {name if (name := f"{package}.{alias}") in files else package for package, alias in pairs} & files - {
+        module.name
+    }
 
 
 def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def circle_through(name: str, imports: dict[str, set[str]]) -> list[str] | None:
+def circle_through(name: str, imports: Mapping[str, set[str]]) -> list[str] | None:
     """Return the shortest way from a module back to itself."""
     ways = [[name]]
     seen = {name}
@@ -192,27 +236,24 @@ def circle_through(name: str, imports: dict[str, set[str]]) -> list[str] | None:
 
 
 def test_no_two_public_classes_share_a_name() -> None:
-    names = [
-        node.name for path in modules() for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
-    ]
-    public = [name for name in names if not name.startswith("_")]
-    assert sorted({name for name in public if public.count(name) > 1}) == []
+    public = Counter(name for module in modules() for name in module.classes if not name.startswith("_"))
+    assert sorted(name for name, count in public.items() if count > 1) == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_one_module_asks_the_wall_clock(path: Path) -> None:
-    assert path == CLOCK or questions_of_time(path.read_text()) == set()
+def test_one_module_asks_the_wall_clock() -> None:
+    asking = {module.place: module.questions_of_time for module in modules() if module.questions_of_time}
+    assert asking.keys() == {CLOCK}, asking
 
 
 @pytest.mark.parametrize("text", ["import time\ntime.time_ns()", "from time import time", "datetime.now(UTC)"])
 def test_question_of_the_time_is_found(text: str) -> None:
-    assert questions_of_time(text)
+    assert looked_at("here.py", text).questions_of_time
 
 
-def questions_of_time(text: str) -> set[str]:
+def questions_of_time(nodes: list[ast.AST]) -> set[str]:
     """Return what asks for the time of day; a stopwatch, which tells no time, is no such question."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             found.add(f"{owner}.{node.attr}")
