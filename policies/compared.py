@@ -1,7 +1,8 @@
 """Write a number as it stands beside a limit: in the limit's unit, and so finely that the two never look alike.
 
-The limit is shown exactly, as ``show_value`` does. The number is cut off behind some place, always downwards. If it is
-above the limit, it gets more places until the sentence shows that; if it is below, cutting off cannot reach the limit.
+The limit is shown as ``show_value`` does. The number is cut off behind some place, always downwards. If it is above the
+limit, it gets more places until the sentence shows that; if it is below, cutting off cannot reach the limit. A limit
+that is whole in no unit is itself shown cut off: a number that would look like it is shown in bytes.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from functools import lru_cache
 from typing import Final
 
 from policies.config.config_keys import LONG_MAX, ValueUnit
+from policies.config.config_values import BINARY, about, exact_scale
 from policies.reasons import UNITS_MS, duration, in_two_units, largest_unit
 
 _FAR: Final = 10
 """So many times the limit, or as small a part of it, a number is shown in its own unit: nobody mistakes the two."""
 _LAST: Final = len(UNITS_MS) - 1
-_BINARY: Final = ("TiB", "GiB", "MiB", "KiB", "B")
-_DECIMAL: Final = ("TB", "GB", "MB", "kB", "B")
 
 
 def age_beside(age_ms: int, limit_ms: int) -> str:
@@ -38,17 +38,17 @@ def age_beside(age_ms: int, limit_ms: int) -> str:
 
 
 def size_beside(size_bytes: int, limit_bytes: int) -> str:
-    """Return a size as it stands beside a limit of size: ``2600.1kB`` beside ``2500kB``, ``4.7MiB`` beside ``4MiB``."""
-    near_bytes, far_bytes, suffix, factor = _size_scale_of(limit_bytes)
+    """Return a size as it stands beside a limit of size: ``4.7MiB`` beside ``4MiB``, ``2.4MiB`` beside ``2500000B``."""
+    near_bytes, far_bytes, suffix, told = _size_scale_of(limit_bytes)
     if not near_bytes <= size_bytes < far_bytes:
-        family = _DECIMAL if suffix in _DECIMAL[:-1] else _BINARY
-        suffix = next((unit for unit in family if size_bytes >= ValueUnit.BYTES.factors[unit]), "B")
-        factor = ValueUnit.BYTES.factors[suffix]
+        suffix = _unit_of(size_bytes)
+    factor = ValueUnit.BYTES.factors[suffix]
     parts, digits = 10, 1
     while size_bytes > limit_bytes and size_bytes * parts // factor * factor <= limit_bytes * parts:
         parts, digits = parts * 10, digits + 1
     whole, part = divmod(size_bytes * parts // factor, parts)
-    return f"{whole}.{part:0{digits}}{suffix}" if part else f"{whole}{suffix}"
+    words = f"{whole}.{part:0{digits}}{suffix}" if part else f"{whole}{suffix}"
+    return f"{size_bytes}B" if words == told else words
 
 
 def share_beside(share: float, limit: float) -> str:
@@ -70,10 +70,16 @@ def _age_scale_of(limit_ms: int) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _size_scale_of(limit_bytes: int) -> tuple[int, int, str, int]:
-    """Return the sizes from and below which a size takes the limit's unit, that unit, and its bytes."""
+def _size_scale_of(limit_bytes: int) -> tuple[int, int, str, str]:
+    """Return the sizes from and below which a size takes the limit's unit, that unit, and a limit that is cut off."""
     if not 0 < limit_bytes < LONG_MAX:
-        return 0, 0, "B", 1
-    whole = [(factor, suffix) for suffix, factor in ValueUnit.BYTES.factors.items() if limit_bytes % factor == 0]
-    factor, suffix = max(whole)
-    return -(-limit_bytes // _FAR), _FAR * limit_bytes, suffix, factor
+        return 0, 0, "B", ""
+    near_bytes, far_bytes = -(-limit_bytes // _FAR), _FAR * limit_bytes
+    if scale := exact_scale(limit_bytes):
+        return near_bytes, far_bytes, scale[1], ""
+    suffix = _unit_of(limit_bytes)
+    return near_bytes, far_bytes, suffix, about(limit_bytes).removesuffix(suffix).rstrip("0").rstrip(".") + suffix
+
+
+def _unit_of(size_bytes: int) -> str:
+    return max((scale for scale in BINARY if scale[0] <= size_bytes), default=BINARY[0])[1]

@@ -102,6 +102,26 @@ def test_who_has_a_full_disk_reads_there_how_to_bring_the_tool_to_the_host() -> 
     assert "(#the-disk-is-full)" in README.partition("\n## ")[0]
 
 
+def test_the_first_screen_of_the_readme_says_what_protects() -> None:
+    screen = README.partition("\n## ")[0]
+    assert [words for words in ("high watermark", "own bytes", "journal", "kernels") if words not in screen] == []
+
+
+def test_no_page_stops_every_broker_for_the_sake_of_one() -> None:
+    """A StatefulSet of no replicas is a cluster that is down; docs/kubernetes.md has the way for one broker."""
+    pods = next(line for line in README.split("\n- ") if line.startswith("**A pod"))
+    assert "docs/kubernetes.md#a-broker-does-not-start" in pods
+    assert [name for name, page in PAGES.items() if "--replicas=0" in page] == ["docs/kubernetes.md"]
+    before, scaled, _ = PAGES["docs/kubernetes.md"].partition("--replicas=0")
+    assert scaled
+    assert "--cascade=orphan" in before  # the way that stops one broker comes first
+
+
+def test_the_comparison_says_where_kafka_is_the_better_choice() -> None:
+    rows = README.partition("\n## How it compares\n")[2].partition("\n## ")[0].splitlines()
+    assert any("**better**" in row.split("|")[2] for row in rows if row.startswith("| "))
+
+
 def test_the_readme_leads_to_every_page_that_is_not_for_developers() -> None:
     assert {page for page in PAGES if page not in README and page not in REACHED_FROM_OTHERS} == set()
 

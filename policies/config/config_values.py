@@ -38,6 +38,10 @@ _MEANT: Final = {
     **dict.fromkeys(("day", "days"), "d"),
 }
 """A suffix of other programs, in small letters -> the suffix that it means."""
+BINARY: Final = tuple((factor, unit) for unit, factor in ValueUnit.BYTES.factors.items() if factor & -factor == factor)
+"""The units that a report uses, with their bytes: no sentence has kB beside MiB. A user may write others, too."""
+_COUNT_MAX: Final = 10 << 10
+"""A larger count of a unit nobody reads at a glance."""
 _MAX: Final = {ValueKind.INT: INT_MAX, ValueKind.LONG: LONG_MAX}
 
 
@@ -96,9 +100,25 @@ def kafka_text(value: Value) -> str | None:
 def _with_suffix(unit: ValueUnit, number: int) -> str:
     if number in (NO_LIMIT, LONG_MAX):
         return "no limit"
+    if unit is ValueUnit.BYTES and number > 0:
+        scale = exact_scale(number)
+        return f"{number // scale[0]}{scale[1]}" if scale else f"{number}B ({about(number)})"
     exact = [(factor, suffix) for suffix, factor in unit.factors.items() if number and number % factor == 0]
     factor, suffix = max(exact, default=(1, unit.value))
     return f"{number // factor}{suffix}"
+
+
+def exact_scale(size_bytes: int) -> tuple[int, str] | None:
+    """Return the largest unit of which a size is a whole number, and its bytes; None if nobody reads so many of it."""
+    factor, suffix = max(scale for scale in BINARY if size_bytes % scale[0] == 0)
+    return (factor, suffix) if size_bytes < factor * _COUNT_MAX or factor == BINARY[-1][0] else None
+
+
+def about(size_bytes: int) -> str:
+    """Return a size cut off behind two digits, in the largest unit: ``2.38MiB`` for 2500000."""
+    factor, suffix = max(scale for scale in BINARY if scale[0] <= size_bytes)
+    whole, part = divmod(size_bytes * 100 // factor, 100)
+    return f"{whole}.{part:02}{suffix}"
 
 
 def _boolean(raw: RawValue) -> bool:

@@ -237,7 +237,7 @@ def test_a_cleaner_that_is_off_is_named(capsys, incidents: Incidents) -> None:
 def test_retention_bytes_of_a_partition(capsys, incidents: Incidents) -> None:
     partition = explained(capsys, incidents.without_cleaner, "sized-0")
     found = blocker(partition, "WITHIN_SIZE")
-    assert found["owner"] == "retention.bytes=6kB (cluster metadata, topic sized)"
+    assert found["owner"] == "retention.bytes=6000B (cluster metadata, topic sized)"
     oldest = partition["segments"][0]
     assert oldest["action"] == "keep" or oldest["reason"]["code"] == "RETENTION_SIZE"
     kept = [one["bytes"] for one in partition["segments"] if one["action"] == "keep"]

@@ -137,7 +137,7 @@ def test_the_active_segment_says_which_condition_closes_it_and_when() -> None:
     log = compacted(50, 60, cleaned=10)
     young = the(BlockerCode.ACTIVE_SEGMENT, log, policy, active=ActiveUse(NOW_MS - HOUR_MS, 2, 2))
     assert "with the first record from 2027-01-16T07:00:00Z on" in young.text
-    assert "940 bytes more are written (segment.bytes=1kB)" in young.text
+    assert "940 bytes more are written (segment.bytes=1000B)" in young.text
     assert young.until_ms == NOW_MS + 23 * HOUR_MS + 1
     old = the(BlockerCode.ACTIVE_SEGMENT, log, policy, active=ActiveUse(NOW_MS - 2 * DAY_MS))
     assert "is over since 2027-01-14T08:00:00Z: the next record closes it" in old.text

@@ -104,7 +104,7 @@ def test_it_reads_as_its_golden_file() -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        *("retention.ms=1d,3d,400d", "retention.bytes=1,20000000000000", "min.cleanable.dirty.ratio=0.001,0.25"),
+        *("retention.ms=1d,3d,400d", "retention.bytes=1,21990232555520", "min.cleanable.dirty.ratio=0.001,0.25"),
         "cleanup.policy=[compact,delete],delete,compact,[]",
     ],
 )
