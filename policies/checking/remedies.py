@@ -27,6 +27,7 @@ OTHER_TOPIC: Final = (
     "Nothing, if the records are those of a topic that was deleted and made again; copy the directory if somebody wants"
     " them."
 )
+UNOWNED: Final = "If nobody misses its records, leave it to the broker; else copy the directory before the next start."
 STRANGE_DIRECTORY: Final = (
     "Move it out of the log dir; beside lost+found, use a directory below the mount point as log dir."
 )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from policies.starting.facts import KafkaFailure, PartitionBefore
+from policies.starting.facts import KafkaFailure, PartitionBefore, Release
+from policies.starting.features import feature_failure
 from policies.starting.files import LoadingStopped, log_name
 from policies.starting.loading import Loading
 from policies.starting.start import LogStart, PartitionFate, Refusal, StartStepKind
@@ -70,6 +71,24 @@ def load_metadata(before: MetadataBefore, path: str) -> MetadataStart:
     refusal = Refusal(f"{path}/{before.partition.name}/{failed[1]}", failed[0]) if failed else None
     valid = tuple((log_name(base), loading.files.sizes[log_name(base)]) for base in loading.bases)
     return MetadataStart(log, refusal, valid, snapshot)
+
+
+def with_features(
+    metadata: MetadataStart, levels: Iterable[tuple[str, int]], path: str, release: Release
+) -> MetadataStart:
+    """Return the metadata log with the refusal of a feature level in it that the Kafka does not know.
+
+    Args:
+        metadata: as the start left it.
+        levels: feature and level of each record, in the order of the log.
+        path: of its directory.
+        release: of the Kafka that is to start.
+    """
+    failure = None if metadata.refusal else feature_failure(levels, release)
+    if failure is None:
+        return metadata
+    log = metadata.log._replace(fate=PartitionFate.REFUSES, failure=failure, failed_file="")
+    return metadata._replace(log=log, refusal=Refusal(path, failure))
 
 
 def _other_topic(partition: PartitionBefore) -> tuple[KafkaFailure, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from policies.checking.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
 from policies.starting.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
 from policies.starting.files import LoadingStopped, log_name
 from policies.starting.identity import Identities
@@ -75,7 +76,8 @@ def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start
     ]
     lost = [log_dir for log_dir in log_dirs if is_lost(log_dir)]
     uncertain = [one for log_dir in lost for one in _stopped_by_chance(log_dir) if one not in refusals]
-    return Start(around.release, tuple(log_dirs), tuple(refusals), tuple(uncertain), tuple(new.get(_ANYWHERE, ())))
+    once = tuple(dict.fromkeys(refusals))  # the metadata log is one of the logs of its log dir
+    return Start(around.release, tuple(log_dirs), once, tuple(uncertain), tuple(new.get(_ANYWHERE, ())))
 
 
 def _with_lost(
@@ -233,16 +235,17 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
             loading.files.note(StartStepKind.SPLIT, stopped.file, stopped.failure.cause)
         else:
             failed = stopped.failure, stopped.file
+    stray = _stray(partition, around)
     fate = _fate(partition, around, failed)
     is_appended_to = fate in (PartitionFate.SERVED, PartitionFate.FUTURE)
     steps = [
         step for step in loading.files.net_steps() if is_appended_to or step.kind is not StartStepKind.APPEND_BEHIND
     ]
     if fate is PartitionFate.DELETED:
-        why = _why_stray(partition, around) if _is_live(partition) else "its topic was deleted"
+        why = stray.why if stray and _is_live(partition) else "its topic was deleted"
         steps = [StartStep(StartStepKind.DELETE_LATER, "", why, size_bytes=_bytes_of(partition))]
-    elif fate is PartitionFate.STRAY and not partition.name.endswith(DirState.STRAY.value):
-        steps.append(StartStep(StartStepKind.SET_ASIDE, "", _why_stray(partition, around)))
+    elif fate is PartitionFate.STRAY and stray and not partition.name.endswith(DirState.STRAY.value):
+        steps.append(StartStep(StartStepKind.SET_ASIDE, "", stray.why))
         # Kafka forgets what waits for its deletion in a directory that it renames
         loading.files.sizes |= dict.fromkeys(loading.files.waiting, 0)
     return LogStart(
@@ -256,7 +259,14 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         failed and failed[0],
         failed and failed[1],
         partition.topic_id.id,
+        stray_remedy=stray.remedy if stray and _hides_records(partition, fate, loading) else None,
     )
+
+
+def _hides_records(partition: PartitionBefore, fate: PartitionFate, loading: Loading) -> bool:
+    """Return whether a start sets aside a directory of the plain name that has records."""
+    is_plain = partition.name == str(partition.topic_partition)
+    return fate is PartitionFate.STRAY and is_plain and (loading.log_end or 0) > (loading.log_start or 0)
 
 
 def _offset(offsets: Offsets | KafkaFailure, topic_partition: TopicPartition) -> int:
@@ -282,25 +292,37 @@ def _fate(
         return PartitionFate.DELETED
     if partition.name.endswith(DirState.STRAY.value):
         return PartitionFate.STRAY
-    if _why_stray(partition, around):
+    if _stray(partition, around):
         return PartitionFate.STRAY if around.release >= STRAY_SINCE else PartitionFate.DELETED
     return PartitionFate.FUTURE if partition.name.endswith(DirState.FUTURE.value) else PartitionFate.SERVED
 
 
-def _why_stray(partition: PartitionBefore, around: StartSurroundings) -> str:
-    """Return why a broker sets a partition aside; empty if it serves the partition."""
+class _Stray(NamedTuple):
+    """The cause for which a broker sets a partition aside, and a remedy unless another broker has the records."""
+
+    why: str
+    remedy: str | None
+
+
+def _stray(partition: PartitionBefore, around: StartSurroundings) -> _Stray | None:
+    """Return why a broker sets a partition aside; None if it serves the partition."""
     if around.replicas is None:
-        return ""
-    topic_id = partition.topic_id.id
+        return None
+    topic_id, topic_partition = partition.topic_id.id, partition.topic_partition
+    is_known = topic_partition.topic in around.replicas.names.values()
     if topic_id is None:
-        return "" if around.release < STRAY_SINCE else "has no partition.metadata, so its topic id is not known"
-    brokers = around.replicas.brokers.get((topic_id, partition.topic_partition.partition), ())
+        if around.release < STRAY_SINCE:
+            return None
+        why = "has no partition.metadata, so its topic id is not known"
+        return _Stray(why, WRITE_TOPIC_ID if is_known else UNOWNED)
+    brokers = around.replicas.brokers.get((topic_id, topic_partition.partition), ())
     if not brokers:
-        return f"the cluster metadata know no partition {partition.topic_partition.partition} of topic id {topic_id}"
+        why = f"the cluster metadata know no partition {topic_partition.partition} of topic id {topic_id}"
+        return _Stray(why, OTHER_TOPIC if is_known else UNOWNED)
     if around.replicas.node_id not in brokers:
         hosts = ", ".join(map(str, brokers))
-        return f"the cluster metadata place it on {hosts}, not on node {around.replicas.node_id}"
-    return ""
+        return _Stray(f"the cluster metadata place it on {hosts}, not on node {around.replicas.node_id}", None)
+    return None
 
 
 def _duplicates(log_dirs: Sequence[LogDirStart]) -> list[Refusal]:

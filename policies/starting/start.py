@@ -92,6 +92,9 @@ class LogStart(NamedTuple):
     """Whether the directory loses its suffix ``-future``."""
     replaced_up_to: int | None = None
     """The end of the log that takes the place of this one, which is deleted for it."""
+    stray_remedy: str | None = None
+    """What to do about records that the start sets aside as ``-stray``, and that no other broker has; None if it sets
+    none aside."""
 
     @property
     def name_after(self) -> str:
@@ -119,7 +122,8 @@ class LogStart(NamedTuple):
     @property
     def hides_records(self) -> bool:
         """Return whether records are or will be where nobody can read them."""
-        return any(step.kind in (StartStepKind.APPEND_BEHIND, StartStepKind.COVER) for step in self.steps)
+        is_hidden = any(step.kind in (StartStepKind.APPEND_BEHIND, StartStepKind.COVER) for step in self.steps)
+        return is_hidden or self.stray_remedy is not None
 
 
 class Dirs(StrEnum):

@@ -24,6 +24,7 @@ from storage.schemas.cluster_metadata import CLUSTER_METADATA
 from storage.schemas.decoding import decode
 
 _SCHEMAS: Final = {3: "PartitionRecord", 5: "PartitionChangeRecord"}
+_FEATURE_LEVEL: Final = 12
 _FRAME_BYTES: Final = 3
 """Frame version, record type and record version, a byte each in these records."""
 _BEGIN: Final = 23
@@ -43,6 +44,8 @@ class Placements:
     """Topic id and partition -> ids of the log dirs of its replicas, where the records state them."""
     configs: dict[tuple[str, str], str] = field(default_factory=dict)
     """Topic and key -> value."""
+    features: list[tuple[str, int]] = field(default_factory=list)
+    """Feature and level of each record that states one, in order."""
     _delayed: list[bytes] | None = None
     """The records of a transaction that has not ended."""
 
@@ -75,6 +78,10 @@ class Placements:
                 self.brokers[partition] = tuple(fields["replicas"])
             if fields.get("directories") is not None:
                 self.directories[partition] = tuple(fields["directories"])
+            return
+        if record_type == _FEATURE_LEVEL:
+            fields = decode(CLUSTER_METADATA["FeatureLevelRecord"], message.uvarint(), value, _FRAME_BYTES)
+            self.features.append((fields["name"], fields["featureLevel"]))
             return
         match parse_metadata_record(value):
             case TopicCreated(name, topic_id):

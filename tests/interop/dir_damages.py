@@ -11,13 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from storage.metadata.metadata_encode import encode_feature_level
 from tests.interop import damages
+from tests.metadata_dirs import append_metadata
 
 DirDamage = Callable[[random.Random, list[Path]], str | None]
 CLEANER_GARBAGE: Final = "cleaner-offset-checkpoint garbage"
 WITH_CLEANER: Final = frozenset({CLEANER_GARBAGE})
 """The kinds whose start has the log cleaner on."""
 METADATA: Final = "__cluster_metadata-0"
+ODD_LEVELS: Final = "metadata log: feature level that not every Kafka knows"
+_LEVELS: Final = (
+    ("metadata.version", 99), ("metadata.version", 31), ("metadata.version", 6), ("share.version", 2),
+    ("odd.version", 1),
+)  # fmt: skip
 
 
 def _partitions(log_dir: Path) -> list[Path]:
@@ -232,6 +239,13 @@ def metadata_start_is_lost(dice: random.Random, log_dirs: list[Path]) -> str:
     return METADATA
 
 
+def odd_feature_level(dice: random.Random, log_dirs: list[Path]) -> str:
+    """A feature was raised by another Kafka."""
+    name, level = dice.choice(_LEVELS)
+    append_metadata(log_dirs[0], [encode_feature_level(name, level)])
+    return f"{name} {level}"
+
+
 DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     "no marker of a clean shutdown": no_marker,
     "recovery-point-offset-checkpoint garbage": _checkpoint(
@@ -286,6 +300,7 @@ DIR_DAMAGES: Final[dict[str, DirDamage]] = {
     "metadata log: unfinished snapshots": metadata_snapshots,
     "metadata log missing": metadata_missing,
     "quorum-state missing or garbage": quorum_state,
+    ODD_LEVELS: odd_feature_level,
 }
 
 OF_ONE_LOG_DIR: Final = (

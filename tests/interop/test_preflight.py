@@ -18,7 +18,7 @@ from policies.starting.facts import Release
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from tests.conftest import Samples
-from tests.interop.dir_damages import DIR_DAMAGES, OF_KAFKA_2
+from tests.interop.dir_damages import DIR_DAMAGES, ODD_LEVELS, OF_KAFKA_2
 from tests.interop.made_dirs import interval_bytes, make
 from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
 from tests.interop.predicted import offline_differences, outcome_differences
@@ -39,7 +39,7 @@ _SAMPLE_SEEDS: Final = range(_FIRST, _FIRST + TIMES)
 _WHOLE_SEEDS: Final = range(_FIRST, _FIRST + max(TIMES // 4, 1))
 _ALONE_MAX: Final = 4 if TIMES > 1 else 2
 _IS_LONG: Final = TIMES > 1
-_KINDS: Final = list(DIR_DAMAGES)[:: 1 if _IS_LONG else 6]
+_KINDS: Final = [kind for n, kind in enumerate(DIR_DAMAGES) if _IS_LONG or n % 6 == 0 or kind == ODD_LEVELS]
 _OLD_KINDS: Final = OF_KAFKA_2[:: 1 if _IS_LONG else 4]
 _OLD_MAJOR: Final = 2
 _WITHOUT_RETENTION: Final = {"log.initial.task.delay.ms": "3600000"}

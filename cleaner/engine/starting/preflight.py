@@ -13,7 +13,7 @@ from cleaner.engine.doctor.missing import missing_records
 from cleaner.engine.starting.reading import User, read_identity, read_log_dir, read_metadata
 from policies.starting.facts import LogDirBefore, Release, Replicas
 from policies.starting.identity import Identities, IdentityBefore, check_identities
-from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata
+from policies.starting.metadata import METADATA_DIR, MetadataStart, load_metadata, with_features
 from policies.starting.prediction import StartSurroundings, predict
 from policies.starting.start import LogDirStart, PartitionFate, Start, StartUser
 from policies.starting.zookeeper import check_zookeeper_identities
@@ -66,6 +66,7 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
     if _has_quorum(node.release, identities, metadata_dir):
         metadata = load_metadata(read_metadata(metadata_dir, user, node.release), str(metadata_dir))
         placements = read_placements(metadata_dir / METADATA_DIR, metadata)
+        metadata = with_features(metadata, placements.features, str(metadata_dir / METADATA_DIR), node.release)
         node_id = _node_id(node, identities)
         around = around._replace(metadata=metadata)
         if node_id is not None and metadata.refusal is None:

@@ -160,14 +160,26 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page, refused: Collect
         for log in _shown(doomed, page):
             page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
         _rest(len(doomed), page)
-    aside = [log for log in log_dir.logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
-    if aside:
-        page.note("set aside as -stray: kept, and not served:", "yellow")
-        for log in _shown(aside, page):
-            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
-        _rest(len(aside), page)
+    _aside(log_dir, page)
     _sums(log_dir, page)
     _needs(need, page)
+
+
+def _aside(log_dir: LogDirStart, page: Page) -> None:
+    """Show what is set aside: first what has records that nobody will read, each remedy once."""
+    aside = [log for log in log_dir.logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
+    remedies = dict.fromkeys(log.stray_remedy for log in aside if log.stray_remedy is not None)
+    for remedy in (*remedies, None):
+        found = [log for log in aside if log.stray_remedy == remedy]
+        if not found:
+            continue
+        so = "kept, and not served" if remedy is None else "nobody will read their records"
+        page.note(f"set aside as -stray: {so}:", "yellow" if remedy is None else "red")
+        for log in _shown(found, page):
+            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
+        _rest(len(found), page)
+        if remedy is not None:
+            page.line(remedy, indent=4)
 
 
 def _missing(log_dir: LogDirStart, page: Page) -> None:
@@ -320,6 +332,7 @@ def _partition_document(log: LogStart) -> dict[str, Any]:
         "log_end_offset": log.log_end_offset if is_known else None,
         "failed_file": log.failed_file,
         **_failure(log.failure),
+        "remedy": log.stray_remedy,
         "steps": [_step_document(step) for step in log.steps],
     }
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.of_log_dir import set_aside_finding
-from policies.checking.remedies import OTHER_TOPIC, STRANGE_DIRECTORY, WRITE_TOPIC_ID
+from policies.checking.remedies import OTHER_TOPIC, STRANGE_DIRECTORY, UNOWNED, WRITE_TOPIC_ID
 from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms, PartitionSymptoms
 from policies.explaining.words import counted, size
 from policies.reasons import duration
@@ -28,8 +28,7 @@ def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             f"The cluster metadata has no topic {seen.topic_partition.topic}: the topic was deleted while this broker "
             f"was away, or the directory is a copy from elsewhere. The next start sets it aside as -stray."
         )
-        remedy = "If nobody misses its records, leave it to the broker; else copy the directory before the next start."
-        yield Finding(FindingCode.DIRECTORY_UNOWNED, Harm.NOTE, seen.path, text, remedy, kafka_issue="KAFKA-15605")
+        yield Finding(FindingCode.DIRECTORY_UNOWNED, Harm.NOTE, seen.path, text, UNOWNED, kafka_issue="KAFKA-15605")
     elif own is None and seen.error is None:
         text = (
             f"partition.metadata is missing. The cluster metadata knows the topic by the id {known}, so the next start "

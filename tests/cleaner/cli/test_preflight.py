@@ -16,10 +16,11 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.starting.preflight import Node, predict_start
 from policies.checking.of_tails import RECOVER_TAIL
+from policies.checking.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
 from policies.starting.start import Start
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
-from storage.metadata.metadata_encode import encode_partition
+from storage.metadata.metadata_encode import encode_feature_level, encode_partition
 from storage.metadata.metadata_log import read_cluster_metadata
 from tests.metadata_dirs import append_metadata, metadata_log, write_metadata
 from tests.partition_dirs import PartitionDir, committed, keyed
@@ -101,9 +102,74 @@ def test_partition_that_the_metadata_do_not_know_is_set_aside(
     write_metadata(log_dir, other={})
     _, document = told(capsys, log_dir)
     (_, partition) = document["log_dirs"][0]["partitions"]
-    assert (partition["directory"], partition["fate"]) == ("orders-0", "stray")
-    assert main(["preflight", "--log-dir", str(log_dir)]) == ExitStatus.DONE
-    assert "set aside as -stray" in capsys.readouterr().out
+    assert (partition["directory"], partition["fate"], partition["remedy"]) == ("orders-0", "stray", UNOWNED)
+    assert main(["preflight", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
+    text = " ".join(capsys.readouterr().out.split())
+    assert "set aside as -stray: nobody will read their records:" in text
+    assert UNOWNED in text
+
+
+def test_partition_without_its_topic_id_is_set_aside_with_the_remedy_of_the_doctor(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed(log_dir)
+    (log_dir / "orders-0" / "partition.metadata").unlink()
+    status, document = told(capsys, log_dir)
+    (_, partition) = document["log_dirs"][0]["partitions"]
+    assert (status, partition["fate"], partition["remedy"]) == (ExitStatus.DAMAGED, "stray", WRITE_TOPIC_ID)
+    main(["doctor", "--json", "--log-dir", str(log_dir)])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert [one["remedy"] for one in findings if one["code"] == "TOPIC_ID_MISSING"] == [WRITE_TOPIC_ID]
+
+
+def test_partition_of_a_topic_that_was_made_again_is_set_aside_with_the_remedy_of_the_doctor(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed(log_dir)
+    (log_dir / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: v3qEibE5Br9WpoYilKvjLQ\n")
+    status, document = told(capsys, log_dir)
+    assert status == ExitStatus.DAMAGED
+    assert document["log_dirs"][0]["partitions"][1]["remedy"] == OTHER_TOPIC
+
+
+def test_partition_that_another_broker_has_or_that_is_empty_is_set_aside_without_harm(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed(log_dir)
+    topic_id = read_cluster_metadata(metadata_log(log_dir).parent).topic_ids["orders"]
+    append_metadata(log_dir, [encode_partition(topic_id, 0, 2, "v3qEibE5Br9WpoYilKvjLQ", 0)])
+    status, document = told(capsys, log_dir)
+    assert (status, document["log_dirs"][0]["partitions"][1]["fate"]) == (ExitStatus.DONE, "stray")
+    append_metadata(log_dir, [encode_partition(topic_id, 0, 1, "v3qEibE5Br9WpoYilKvjLQ", 0)])
+    (log_dir / "orders-0" / "partition.metadata").unlink()
+    for path in (log_dir / "orders-0").glob("*"):
+        path.unlink()
+    (log_dir / "replication-offset-checkpoint").unlink()
+    status, document = told(capsys, log_dir)
+    assert (status, document["log_dirs"][0]["partitions"][1]["fate"]) == (ExitStatus.DONE, "stray")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "feature", "level", "exception", "cause"),
+    [
+        ("4.3", "metadata.version", 33, "IllegalArgumentException",
+         "No MetadataVersion with feature level 33. Valid feature levels are from 7 to 31."),
+        ("4.3", "metadata.version", 6, "IllegalArgumentException",
+         "No MetadataVersion with feature level 6. Valid feature levels are from 7 to 31."),
+        ("4.3", "share.version", 2, "RuntimeException",
+         "share.version has the level 2, and Kafka 4.3 only supports versions 0-1"),
+        ("4.0", "streams.version", 1, "RuntimeException",
+         "streams.version has the level 1, and Kafka 4.0 only supports versions 0"),
+    ],
+)  # fmt: skip
+def test_feature_level_that_the_kafka_does_not_know_refuses_the_start(
+    kafka: str, feature: str, level: int, exception: str, cause: str, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    placed(log_dir)
+    append_metadata(log_dir, [encode_feature_level(feature, level)])
+    status, document = told(capsys, log_dir, "--kafka", kafka)
+    refusal = {"path": f"{log_dir}/__cluster_metadata-0", "exception": exception, "cause": cause}
+    assert (status, document["starts"], document["refusals"]) == (ExitStatus.DAMAGED, False, [refusal])
 
 
 def test_held_lock_alone_has_its_own_status(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
