@@ -1,4 +1,8 @@
-"""Debian's headless Chromium for the tests: fetched with the libraries that it lacks, and not installed."""
+"""Debian's headless Chromium for the tests: fetched with all that it needs, and not installed.
+
+What is installed on the machine is fetched, too: the shell finds its data only beside itself, and what is installed
+today may be gone tomorrow. Only the C library is the machine's own.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,12 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-PACKAGES: Final = ("chromium-headless-shell", "fonts-dejavu-core", "fontconfig-config")
-"""The font is named, so that pictures look alike on each machine."""
+SHELL: Final = "chromium-headless-shell"
+PACKAGES: Final = (SHELL, "chromium-common", "fonts-dejavu-core", "fontconfig-config")
+"""The program, its data, and a font, so that pictures look alike on each machine."""
+PROGRAM: Final = "usr/lib/chromium/chromium-headless-shell"
+_OF_THE_MACHINE: Final = frozenset(("libc6", "libgcc-s1"))
+"""A C library works with the loader of its own version alone."""
 DOWNLOAD_SECONDS_MAX: Final = 600
 _FONTS: Final = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
 <fontconfig><dir>{fonts}</dir><cachedir>{cache}</cachedir>
@@ -39,11 +47,11 @@ def a_chromium() -> Iterator[Browser]:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
         pytest.skip(f"NOT RUN: {error.name} is not installed")
-    root = _unpacked()
-    program = root / "usr/lib/chromium/chromium-headless-shell"
+    root = unpacked()
+    program = root / PROGRAM
     environment: dict[str, str | float | bool] = {
         **os.environ,
-        "LD_LIBRARY_PATH": _libraries(root),
+        "LD_LIBRARY_PATH": libraries(root),
         "FONTCONFIG_FILE": str(root / "fonts.conf"),
     }
     with sync_playwright() as playwright:
@@ -56,15 +64,17 @@ def a_chromium() -> Iterator[Browser]:
             browser.close()
 
 
-def _libraries(root: Path) -> str:
-    return os.pathsep.join(sorted({str(path.parent) for path in (root / "usr/lib").rglob("*.so*")}))
+def libraries(root: Path) -> str:
+    """Return the directories in which the unpacked program finds its libraries."""
+    found = [path.parent for top in ("lib", "usr/lib") for path in (root / top).rglob("*.so*")]
+    return os.pathsep.join(sorted({str(directory) for directory in found}))
 
 
 @cache
-def _unpacked() -> Path:
+def unpacked() -> Path:
     """The files of the packages; fetched once, then from the user's cache."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = cache_home / "logcleaner-tests" / platform.machine() / "chromium"
+    directory = cache_home / "logcleaner-tests" / platform.machine() / "chromium-whole"
     directory.parent.mkdir(parents=True, exist_ok=True)
     with directory.with_name("chromium.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -79,16 +89,25 @@ def _unpacked() -> Path:
 
 def _fetch(scratch: Path) -> None:
     try:
-        wanted = _run(scratch, "apt-get", "--simulate", "--no-install-recommends", "--reinstall", "install", *PACKAGES)
-        names = dict.fromkeys([*PACKAGES, *re.findall(r"^Inst (\S+)", wanted, re.MULTILINE)])
-        _run(scratch, "apt-get", "download", "-q", *names)
+        _run(scratch, "apt-get", "download", "-q", *PACKAGES, *_libraries_wanted(scratch))
         for deb in scratch.glob("*.deb"):
             _run(scratch, "dpkg-deb", "--extract", deb.name, "files")
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", "") or ""
-        pytest.skip(f"NOT RUN: Debian's {PACKAGES[0]} cannot be fetched: {error} {said[-300:]}")
+        pytest.skip(f"NOT RUN: Debian's {SHELL} cannot be fetched: {error} {said[-300:]}")
     if not shutil.which("dpkg-deb"):
         pytest.skip("NOT RUN: there is no dpkg-deb")
+
+
+def _libraries_wanted(directory: Path) -> list[str]:
+    """Return what the program needs where nothing is installed. chromium-common would draw in a desktop as well."""
+    said = _run(directory, "apt-cache", "depends", SHELL)
+    direct = set(re.findall(r"^ +Depends: ([\w.+-]+)$", said, re.MULTILINE)) - {*PACKAGES}
+    nothing_installed = ("-o", "Dir::State::status=/dev/null")
+    said = _run(
+        directory, "apt-get", *nothing_installed, "--simulate", "--no-install-recommends", "install", *sorted(direct)
+    )
+    return sorted({*re.findall(r"^Inst (\S+)", said, re.MULTILINE)} - {*PACKAGES, *_OF_THE_MACHINE})
 
 
 def _run(directory: Path, *command: str) -> str:
