@@ -1,6 +1,6 @@
 """The tables of messages within records: values of control records, and what a member of a classic group states.
 
-Source: Kafka 4.3 ``clients/src/main/resources/common/message/*.json``.
+Source: Kafka 4.4 ``clients/src/main/resources/common/message/*.json``.
 """
 
 from __future__ import annotations

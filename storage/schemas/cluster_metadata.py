@@ -1,6 +1,6 @@
 """The tables of the records in ``__cluster_metadata``.
 
-Source: Kafka 4.3 ``metadata/src/main/resources/common/metadata/*.json``.
+Source: Kafka 4.4 ``metadata/src/main/resources/common/metadata/*.json``.
 """
 
 from __future__ import annotations
@@ -163,6 +163,9 @@ UnfenceBrokerRecord 8 0 flexible 0+
 UnregisterBrokerRecord 1 0 flexible 0+
   brokerId int32
   brokerEpoch int64
+
+UnregisterControllerRecord 29 0 flexible 0+
+  controllerId int32
 
 UserScramCredentialRecord 11 0 flexible 0+
   name string

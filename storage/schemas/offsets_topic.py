@@ -1,6 +1,6 @@
 """The tables of the records in ``__consumer_offsets``: offsets, and groups of every protocol.
 
-Source: Kafka 4.3 ``group-coordinator/src/main/resources/common/message/*.json``.
+Source: Kafka 4.4 ``group-coordinator/src/main/resources/common/message/*.json``.
 """
 
 from __future__ import annotations
@@ -240,6 +240,8 @@ StreamsGroupMetadataValue 17 0 flexible 0+
   metadataHash int64
   validatedTopologyEpoch int32 tag 0 default -1
   lastAssignmentConfigs []LastAssignmentConfig null tag 1
+  storedDescriptionTopologyEpoch int32 tag 2 default -1
+  failedDescriptionTopologyEpoch int32 tag 3 default -1
   struct LastAssignmentConfig
     key string
     value string

@@ -1,6 +1,6 @@
 """The tables of the records in ``__remote_log_metadata``, and of the file of producer snapshots.
 
-Source: Kafka 4.3 ``storage/src/main/resources/message/*.json``.
+Source: Kafka 4.4 ``storage/src/main/resources/message/*.json``.
 """
 
 from __future__ import annotations

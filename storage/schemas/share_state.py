@@ -1,6 +1,6 @@
 """The tables of the records in ``__share_group_state``.
 
-Source: Kafka 4.3 ``share-coordinator/src/main/resources/common/message/*.json``.
+Source: Kafka 4.4 ``share-coordinator/src/main/resources/common/message/*.json``.
 """
 
 from __future__ import annotations

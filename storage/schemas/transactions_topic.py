@@ -1,6 +1,6 @@
 """The tables of the records in ``__transaction_state``.
 
-Source: Kafka 4.3 ``transaction-coordinator/src/main/resources/common/message/*.json``.
+Source: Kafka 4.4 ``transaction-coordinator/src/main/resources/common/message/*.json``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 from unittest.mock import patch
 
 from tests.benchmarks.compaction import Bench, DifferentRecords
@@ -26,10 +25,8 @@ from tests.benchmarks.results import OtherRun, Report, Settings, resumed
 from tests.benchmarks.sides import OUR_COMMAND
 from tests.benchmarks.table import markdown
 from tests.benchmarks.workloads import MANY_KEYS, Workload, many_keys, workloads
-from tests.interop.kafka_jars import KafkaUnavailable, kafka_classpath
+from tests.interop.kafka_jars import KafkaUnavailable, judging_version, kafka_classpath
 from tests.interop.referee import Referee
-
-KAFKA_VERSION: Final = "4.3.1"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.scratch.mkdir(parents=True, exist_ok=True)
     cache = str(options.scratch.absolute() / "cache")  # for our kernels, and what rounds note
     try:
-        report = resumed(options.json, Settings(options.gib, options.rounds, options.many_keys), KAFKA_VERSION)
-        with Referee(kafka_classpath(KAFKA_VERSION)) as referee, patch.dict(os.environ, CACHE_DIRECTORY=cache):
+        version = judging_version()
+        report = resumed(options.json, Settings(options.gib, options.rounds, options.many_keys), version)
+        with Referee(kafka_classpath(version)) as referee, patch.dict(os.environ, CACHE_DIRECTORY=cache):
             _measure(Bench(options.scratch, referee, options.ours_command), report, options)
     except (KafkaUnavailable, DifferentRecords, OtherRun) as reason:
         print(reason, file=sys.stderr)

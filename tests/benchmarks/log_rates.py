@@ -30,10 +30,9 @@ from crc32c import crc32c
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.records import Record, encode_batch
-from tests.interop.kafka_jars import kafka_classpath
+from tests.interop.kafka_jars import judging_version, kafka_classpath
 from tests.interop.referee import BROKER_JVM_OPTIONS, Referee
 
-KAFKA_VERSION: Final = "4.3.1"
 BATCH_BYTES: Final = 16 << 10
 _FIRST_MS: Final = 1_700_000_000_000
 _BATCHES_AT_ONCE: Final = 256
@@ -126,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records = max((BATCH_BYTES - 61) // (options.value_bytes + _RECORD_OVERHEAD_BYTES), 1)
     batches = (options.mib << 20) // BATCH_BYTES
     shape = Shape(batches, records, options.value_bytes, options.segment_mib << 20, options.lookups)
-    kafka = nullcontext() if options.without_kafka else KafkaRates(kafka_classpath(KAFKA_VERSION))
+    kafka = nullcontext() if options.without_kafka else KafkaRates(kafka_classpath(judging_version()))
     with kafka as jvm:
         if jvm is not None:
             in_turn(jvm, options.directory, shape._replace(batches=max(batches // 4, 1)), 0)  # the JVM warms up

@@ -6,11 +6,12 @@ import pytest
 
 from tests.benchmarks.dumping import main, ratio
 from tests.interop.conftest import classpath_or_skip
+from tests.interop.kafka_jars import judging_version, tools_classpath
 
 
 @pytest.mark.kafka
 def test_both_sizes_are_compared_with_kafka(tmp_path, capsys):
-    classpath_or_skip("4.3.1")
+    classpath_or_skip(judging_version(), tools_classpath)
     assert main([str(tmp_path), "--mib", "0.5", "--rounds", "1"]) == 0
     printed = capsys.readouterr().out
     assert "values of 100 bytes" in printed

@@ -10,6 +10,7 @@ import pytest
 
 from tests.benchmarks.log_rates import interval, main
 from tests.interop.conftest import classpath_or_skip
+from tests.interop.kafka_jars import judging_version
 
 SMALL = ["--mib", "3", "--segment-mib", "2", "--lookups", "150"]
 RATES = [
@@ -21,7 +22,7 @@ RATES = [
 
 @pytest.mark.kafka
 def test_both_sides_are_measured_in_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    classpath_or_skip("4.3.1")
+    classpath_or_skip(judging_version())
     assert main([str(tmp_path), "--pairs", "2", *SMALL]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == RATES

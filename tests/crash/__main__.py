@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from tests.crash.acts import clean, clean_at_once, free
 from tests.crash.conftest import MEMORY
@@ -24,10 +23,8 @@ from tests.crash.scenes import SCENES, Scene, drawn
 from tests.crash.stops import by_error, by_kill, steps_of
 from tests.crash.tally import TALLY
 from tests.crash.trials import Thoroughness, try_power_losses, try_stops, try_with_kafka
-from tests.interop.kafka_jars import kafka_classpath
+from tests.interop.kafka_jars import judging_version, kafka_classpath
 from tests.interop.referee import Referee
-
-KAFKA_VERSION: Final = "4.3.1"
 
 
 def scenes_of(number: int) -> Iterator[tuple[str, Scene]]:
@@ -54,7 +51,7 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=12, help="of a power loss at each step (default: 12)")
     options = parser.parse_args()
     start_seconds = time.monotonic()
-    with Referee(kafka_classpath(KAFKA_VERSION)) as referee:
+    with Referee(kafka_classpath(judging_version())) as referee:
         for number in range(options.rounds):
             for name, scene in scenes_of(number):
                 with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:

@@ -16,7 +16,8 @@ import java.util.Map;
  * Kafka's own kafka-dump-log, many files in one JVM.
  *
  * <p>Each line of standard input is a JSON array: a file for standard output, one for standard error, then the tool's
- * arguments. Each answer is one JSON object: what the tool threw, or null, and the seconds that it took.
+ * arguments. Each answer is one JSON object: what the tool threw, or nothing, whether that was because tool and classes
+ * do not fit together, and the seconds that it took.
  */
 public final class DumpReferee {
     public static void main(String[] none) throws Exception {
@@ -28,7 +29,8 @@ public final class DumpReferee {
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             String[] words = json.readValue(line, String[].class);
-            String error = null;
+            String error = "";
+            boolean isMisfit = false;
             long start = System.nanoTime();
             try (PrintStream out = open(words[0]); PrintStream err = open(words[1])) {
                 System.setOut(out);
@@ -36,9 +38,11 @@ public final class DumpReferee {
                 DumpLogSegments.main(Arrays.copyOfRange(words, 2, words.length));
             } catch (Throwable thrown) {
                 error = thrown.toString();
+                isMisfit = thrown instanceof LinkageError;
             }
             double seconds = (System.nanoTime() - start) / 1e9;
-            answers.println(json.writeValueAsString(Map.of("error", error == null ? "" : error, "seconds", seconds)));
+            Map<String, Object> answer = Map.of("error", error, "misfit", isMisfit, "seconds", seconds);
+            answers.println(json.writeValueAsString(answer));
             answers.flush();
         }
     }

@@ -121,12 +121,12 @@ public final class LogLife extends Conversation {
             case "expire" -> log.removeExpiredProducers(time.milliseconds());
             case "close" -> {
                 flush(true);
-                log.close();
+                Closing.cleanly(log);
                 forget();
             }
             case "kill" -> {
                 if (log != null) {
-                    log.closeHandlers();
+                    Closing.abruptly(log);
                     forget();
                 }
             }

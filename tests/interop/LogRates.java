@@ -89,7 +89,7 @@ public final class LogRates extends Conversation {
             case "times" -> times(arguments);
             case "close" -> {
                 tasks.forgetDeferred();
-                log.close();
+                Closing.cleanly(log);
                 log.removeLogMetrics();
             }
             default -> throw new IllegalArgumentException("no command " + arguments.command());

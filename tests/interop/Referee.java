@@ -127,9 +127,9 @@ public final class Referee extends Conversation {
     /** A log and the tasks that a broker would run later: they run when the log is closed. */
     private record Opened(UnifiedLog log, DeferredScheduler scheduler, Time time) implements AutoCloseable {
         @Override
-        public void close() {
+        public void close() throws Exception {
             scheduler.runDeferred();
-            log.close();
+            Closing.cleanly(log);
             log.removeLogMetrics();
         }
     }

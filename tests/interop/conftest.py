@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from cleaner.engine.compaction import round as round_module
-from tests.interop.kafka_jars import KafkaUnavailable, kafka_classpath
+from tests.interop.kafka_jars import NEWEST, OLD, KafkaUnavailable, judging_version, kafka_classpath, tools_classpath
 from tests.interop.referee import KAFKA_2, OLD_JVM_OPTIONS, Referee
 
-KAFKA_VERSION = "4.3.1"
-OLD_KAFKA_VERSION = "2.8.2"
 REQUIRED = "LOGCLEANER_REQUIRE_KAFKA"
 
 
@@ -27,19 +25,37 @@ def kafkas_moment() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def kafka() -> str:
     """Class path of the Kafka that judges us."""
-    return classpath_or_skip(KAFKA_VERSION)
+    return classpath_or_skip(judging_version())
 
 
 @pytest.fixture(scope="session")
 def old_kafka() -> str:
     """Class path of a Kafka that still writes and keeps the formats v0 and v1."""
-    return classpath_or_skip(OLD_KAFKA_VERSION)
+    return classpath_or_skip(OLD)
 
 
-def classpath_or_skip(version: str) -> str:
+@pytest.fixture(scope="session")
+def newest_kafka() -> str:
+    """Class path of the newest Kafka, whose messages we know."""
+    return classpath_or_skip(NEWEST)
+
+
+@pytest.fixture(scope="session")
+def newest_tools() -> str:
+    """Class path of what shows files of the newest Kafka."""
+    return classpath_or_skip(NEWEST, tools_classpath)
+
+
+@pytest.fixture(scope="session")
+def kafka_tools() -> str:
+    """Class path of the Kafka that judges us, with command line tools: its own, or those of another release."""
+    return classpath_or_skip(judging_version(), tools_classpath)
+
+
+def classpath_or_skip(version: str, classpath: Callable[[str], str] = kafka_classpath) -> str:
     """The class path of a Kafka; with LOGCLEANER_REQUIRE_KAFKA=1 its absence is a failure."""
     try:
-        return kafka_classpath(version)
+        return classpath(version)
     except KafkaUnavailable as unavailable:
         if os.environ.get(REQUIRED) == "1":
             pytest.fail(f"{REQUIRED}=1, but real Kafka {version} cannot run here: {unavailable.reason}")

@@ -30,7 +30,7 @@ class DumpReferee:
     """A JVM with Kafka's tool; it ends with the ``with``.
 
     Args:
-        classpath: from ``kafka_jars.kafka_classpath``.
+        classpath: from ``kafka_jars.tools_classpath``.
         jvm_options: heap and collector; for small files by default.
     """
 
@@ -57,4 +57,5 @@ class DumpReferee:
         self._jvm.stdin.write(json.dumps([str(out), str(err), *options, "--files", str(path)]) + "\n")
         self._jvm.stdin.flush()
         answer = json.loads(self._jvm.stdout.readline())
+        assert not answer["misfit"], f"the tool does not fit to the classes of Kafka: {answer['error']}"
         return Dumped(out.read_bytes(), err.read_text("utf-8"), answer["error"], answer["seconds"])

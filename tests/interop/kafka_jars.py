@@ -1,9 +1,10 @@
 """Kafka's jars for the tests, from Python and a JDK alone.
 
 PySpark ships Ivy, and Ivy fetches from Maven Central. Which jars is not left to dependency resolution: a list
-beside this module names each one with its SHA-256, and nothing is started that differs from the list.
+beside this module names each one with its SHA-256, and nothing is started that differs from the list. A jar that
+several lists name is fetched once.
 
-Not chosen: Maven (a fresh machine has none), and jars in the repository (55 MB).
+Not chosen: Maven (a fresh machine has none), and jars in the repository (40 MB a release).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,17 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
+NEWEST: Final = "4.4.0"
+JUDGE: Final = "4.3.1"
+OLD: Final = "2.8.2"
+"""The last that still writes and keeps the formats v0 and v1."""
+WITH_TOOLS: Final = "4.3.1"
+"""The newest release whose kafka-tools are on Maven Central, and whose kafka_2.13 has the ConfigCommand."""
+MESSAGES: Final = frozenset(
+    ("kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-share-coordinator", "kafka-metadata")
+)
+"""Modules with the classes of Kafka's own messages."""
+CHOSEN: Final = "LOGCLEANER_KAFKA"
 JAVA_MAJOR_MIN: Final = 17
 DOWNLOAD_SECONDS_MAX: Final = 900
 OUTPUT_LINES_SHOWN: Final = 20
@@ -51,7 +63,7 @@ class WrongJar(KafkaJarsError):
     def __str__(self) -> str:
         return (
             f"{self.path.name}: sha256 {self.found_sha256}, the list says {self.expected_sha256}; "
-            f"remove {self.path.parent} and run the tests again"
+            f"remove {self.path} and run the tests again"
         )
 
 
@@ -66,8 +78,20 @@ class Jar:
     file_name: str
 
 
+def judging_version() -> str:
+    """The Kafka that judges us: the newest, unless LOGCLEANER_KAFKA names another one that has a list.
+
+    Raises:
+        ValueError: it names one without a list.
+    """
+    version = os.environ.get(CHOSEN) or JUDGE
+    if version not in (known := listed_versions()):
+        raise ValueError(f"{CHOSEN}={version}: no list of its jars; there are lists of {', '.join(known)}")
+    return version
+
+
 def kafka_classpath(version: str) -> str:
-    """A JVM class path with all of Kafka ``version``; fetched once, then from the user's cache.
+    """A JVM class path with all of Kafka ``version``; what is missing is fetched into the user's cache.
 
     Args:
         version: one for which ``kafka-VERSION.jars.txt`` exists beside this module.
@@ -78,13 +102,39 @@ def kafka_classpath(version: str) -> str:
     """
     java()
     jars = pinned_jars(version)
-    directory = cache_dir() / f"kafka-{version}"
-    with _locked(directory.with_name(f"{directory.name}.lock")):
-        if not directory.is_dir():
-            _fetch(jars, directory)
+    directory = cache_dir() / "jars"
+    with _locked(directory.with_name("jars.lock")):
+        directory.mkdir(exist_ok=True)
+        if missing := [jar for jar in jars if not (directory / jar.file_name).exists()]:
+            _fetch(missing, directory)
     for jar in jars:
         _verify(jar, directory)
     return os.pathsep.join(str(directory / jar.file_name) for jar in jars)
+
+
+def tools_classpath(version: str) -> str:
+    """A class path that has Kafka's command line tools, too.
+
+    Where the release has none on Maven Central, they and what they read files with are those of ``WITH_TOOLS``. The
+    classes of Kafka's own messages, and what these have moved to elsewhere, are always those of ``version``: the
+    tools show what it writes.
+
+    Raises:
+        KafkaUnavailable, WrongJar: as ``kafka_classpath``.
+    """
+    own = kafka_classpath(version)
+    if any((jar.module, jar.revision) == ("kafka-tools", version) for jar in pinned_jars(version)):
+        return own
+    messages = {jar.file_name for jar in pinned_jars(version) if jar.module in MESSAGES}
+    in_front = [path for path in own.split(os.pathsep) if Path(path).name in messages]
+    return os.pathsep.join((*in_front, kafka_classpath(WITH_TOOLS), own))
+
+
+def listed_versions() -> list[str]:
+    """The versions that have a list, oldest first."""
+    lists = Path(__file__).parent.glob("kafka-*.jars.txt")
+    versions = (path.name.removeprefix("kafka-").removesuffix(".jars.txt") for path in lists)
+    return sorted(versions, key=lambda version: [int(number) for number in version.split(".")])
 
 
 def pinned_jars(version: str) -> tuple[Jar, ...]:
@@ -137,17 +187,18 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: tuple[Jar, ...], directory: Path) -> None:
-    """Download beside the final directory; its name appears only when every jar is verified."""
+def _fetch(jars: Sequence[Jar], directory: Path) -> None:
+    """Download beside the cache; a jar gets its name there only when all of them are verified."""
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetching-") as scratch:
         fetched = Path(scratch, "jars")
         _run_ivy(jars, Path(scratch), fetched)
         for jar in jars:
             _verify(jar, fetched)
-        fetched.rename(directory)
+        for jar in jars:
+            (fetched / jar.file_name).rename(directory / jar.file_name)
 
 
-def _run_ivy(jars: tuple[Jar, ...], scratch: Path, destination: Path) -> None:
+def _run_ivy(jars: Sequence[Jar], scratch: Path, destination: Path) -> None:
     description = scratch / "ivy.xml"
     description.write_text(_ivy_xml(jars), encoding="utf-8")
     command = [str(java()), "-jar", str(_ivy_jar()), "-ivy", str(description), "-cache", str(scratch / "ivy")]
@@ -172,7 +223,7 @@ def _ivy_jar() -> Path:
     return jars[-1]
 
 
-def _ivy_xml(jars: tuple[Jar, ...]) -> str:
+def _ivy_xml(jars: Sequence[Jar]) -> str:
     """Each jar by name and alone: the list is complete, Ivy resolves nothing."""
     dependencies = "".join(
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.module)} "

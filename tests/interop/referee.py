@@ -26,7 +26,7 @@ KAFKA_2: Final = "OldReferee"
 """Answers ``read``, ``clean`` and ``workload``, about logs without producer ids."""
 KAFKA_MESSAGES: Final = "Messages"
 """Answers ``encode`` alone."""
-SHARED_SOURCES: Final = ("Conversation", "DeferredTasks", "RandomRecords", "SetTime")
+SHARED_SOURCES: Final = ("Closing", "Conversation", "DeferredTasks", "RandomRecords", "SetTime")
 # What kafka-server-start.sh and kafka-run-class.sh give a broker.
 BROKER_JVM_OPTIONS: Final = (
     "-Xms1g",
@@ -58,7 +58,7 @@ class Referee:
     Args:
         classpath: from ``kafka_jars.kafka_classpath``.
         jvm_options: heap and collector; a broker's by default.
-        main: ``KAFKA_4`` with the classes of Kafka 4.3, ``KAFKA_2`` with those of 2.8.
+        main: ``KAFKA_4`` with the classes of Kafka 4.3 or later, ``KAFKA_2`` with those of 2.8.
     """
 
     def __init__(self, classpath: str, jvm_options: Sequence[str] = BROKER_JVM_OPTIONS, main: str = KAFKA_4) -> None:

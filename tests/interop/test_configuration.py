@@ -165,10 +165,10 @@ def own(every: int) -> dict[str, str]:
 TOPICS: Final = {"plain": dict[str, str](), "some": own(2), "all": own(1)}
 
 
-def kafka_configs(kafka: str, broker: Broker, *arguments: str) -> str:
+def kafka_configs(tools: str, broker: Broker, *arguments: str) -> str:
     """What the command prints."""
     quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    command = [str(java()), *quick, "-cp", kafka, "kafka.admin.ConfigCommand"]
+    command = [str(java()), *quick, "-cp", tools, "kafka.admin.ConfigCommand"]
     TALLY.jvm_starts += 1
     done = subprocess.run(
         [*command, "--bootstrap-server", broker.bootstrap, *arguments],
@@ -179,7 +179,7 @@ def kafka_configs(kafka: str, broker: Broker, *arguments: str) -> str:
 
 
 def state(
-    kafka: str, broker: Broker, entity: tuple[str, ...], wanted: Mapping[str, str], before: Mapping[str, str]
+    tools: str, broker: Broker, entity: tuple[str, ...], wanted: Mapping[str, str], before: Mapping[str, str]
 ) -> None:
     """Let a broker, or the cluster default, state these values and no others."""
     file = broker.log_dir.with_name(f"{entity[-1]}.properties")
@@ -187,11 +187,11 @@ def state(
     change = ["--alter", "--add-config-file", str(file)]
     if gone := before.keys() - wanted.keys():
         change += ["--delete-config", ",".join(gone)]
-    kafka_configs(kafka, broker, *entity, *change)
+    kafka_configs(tools, broker, *entity, *change)
 
 
-def described(kafka: str, broker: Broker, entity: tuple[str, ...]) -> str:
-    return kafka_configs(kafka, broker, *entity, "--describe", "--all")
+def described(tools: str, broker: Broker, entity: tuple[str, ...]) -> str:
+    return kafka_configs(tools, broker, *entity, "--describe", "--all")
 
 
 def of_kafka(text: str) -> Values:
@@ -229,7 +229,7 @@ def told(keys: list[dict[str, Any]]) -> dict[str, Told]:
 
 
 @pytest.fixture(scope="module")
-def rounds(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> list[Round]:
+def rounds(kafka: str, kafka_tools: str, tmp_path_factory: pytest.TempPathFactory) -> list[Round]:
     """All rounds; the last one of each life is read of the stopped broker's files."""
     log_dir = tmp_path_factory.mktemp("configured") / "data"
     found = []
@@ -243,8 +243,8 @@ def rounds(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> list[Round]:
             for number in range(ROUNDS):
                 now = dynamic(number)
                 with ThreadPoolExecutor() as both:  # most of the time goes into starting JVMs
-                    list(both.map(partial(state, kafka, broker), ENTITIES, now, before))
-                    theirs = of_kafka("".join(both.map(partial(described, kafka, broker), DESCRIBED)))
+                    list(both.map(partial(state, kafka_tools, broker), ENTITIES, now, before))
+                    theirs = of_kafka("".join(both.map(partial(described, kafka_tools, broker), DESCRIBED)))
                 before = now
                 if number < ROUNDS - 1:
                     found.append(Round(theirs, of_ours(log_dir)))

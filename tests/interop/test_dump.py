@@ -42,8 +42,8 @@ DECODERS: Final = {
 
 
 @pytest.fixture(scope="module")
-def kafkas(kafka: str) -> Iterator[DumpReferee]:
-    with DumpReferee(kafka) as running:
+def kafkas(newest_tools: str) -> Iterator[DumpReferee]:
+    with DumpReferee(newest_tools) as running:
         yield running
 
 
@@ -153,8 +153,8 @@ MESSAGES_OF_EACH_VERSION: Final = 6
 
 
 @pytest.fixture(scope="module")
-def messages(kafka: str) -> Iterator[Referee]:
-    with Referee(kafka, OLD_JVM_OPTIONS, KAFKA_MESSAGES) as running:
+def messages(newest_kafka: str) -> Iterator[Referee]:
+    with Referee(newest_kafka, OLD_JVM_OPTIONS, KAFKA_MESSAGES) as running:
         yield running
 
 

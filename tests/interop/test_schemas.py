@@ -46,16 +46,16 @@ BOUNDS = {
 
 
 @pytest.fixture(scope="module")
-def messages(kafka: str) -> Iterator[Referee]:
-    with Referee(kafka, OLD_JVM_OPTIONS, KAFKA_MESSAGES) as running:
+def messages(newest_kafka: str) -> Iterator[Referee]:
+    with Referee(newest_kafka, OLD_JVM_OPTIONS, KAFKA_MESSAGES) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def published(kafka: str) -> dict[str, dict[str, Any]]:
+def published(newest_kafka: str) -> dict[str, dict[str, Any]]:
     """Kafka's schemas of all messages that its jars carry, by name."""
     found = {}
-    for jar in map(Path, kafka.split(os.pathsep)):
+    for jar in map(Path, newest_kafka.split(os.pathsep)):
         if not jar.name.startswith("kafka"):
             continue
         with zipfile.ZipFile(jar) as opened:

@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from tests.interop.kafka_jars import kafka_classpath
+from tests.interop.kafka_jars import judging_version, kafka_classpath
 from tests.interop.lives.kafka_side import KafkaLives
 from tests.interop.lives.life import Life
 from tests.interop.lives.living import Lived, live, shrunk
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--steps", help="of one life: numbers, with commas")
     parser.add_argument("--shown", type=int, default=30, help="how many kinds of differences to shrink and show")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as room, KafkaLives(kafka_classpath("4.3.1")) as jvm:
+    with tempfile.TemporaryDirectory() as room, KafkaLives(kafka_classpath(judging_version())) as jvm:
         if arguments.steps is not None:
             steps = [int(number) for number in arguments.steps.split(",") if number]
             print(live(jvm, arguments.first, Path(room), steps).story(Life(arguments.first)))
