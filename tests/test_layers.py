@@ -52,7 +52,14 @@ MAY_IMPORT = {
     "cleaner/errors.py": {"storage"},
     "cleaner/config": {"cleaner.config", "policies", "storage"},
     "cleaner/engine": {"cleaner.engine", "cleaner.errors", "policies", "storage"},
-    "cleaner/report": {"cleaner.report", "cleaner.printable", "cleaner.engine", "policies", "storage"},
+    "cleaner/report": {
+        "cleaner.report",
+        "cleaner.printable",
+        "cleaner.export.fields",
+        "cleaner.engine",
+        "policies",
+        "storage",
+    },
     "cleaner/daemon": {
         *("cleaner.daemon", "cleaner.config", "cleaner.events", "cleaner.errors", "cleaner.engine"),
         *("policies", "storage"),

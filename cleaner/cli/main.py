@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from cleaner import __version__
 from cleaner.cli.change import clean, delete_records, free, import_records, restore, run
@@ -38,33 +38,25 @@ from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
 
-_COMMANDS: dict[str, ModuleType] = {
-    "clean": clean,
-    "free": free,
-    "run": run,
-    "topics": topics,
-    "explain": explain,
-    "owners": owners,
-    "lookup": lookup,
-    "doctor": doctor,
-    "preflight": preflight,
-    "config": config,
-    "analyze": analyze,
-    "history": history,
-    "restore": restore,
-    "delete-records": delete_records,
-    "systemd": systemd,
-    "diff": diff,
-    "prove-erased": prove_erased,
-    "verify": verify,
-    "dump": dump,
-    "export": export,
-    "import": import_records,
-    "demo": demo,
-    "completion": completion,
+_GROUPS: Final[dict[str, dict[str, ModuleType]]] = {
+    "rescue and clean": {"free": free, "clean": clean, "delete-records": delete_records},
+    "look": {
+        "topics": topics,
+        "explain": explain,
+        "lookup": lookup,
+        "dump": dump,
+        "owners": owners,
+        "prove-erased": prove_erased,
+        "analyze": analyze,
+    },
+    "damage and starts": {"preflight": preflight, "doctor": doctor, "verify": verify},
+    "take back": {"history": history, "restore": restore, "diff": diff},
+    "data in and out": {"export": export, "import": import_records},
+    "service": {"run": run, "config": config, "systemd": systemd, "completion": completion, "demo": demo},
 }
+"""The commands, in the groups that ``--help`` shows."""
 _DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, without a broker."
-_EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean --log-dir DIR --dry-run"
+_EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean -n DIR"
 
 
 def build_parser() -> Parser:
@@ -74,12 +66,13 @@ def build_parser() -> Parser:
     parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
     _add_common(parser)
     commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
-    for name, module in _COMMANDS.items():
+    for name, module in (pair for group in _GROUPS.values() for pair in group.items()):
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
         for taking in (command, *_actions_of(command)):
             _add_common(taking)
         command.set_defaults(run=module.run)
+    parser.show_in_groups(commands, {title: tuple(group) for title, group in _GROUPS.items()})
     return parser
 
 

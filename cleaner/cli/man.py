@@ -39,7 +39,7 @@ def man_page(parser: argparse.ArgumentParser) -> str:
             ".SH OPTIONS",
             *_options(parser),
             ".SH COMMANDS",
-            *(line for name, command in commands.items() for line in _command(name, command)),
+            *_grouped(parser, commands),
             ".SH EXIT STATUS",
             *_statuses(),
             ".SH FILES",
@@ -59,6 +59,16 @@ def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Argument
     return {}
 
 
+def _grouped(parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
+    """Yield the sections of the commands, behind a line that names their group."""
+    for group in parser._action_groups:
+        named = [action.dest for action in group._group_actions if _is_command(action)]
+        if named:
+            yield from (".PP", rf"\fB{_text(str(group.title)).upper()}\fR: {_text(', '.join(named))}")
+        for name in named:
+            yield from _command(name, commands[name])
+
+
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f".SS logcleaner {_text(name)}"
     yield _text(_sentence(parser.description))
@@ -69,7 +79,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     for group in parser._action_groups:
-        shown = [action for action in group._group_actions if _is_shown(action)]
+        shown = [action for action in group._group_actions if _is_shown(action) and not _is_command(action)]
         if shown and group.title not in ("options", "positional arguments"):
             yield ".PP"
             yield rf"\fI{_text(str(group.title))}\fR"
@@ -77,6 +87,11 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield ".TP"
             yield _invocation(action)
             yield _text((action.help or "").replace("%%", "%"))
+
+
+def _is_command(action: argparse.Action) -> bool:
+    """Return whether an entry of a group stands for a command, which has a section of its own."""
+    return isinstance(action, argparse._SubParsersAction._ChoicesPseudoAction)  # type: ignore[attr-defined]
 
 
 def _is_shown(action: argparse.Action) -> bool:

@@ -245,8 +245,15 @@ def read_configuration(
 
         raise forbidden(Path(error.filename).parent, error) from error
     if log_dirs_needed and not loaded.log_dirs:
-        raise InvalidConfig("log.dirs", None, "no log dir is named; add --log-dir DIR, or --config FILE with log.dirs")
+        raise InvalidConfig("log.dirs", None, f"no log dir is named; {_perhaps_named(args)}")
     return loaded
+
+
+def _perhaps_named(args: argparse.Namespace) -> str:
+    """Return how to name a log dir. An option or operand that takes several words may have taken its name."""
+    words = [word for dest in ("topic", "sweep", "names", "key") for word in getattr(args, dest, None) or ()]
+    taken = next((word for word in words if isinstance(word, str) and Path(word).is_dir()), None)
+    return f"say --log-dir {taken}" if taken else "add --log-dir DIR, or --config FILE with log.dirs"
 
 
 def _settings(args: argparse.Namespace) -> Settings:

@@ -5,14 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from cleaner.cli.exit_status import ExitStatus, complain
 from cleaner.journald import Level
 
 _NEGATIVE_VALUE: Final = re.compile(r"-\.?\d")
+_USAGE_INDENT: Final = " " * 11
+_STATUS_INDENT: Final = " " * 7
+_HELP_COLUMN: Final = 24
+_GAP: Final = 4
+"""The columns in front of a command's name, and behind it."""
+_GIVEN: Final = "given_once"
 _REQUIRED: Final = "the following arguments are required: "
 
 
@@ -26,20 +37,48 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
+        self.register("action", None, Once)
+        self.register("action", "store", Once)
         self._given: Sequence[str] = ()
+        self._help_column = _HELP_COLUMN
         self._is_pass = False
         """True within one of argparse's two passes over intermixed arguments."""
         self._negative_number_matcher = _NEGATIVE_VALUE  # -5GiB and -36h are values: no option begins with a digit
 
     def format_help(self) -> str:
         """Return the help text, coloured on a terminal."""
-        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        formatter: type[argparse.HelpFormatter] = argparse.RawDescriptionHelpFormatter
         if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
             # loading rich takes twice as long as everything else
             from rich_argparse import RawDescriptionRichHelpFormatter
 
-            self.formatter_class = RawDescriptionRichHelpFormatter
-        return super().format_help()
+            formatter = RawDescriptionRichHelpFormatter
+        self.formatter_class = partial(formatter, max_help_position=self._help_column)  # type: ignore[assignment]
+        with self._wrapped(shutil.get_terminal_size().columns - 2):
+            return super().format_help()
+
+    @contextmanager
+    def _wrapped(self, columns: int) -> Iterator[None]:
+        """Wrap the texts that argparse prints as they are."""
+        texts = self.usage, self.description, self.epilog
+        if self.usage:
+            usage = f"usage: {self.usage % {'prog': self.prog}}"
+            self.usage = _filled(usage, columns, _USAGE_INDENT).removeprefix("usage: ")
+        self.description = _filled(self.description or "", columns, "") or None
+        self.epilog = _filled(self.epilog or "", columns, _STATUS_INDENT) or None
+        yield
+        self.usage, self.description, self.epilog = texts
+
+    def show_in_groups(self, commands: argparse._SubParsersAction[Any], groups: Mapping[str, Sequence[str]]) -> None:
+        """Have the help show the commands in groups, each on one line, before the options."""
+        told = {action.dest: action for action in commands._choices_actions}
+        self._positionals._group_actions.remove(commands)
+        shown = []
+        for title, names in groups.items():
+            shown.append(argparse._ArgumentGroup(self, title))
+            shown[-1]._group_actions.extend(told[name] for name in names)
+        self._action_groups = [*shown, *self._action_groups]
+        self._help_column = _GAP + max(map(len, told))
 
     def error(self, message: str) -> NoReturn:
         """Print one line on stderr, and exit with status 2."""
@@ -70,7 +109,9 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             one = unknown[0]
             near = did_you_mean(f"-{one}", self._option_string_actions) if one.startswith("-") else ""
-            if f"--{one}" in self._option_string_actions:
+            if Path(one).is_dir() and "--log-dir" in self._option_string_actions:
+                near = f"; say --log-dir {one}"
+            elif f"--{one}" in self._option_string_actions:
                 near = f"; did you mean --{one}?"
             elif self.for_several and not one.startswith("-"):
                 near = f"; {self.for_several}"
@@ -101,6 +142,24 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None if what == "command" else action, f"no such {what}: {value}{told}")
 
 
+class Once(argparse._StoreAction):
+    """Takes an option with one value. A second one is a mistake, because neither may be ignored silently.
+
+    What may stand on both sides of the command (its default is ``SUPPRESS``) may be repeated: the last one holds.
+    """
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Set the value, unless it was set before."""
+        if self.option_strings and self.default is not argparse.SUPPRESS:
+            given = vars(namespace).setdefault(_GIVEN, set())
+            if self.dest in given:
+                raise argparse.ArgumentError(self, "takes one value, and was given twice")
+            given.add(self.dest)
+        super().__call__(parser, namespace, values, option)
+
+
 class CommaSeparated(argparse.Action):
     """Takes an option with ``choices`` that may be repeated, and may name several at a time, with commas between."""
 
@@ -109,6 +168,15 @@ class CommaSeparated(argparse.Action):
     ) -> None:
         """Add what is named to what was named before."""
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), *values.split(",")])
+
+
+def _filled(text: str, columns: int, indent: str) -> str:
+    """Wrap each line of a text; what follows of a line gets an indent."""
+    lines = (
+        textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)
 
 
 def did_you_mean(written: str, names: Iterable[str]) -> str:

@@ -71,7 +71,17 @@ class DumpOptions:
         """Return whether keys and values are shown."""
         decoders = self.decoder, self.key_decoder, self.value_decoder
         is_asked = self.print_data_log or decoders != (None, PlainDecoder.STRING, PlainDecoder.STRING)
-        return (is_asked or self.selection.key is not None) and not self.only_batches
+        return (is_asked or self._selects_contents) and not self.only_batches
+
+    @property
+    def shows_headers(self) -> bool:
+        """Return whether the text shows the values of headers, too, which Kafka's tool does not."""
+        return self.shows_contents and self._selects_contents and not (self.print_data_log or self.skip_record_metadata)
+
+    @property
+    def _selects_contents(self) -> bool:
+        """Return whether who selects records wants to see them: Kafka's tool has no selection."""
+        return self.selection.key is not None or not (self.selection.takes_all or self.deep_iteration)
 
     @property
     def shows_records(self) -> bool:

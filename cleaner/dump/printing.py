@@ -72,6 +72,8 @@ class _Part(NamedTuple):
     records: int
     row: int
     """The first of the table that is printed."""
+    first: int
+    """The place of the table's first row among all rows."""
 
 
 def may_print(options: DumpOptions) -> bool:
@@ -87,6 +89,7 @@ class RowPrinter:
         """Prepare to print. The lines are those of the records that are left to Python."""
         self._options, self._lines, self._selection = options, lines, options.selection
         self._flags = _flags(options) | (Print.JSON if isinstance(lines, JsonDumpLines) else 0)
+        self._splits = options.shows_headers and isinstance(lines, TextLines)
         self._out = np.empty(_OUT_BYTES, np.uint8)
         self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
         self._arena = Arena(_ARENA_BYTES) if options.reads_records else None
@@ -96,7 +99,7 @@ class RowPrinter:
         table = rows.slice.table
         if self._arena is None:
             is_valid = rows.is_valid.view(np.uint8)
-            yield from self._printed(_Part(rows, _NO_BYTES, table, is_valid, _NOTHING, 0, 0))
+            yield from self._printed(_Part(rows, _NO_BYTES, table, is_valid, _NOTHING, 0, 0, 0))
             return
         is_pythons = (table["attributes"] & CONTROL != 0) & (table["producer_id"] < 0)
         is_left_out = ~self._selection.batches_taken(table)
@@ -137,7 +140,7 @@ class RowPrinter:
         while row < table.size:
             flat = self._located.reshape(-1)
             status, bad, records = locate_records(buf, table, row, table.size, INT64_MIN, INT64_MAX, flat, 0)
-            yield from self._chosen(_Part(rows, buf, table[:bad], is_valid[:bad], flat, records, row))
+            yield from self._chosen(_Part(rows, buf, table[:bad], is_valid[:bad], flat, records, row, first))
             if status != Status.OK:
                 yield _batch(rows, first + bad)
             row = bad + 1
@@ -151,7 +154,20 @@ class RowPrinter:
         if not is_taken.all():
             some = np.ascontiguousarray(self._located[:, : part.records][:, is_taken])
             part = part._replace(located=some.reshape(-1), records=some.shape[1])
-        yield from self._printed(part)
+        yield from self._split(part) if self._splits else self._printed(part)
+
+    def _split(self, part: _Part) -> Iterator[Printed | StoredBatch | CorruptBatch]:
+        """Print a part; the batches with headers, which the kernel does not print, come back for Python to read."""
+        located = part.located.reshape(LOCATED_FIELDS, -1)[:, : part.records]
+        rows = located[ROW]
+        for row in [*np.unique(rows[located[HEADERS_BYTES] > 1]).tolist(), None]:
+            end = part.table.size if row is None else row
+            some = np.ascontiguousarray(located[:, (rows >= part.row) & (rows < end)])
+            before = part._replace(table=part.table[:end], is_valid=part.is_valid[:end])
+            yield from self._printed(before._replace(located=some.reshape(-1), records=some.shape[1]))
+            if row is not None:
+                yield _batch(part.rows, part.first + row)
+                part = part._replace(row=row + 1)
 
     def _printed(self, part: _Part) -> Iterator[Printed | StoredBatch | CorruptBatch]:
         row, place = part.row, 0

@@ -15,6 +15,7 @@ from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
 from storage.errors import CorruptBatch, InvalidRecord
+from storage.records import Record
 
 REDACTED: Final = "[redacted]"
 _OPTIONAL: Final = frozenset({"currentTxnFirstOffset"})
@@ -55,6 +56,8 @@ class TextLines:
         if options.shows_contents and not batch.header.is_control:
             contents = decode_text(options, record)
             parts.append(_contents_text(contents, options))
+            if options.shows_headers and record.headers:
+                parts.append(_headers_text(record, options))
         return "".join(parts)
 
     def entry(self, kind: str, fields: Fields) -> str:
@@ -118,6 +121,12 @@ def _contents_text(contents: RecordContents, options: DumpOptions) -> str:
     if contents.value is not None:
         line += f"{prefix}payload: {REDACTED if options.hides_values else contents.value}"
     return line
+
+
+def _headers_text(record: Record, options: DumpOptions) -> str:
+    values = ("null" if v is None else REDACTED if options.hides_values else java_text(v) for _, v in record.headers)
+    pairs = (f"{java_text(key)}={value}" for (key, _), value in zip(record.headers, values, strict=True))
+    return f" headers: [{', '.join(pairs)}]"
 
 
 def _value(name: str, value: object) -> object:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from policies.restoring import MoveVerdict, Restoration, RestoreCode, RestoreVer
 from storage.names import TopicPartition
 
 SCHEMA: Final = "logcleaner.restore/1"
+_NAMED_MAX: Final = 4
 _WORD_WIDTH: Final = len("restorable")
 
 
@@ -26,6 +27,8 @@ class RestoreReport:
 
     results: Sequence[RestoreResult]
     dry_run: bool
+    compacted: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The partitions that a compaction of ours rewrote, and when, epoch ms: for the text."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``restore --json`` prints: newest segments first, sizes in bytes, times in epoch ms."""
@@ -36,6 +39,12 @@ class RestoreReport:
         for result in self.results:
             _partition(result, page)
         _sum(self.results, page)
+        if self.compacted:
+            names = sorted(map(str, self.compacted))
+            others = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+            last = moment(max(self.compacted.values()))
+            named = ", ".join(names[:_NAMED_MAX])
+            page.line(f"A compaction cannot be undone: {named}{others}, the last at {last}.", hanging=2)
         yield page.text
 
 

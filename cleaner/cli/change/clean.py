@@ -23,6 +23,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.naming import tell_misnamed, tell_overrides, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.html import add_html_argument, check_html, write_html
 from cleaner.cli.screen.views import add_view_arguments, view_of
@@ -42,12 +43,13 @@ if TYPE_CHECKING:
     from cleaner.report.overview.values import Overview
     from policies.plan import Plan, Request
 
-HELP = "delete what retention allows and compact dirty partitions, once"
+HELP = "delete what retention allows, compact what is dirty, once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``clean``."""
     parser.epilog = help_on(*(status for status in ExitStatus if status is not ExitStatus.DAMAGED))
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser)
     _add_what(parser.add_argument_group("what is done"))
     output = parser.add_argument_group("result")

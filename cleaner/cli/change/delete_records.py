@@ -12,6 +12,7 @@ from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.operands import OnePartition
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment, offset, partition_or_text
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from cleaner.engine.moving.deleting import DeletedRecords
     from policies.record_deletion import Before, RecordDeletion
 
-HELP = "delete the oldest records of a partition: its log then starts at an offset, or at a time"
+HELP = "delete the oldest records of a partition, as a broker does"
 _HIGH_WATERMARK = "-1"
 
 
@@ -40,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.REFUSED: "not confirmed, or a topic of which a broker would delete no records",
         },
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=partition_or_text, metavar=OPERAND, help="the partition")
+    parser.add_argument(
+        "topic_partition", action=OnePartition, named=partition_or_text, metavar=OPERAND, help="the partition"
+    )
     before = parser.add_mutually_exclusive_group(required=True)
     before.add_argument(
         "--before-offset",

@@ -12,6 +12,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
 from cleaner.cli.naming import tell_misnamed, tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import draw, draws, hold_failures, show, tell, tell_failures
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from policies.plan import PartitionPlan
     from policies.rescue import SpaceTarget, Volume
 
-HELP = "rescue a full disk: unlink what retention allows, oldest first, up to a target"
+HELP = "rescue a full disk: free what retention allows, and no more"
 _STATE_LIMITS = "name the broker's --server-properties FILE, or say --kafka-defaults if it runs on those"
 _NAMED_MAX = 3
 _STATUSES = (
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *_STATUSES,
         also={ExitStatus.FAILED: "policy does not allow enough, a deletion failed, or a log dir is missing"},
     )
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser)
     group = parser.add_argument_group("what is done")
     group.add_argument(

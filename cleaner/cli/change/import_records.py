@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cleaner.report.moving.imports import ImportReport
     from storage.log_dir import LogDir
 
-HELP = "make a new partition of what export wrote, in Parquet or JSON lines"
+HELP = "make a new partition of what export wrote"
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

@@ -9,17 +9,21 @@ from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
+from cleaner.cli.operands import LOG_DIR, OnePartition
 from cleaner.cli.showing import hold_failures, show
 from cleaner.cli.values import partition_or_text
 from cleaner.cli.waiting import Waiting
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cleaner.cli.parser import Parser
     from cleaner.engine.undo.restore import Restorer
     from cleaner.events import EventLog
+    from storage.log_dir import LogDir
 
-HELP = "take back deletions whose files still wait, and put the partition on hold"
+HELP = "take back deletions that still wait; hold the partition"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -32,8 +36,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "topic_partition",
         nargs="?",
-        type=partition_or_text,
-        metavar=OPERAND,
+        action=OnePartition,
+        named=partition_or_text,
+        metavar=f"{OPERAND}|{LOG_DIR}",
         help="the partition to restore; without it, restore only lists restorable deletions and holds",
     )
     parser.add_argument("--all", action="store_true", help="restore every partition, or those that --topic names")
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     restorer = Restorer(log_dirs, Means(listener=listener), locks)
     if args.repairs:
         return _revert(args, restorer, listener)
-    return _release(args, restorer) if args.release else _restore(args, restorer, listener)
+    return _release(args, restorer) if args.release else _restore(args, restorer, listener, log_dirs)
 
 
 def _check_usage(args: argparse.Namespace) -> None:
@@ -76,17 +81,20 @@ def _check_usage(args: argparse.Namespace) -> None:
         raise InvalidConfig("--release", None, "a repair puts no partition on hold: leave out --release or --repairs")
 
 
-def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog) -> int:
+def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog, log_dirs: Sequence[LogDir]) -> int:
+    from cleaner.engine.undo.history import compactions
     from cleaner.report.restores import RestoreReport
 
     wanted = wanted_partitions(args)
     is_asked = args.all or args.topic_partition is not None
     acts = is_asked and not args.dry_run
     results = restorer.restore(wanted) if acts else restorer.plan(wanted)
-    told = show(RestoreReport(results, dry_run=not acts), as_json=args.json, pager=args.pager and not acts)
+    compacted = compactions(log_dirs, wanted)
+    told = show(RestoreReport(results, not acts, compacted), as_json=args.json, pager=args.pager and not acts)
     listener.release_failures(told)
     if args.topic_partition and not results:
-        complain(f"{args.topic_partition}: no deletion in the journal still waits; see logcleaner history")
+        was = "; its compaction cannot be undone" if args.topic_partition in compacted else ""
+        complain(f"{args.topic_partition}: no deletion in the journal still waits{was}; see logcleaner history")
         return ExitStatus.FAILED
     failed = any(result.error for result in results)
     refused = is_asked and any(result.restoration and result.restoration.has_refused for result in results)

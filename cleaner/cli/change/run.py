@@ -13,6 +13,7 @@ from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
 from cleaner.cli.missing import check_metadata, find_missing
 from cleaner.cli.naming import patterns_without_topic, symlinks_in
 from cleaner.cli.opening import add_log_dir_arguments, read_configuration, reader_of
+from cleaner.cli.operands import add_log_dirs_operand
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cleaner.engine.outcome import Listener
     from cleaner.events import EventLog
 
-HELP = "serve log dirs as a daemon: retention and compaction until SIGTERM"
+HELP = "serve log dirs as a daemon, until SIGTERM"
 _ONCE = {
     ExitStatus.FAILED: "a partition failed, or a log dir is missing",
     ExitStatus.LOCKED: "another process holds a log dir",
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stopped = "stopped by SIGTERM or SIGINT; with --once: done, or nothing to do"
     once = {status: f"with --once: {text}" for status, text in _ONCE.items()}
     parser.epilog = help_on(ExitStatus.USAGE, ExitStatus.NOT_YET, also={ExitStatus.DONE: stopped, **once})
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser, with_topics=False)
     group = parser.add_argument_group("what is done")
     group.add_argument(

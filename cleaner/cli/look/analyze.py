@@ -12,6 +12,7 @@ from cleaner.cli.metrics import clock_ms
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_topics, warn_of_names, warn_of_symlinks
 from cleaner.cli.opening import add_log_dir_arguments, load
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.screen.html import add_html_argument, check_html, provenance_if_asked, write_html
 from cleaner.cli.showing import show
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cleaner.report.findings import Analysis
     from cleaner.report.overview.provenance import Provenance
 
-HELP = "read all records with Spark, and report sizes, days, codecs, keys and savings"
+HELP = "report sizes, days, codecs, keys and savings, with Spark"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={ExitStatus.FAILED: "some files are unreadable, and missing in the figures; stderr names them"},
     )  # fmt: skip
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser)
     parser.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs (default: %(default)s)")
     output = parser.add_argument_group("result")

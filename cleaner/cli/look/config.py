@@ -10,6 +10,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_names
 from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.parser import Parser
 from cleaner.cli.showing import show
 from storage.errors import InvalidConfig
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
     from cleaner.report.configuration import Read, Scope
 
-HELP = "show the configuration in force, explain a key, or check the files"
+HELP = "show the configuration in force, explain a key, check files"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show the values in force: those of the broker, or with --topic those of topics."
-    _takes_topics_by_option(parser)
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser)
     parser.add_argument(
         "--all", action="store_true", help="show also the keys with Kafka's default, as kafka-configs --describe --all"
@@ -73,6 +74,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
         "Check --config, the server.properties that it or --server-properties names, and --set. With --log-dir, also "
         "that they agree with the cluster metadata there, and that each [topics] pattern matches a topic."
     )
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser, with_topics=False)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cleaner.engine.compare.comparing import ComparedDir, RetentionOf
     from storage.names import TopicPartition
 
-HELP = "compare two states of a log dir, and prove that no record is lost"
+HELP = "compare two states of a log dir: was any record lost?"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

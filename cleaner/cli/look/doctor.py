@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cleaner.cli.confirming import add_danger_arguments
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.screen.views import add_quiet_argument, quiet_view
 from cleaner.cli.showing import show
 from storage.errors import Corrupt, InvalidConfig
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from policies.checking.shapes.diagnosis import Diagnosis
     from storage.log_dir import LogDir
 
-HELP: Final = "tell what is wrong with the log dirs, worst first, with a remedy for each"
+HELP: Final = "tell what is wrong, worst first, with a remedy for each"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``doctor``."""
-    parser.usage = "%(prog)s [--deep] [--sweep NAME ...] [options]"
+    parser.usage = "%(prog)s [DIR ...] [--deep] [--sweep NAME ...] [options]"
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.REFUSED,
         ExitStatus.NOT_YET,
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.REFUSED: "--sweep was not confirmed",
         },
     )  # fmt: skip
+    add_log_dirs_operand(parser)
     parser.add_argument(
         "--deep", action="store_true", help="read the headers of all batches, not only of 64 MiB a partition"
     )
@@ -43,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sweeping = parser.add_argument_group("sweep")
     sweeping.add_argument(
         "--sweep",
+        action="extend",
         nargs="+",
         default=[],
         metavar="NAME",

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cleaner.dump.files import DumpedFile
-    from cleaner.dump.options import DumpOptions
+    from cleaner.dump.options import DumpOptions, TopicDecoder
+    from storage.scan.selected import RecordSelection
 
-HELP: Final = "show what the files of a log dir hold, line for line as kafka-dump-log does, or as JSON lines"
+HELP: Final = "show what files hold, line for line as kafka-dump-log"
 _OPERAND: Final = "FILE|TOPIC-PARTITION"
 _DECODERS: Final = {
     "offsets": "__consumer_offsets",
@@ -103,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
     check_usable()
     from cleaner.dump.dumping import dump
-    from cleaner.dump.options import DumpOptions, PlainDecoder, TopicDecoder
+    from cleaner.dump.options import DumpOptions, PlainDecoder
 
     selection, redact = selection_of(args)
     options = DumpOptions(
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         index_sanity_check=args.index_sanity_check,
         max_bytes=args.max_bytes,
         max_message_size=args.max_message_size,
-        decoder=None if args.decoder is None else TopicDecoder(args.decoder),
+        decoder=_decoder(args, selection),
         key_decoder=PlainDecoder(args.key_decoder),
         value_decoder=PlainDecoder(args.value_decoder),
         selection=selection,
@@ -134,6 +135,25 @@ def run(args: argparse.Namespace) -> int:
     if told.lines:
         sys.stderr.write("".join(f"{line}\n" for line in told.lines))
     return told.status
+
+
+def _decoder(args: argparse.Namespace, selection: RecordSelection) -> TopicDecoder | None:
+    """Return the decoder that is asked for; with a selection, else that of the one topic of Kafka's own that is named.
+
+    Without a selection, the output is that of Kafka's tool, which knows no topics.
+    """
+    from cleaner.dump.contents import decoder_of
+    from cleaner.dump.options import TopicDecoder
+
+    if args.decoder is not None:
+        return TopicDecoder(args.decoder)
+    is_kafkas = selection.takes_all or args.print_data_log or args.deep_iteration
+    if is_kafkas or (args.key_decoder, args.value_decoder) != ("string", "string"):
+        return None
+    places = [Path(word).absolute() for word in args.what]
+    names = [parse_partition_dir_name((path.parent if path.is_file() else path).name) for path in places]
+    topics = {name.topic_partition.topic if name else "" for name in names}
+    return decoder_of(topics.pop()) if len(topics) == 1 else None
 
 
 class _Told:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_partition
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.operands import OnePartition
 from cleaner.cli.screen.html import add_html_argument, check_html, provenance_if_asked, write_html
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment, offset, partition_or_text, segment
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cleaner.report.explanation import ExplanationReport
     from policies.plan import Plan, Request
 
-HELP: Final = "tell why each segment of a partition stays, until when, and what blocks it"
+HELP: Final = "tell why each segment of a partition stays, and until when"
 _TRIES: Final = 3
 
 
@@ -30,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={ExitStatus.DONE: "the partition was explained", ExitStatus.FAILED: "the partition cannot be read"},
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=partition_or_text, metavar=OPERAND, help="the partition to explain")
+    parser.add_argument(
+        "topic_partition",
+        action=OnePartition,
+        named=partition_or_text,
+        metavar=OPERAND,
+        help="the partition to explain",
+    )
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "segment",

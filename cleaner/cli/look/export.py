@@ -12,6 +12,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.look.selecting import add_selection_arguments, selection_of
 from cleaner.cli.naming import OPERAND
 from cleaner.cli.opening import add_place_arguments, one_partition
+from cleaner.cli.operands import OnePartition
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
@@ -21,7 +22,7 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     from cleaner.export.transfer import Reading, Writer
 
-HELP: Final = "write the records of a partition to a file, as Parquet or JSON lines"
+HELP: Final = "write the records of a partition as Parquet or JSON lines"
 _STDOUT: Final = Path("-")
 _ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
@@ -37,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.USAGE: "wrong usage or configuration, or the file exists",
         },
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="the partition to export")
+    parser.add_argument(
+        "topic_partition", action=OnePartition, named=topic_partition, metavar=OPERAND, help="the partition to export"
+    )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="the file to write; it must not exist. - is stdout (jsonl only)"
     )

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
+from cleaner.cli.operands import LOG_DIR, OnePartition
 from cleaner.cli.showing import show
 from cleaner.cli.values import partition_or_text
 
 if TYPE_CHECKING:
     from cleaner.cli.parser import Parser
 
-HELP = "show what was changed, when, why and how many bytes, from the journal"
+HELP = "show what was changed, when and why, from the journal"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -25,8 +26,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "topic_partition",
         nargs="?",
-        type=partition_or_text,
-        metavar=OPERAND,
+        action=OnePartition,
+        named=partition_or_text,
+        metavar=f"{OPERAND}|{LOG_DIR}",
         help="show only this partition",
     )
     add_place_arguments(parser)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Final
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND
 from cleaner.cli.opening import add_place_arguments, one_partition
+from cleaner.cli.operands import OnePartition
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment, offset, topic_partition
 from cleaner.journald import Level
 
 if TYPE_CHECKING:
     from cleaner.cli.values import Moment
-    from cleaner.engine.lookup.looking import LookupTarget
+    from cleaner.engine.lookup.looking import LookedUp, LookupTarget
 
-HELP: Final = "find the record at an offset or a timestamp as Kafka finds it, with each step"
+HELP: Final = "find the record at an offset or a time, and show it"
 _WORDS: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
 """The numbers that Kafka's ListOffsets takes for a word."""
 
@@ -32,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.USAGE: "wrong usage or configuration, or an offset out of range",
         },
     )  # fmt: skip
-    parser.add_argument("topic_partition", type=topic_partition, metavar=OPERAND, help="the partition to search")
+    parser.add_argument(
+        "topic_partition", action=OnePartition, named=topic_partition, metavar=OPERAND, help="the partition to search"
+    )
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--offset", type=offset, metavar="N", help="find the batch with which a fetch from here begins")
     target.add_argument(
@@ -53,11 +56,20 @@ def run(args: argparse.Namespace) -> int:
 
     looked_up = look_up(one_partition(args), _target(args))
     error = range_error(looked_up)
-    show(LookupReport(looked_up, args.trace), as_json=args.json, pager=args.pager)
+    show(LookupReport(looked_up, args.trace, _contents(looked_up)), as_json=args.json, pager=args.pager)
     if error is not None:
         complain(error, Level.ERROR)
         return ExitStatus.USAGE
     return ExitStatus.DONE
+
+
+def _contents(looked_up: LookedUp) -> list[tuple[str, str]]:
+    from cleaner.dump.contents import contents_of
+
+    record, batch = looked_up.found.record, looked_up.found.batch
+    if record is None or batch is None:
+        return []
+    return list(contents_of(looked_up.topic_partition.topic, record, is_control=batch.is_control))
 
 
 def _moment_or_word(text: str) -> Moment | str:

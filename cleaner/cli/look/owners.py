@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from policies.plan import PartitionPlan, Plan, Request
     from storage.log_dir import LogDir
 
-HELP: Final = "tell which groups and transactional ids fill Kafka's internal topics"
+HELP: Final = "tell which groups and ids fill Kafka's internal topics"
 _OPERAND: Final = "TOPIC"
 _TRIES: Final = 3
 

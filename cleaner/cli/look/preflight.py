@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.showing import show
 from storage.errors import LogCleanerError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from policies.starting.facts import Release
     from policies.starting.start import Start
 
-HELP: Final = "tell what the next start of Kafka will recover, cut, delete, set aside or refuse"
+HELP: Final = "tell what the next start of Kafka will do or refuse"
 _NEWEST: Final = "4.3"
 _OLDEST: Final = (2, 8)
 _SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": _NEWEST}
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or lose or hide records",
         },
     )  # fmt: skip
+    add_log_dirs_operand(parser)
     parser.add_argument(
         "--kafka",
         type=_release,

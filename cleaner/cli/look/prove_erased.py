@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cleaner.engine.erasure.proving import ErasureProof
 
-HELP: Final = "show that keys are in no file of the log dirs, or in which files they are, and until when"
+HELP: Final = "show that keys are gone, or where they are, until when"
 OPERAND: Final = "RECORD-KEY"
 _ENCODINGS: Final = ("text", "hex", "base64", "json", "avro-wire", "long")
 _STDIN: Final = Path("-")
@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("key", nargs="*", metavar=OPERAND, help="a key to search for; -- before one that begins with -")
     parser.add_argument(
-        "--keys", type=Path, metavar="FILE", help="search for the keys in this file, too, one a line; - is stdin"
+        "--keys",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="search for the keys in this file, too, one a line; - is stdin; may be repeated",
     )
     parser.add_argument(
         "--encoding", choices=_ENCODINGS, default=_ENCODINGS[0], help="how the keys are written; by default as text"
@@ -94,11 +99,11 @@ def run(args: argparse.Namespace) -> int:
 def _given(args: argparse.Namespace) -> Sequence[str]:
     """Return the keys as they were written. Raises: InvalidConfig if there is none, or the file cannot be read."""
     given = list(args.key)
-    if args.keys is not None:
+    for path in args.keys:
         try:
-            data = sys.stdin.buffer.read() if args.keys == _STDIN else args.keys.read_bytes()
+            data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
         except OSError as error:
-            raise InvalidConfig("--keys", str(args.keys), f"cannot be read: {error.strerror}") from error
+            raise InvalidConfig("--keys", str(path), f"cannot be read: {error.strerror}") from error
         lines = data.decode("utf-8", "surrogateescape").split("\n")
         given += [line for one in lines if (line := one.removesuffix("\r"))]
     if not given:

@@ -7,15 +7,17 @@ import argparse
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.screen.views import add_view_arguments, view_of
 from cleaner.cli.showing import show
 
-HELP = "list the partitions: policy, segments, bytes, offsets, dirty ratio, next expiry"
+HELP = "list the partitions: policy, bytes, offsets, next expiry"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``topics``."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser)
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.topics/1")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cleaner.engine.checking.notes import Notes
     from storage.log_dir import LogDir
 
-HELP: Final = "find damage: checksums, offsets, indexes, snapshots, checkpoints, names"
+HELP: Final = "check every checksum, index, snapshot and checkpoint"
 _OPERAND: Final = "TOPIC-PARTITION|DIR"
 _NOTES: Final = "verify"
 _METADATA_DIR: Final = f"{CLUSTER_METADATA_TOPIC}-0"

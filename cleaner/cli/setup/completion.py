@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-HELP = "print a shell's completion script, e.g. source <(logcleaner completion bash)"
+HELP = "print a shell's completion script"
 _SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _PATHS: Final = {"DIR", "FILE"}
 _NAMES: Final = {

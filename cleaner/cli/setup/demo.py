@@ -14,7 +14,7 @@ from cleaner.errors import UnwritableFile
 if TYPE_CHECKING:
     from cleaner.demo import MadeTopic
 
-HELP: Final = "make a small log directory on which you can try logcleaner"
+HELP: Final = "make a small log directory on which to try all this"
 _COLUMNS: Final = 80
 _INDENT: Final = " " * 4
 

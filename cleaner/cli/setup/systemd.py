@@ -12,7 +12,7 @@ from cleaner.cli.parser import did_you_mean
 from cleaner.errors import as_unwritable
 from storage.errors import InvalidConfig
 
-HELP = "print or install systemd units, a sample configuration, alert rules, a dashboard"
+HELP = "print or install units, sample files, alerts, a dashboard"
 _HIDDEN_BY_PROTECT_HOME = ("/home", "/root", "/run/user")
 
 

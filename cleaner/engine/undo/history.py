@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import DROPPED, GUARDED, partition_of, read_lines
 from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 
 _OF_A_COMPACTION: Final = (GUARDED, DROPPED)
 """Lines that say what came of the compaction before them."""
@@ -64,6 +64,19 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
             entries.append(entry)
     here = frozenset(str(topic_partition) for topic_partition, _ in log_dir.partitions())
     return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir), here)
+
+
+def compactions(log_dirs: Iterable[LogDir], wanted: Wanted) -> dict[TopicPartition, int]:
+    """Return the wanted partitions that a compaction rewrote, and when the newest one did, epoch ms.
+
+    Raises: UnreadableFile.
+    """
+    found: dict[TopicPartition, int] = {}
+    for log_dir in log_dirs:
+        for entry in read_history(log_dir, wanted).entries:
+            if entry["what"] == "compact" and (topic_partition := partition_of(entry)) is not None:
+                found[topic_partition] = entry["time_ms"]
+    return found
 
 
 def _newest_compaction(entries: Sequence[Mapping[str, Any]], partition: object) -> int | None:

@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cleaner.engine.lookup.looking import LogPlace, LookedUp
+from cleaner.export.fields import told
+from cleaner.printable import printable
 from cleaner.report.page import Lines, Page, counted, size
 from policies.reasons import moment
 from storage.log.search.steps import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
+from storage.records import Record
 
 SCHEMA: Final = "logcleaner.lookup/1"
 OUT_OF_RANGE: Final = frozenset({LookupOutcome.BELOW_START, LookupOutcome.BEYOND_END})
@@ -20,6 +23,7 @@ _LABELS: Final = {
     StepKind.OFFSET_INDEX: "offset index",
     StepKind.SCAN: "scan",
 }
+_TEXT_MAX: Final = 2000
 _LABEL_WIDTH: Final = len("largest timestamp  ")
 
 
@@ -30,6 +34,8 @@ class LookupReport:
     looked_up: LookedUp
     trace: bool
     """Whether the text tells the steps; the document has them always."""
+    contents: Sequence[tuple[str, str]] = ()
+    """What the record holds, for the text: labels and texts."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``lookup --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
@@ -51,6 +57,7 @@ class LookupReport:
             "offset": _offset(one),
             "timestamp_ms": found.record.timestamp_ms if found.record else None,
             "batch": _batch(found.batch) if found.batch else None,
+            "record": _record(found.record) if found.record else None,
             "segments": one.segments,
             "bytes": one.size_bytes,
             "bytes_read": found.bytes_read,
@@ -67,6 +74,8 @@ class LookupReport:
                 page.line(f"{label:{_LABEL_WIDTH}}{rest}", indent=2, hanging=_LABEL_WIDTH)
         for place, words in enumerate(_answer(one)):
             page.line(words, "" if place else "bold", hanging=2)
+        for label, text in self.contents:
+            page.text.add(f"  {label:<8}{_cut(printable(text))}")
         segments = counted(one.segments, "segment")
         page.line(f"Read {_bytes(one.found.bytes_read)} of {size(one.size_bytes)} in {segments}.")
         yield page.text
@@ -94,6 +103,16 @@ def _offset(one: LookedUp) -> int | None:
             return found.log_end_offset
         case _:
             return None
+
+
+def _record(record: Record) -> dict[str, Any]:
+    headers = [told("key", key) | told("value", value) for key, value in record.headers]
+    return {**told("key", record.key), **told("value", record.value), "headers": headers}
+
+
+def _cut(text: str) -> str:
+    rest = len(text) - _TEXT_MAX
+    return text if rest <= 0 else f"{text[:_TEXT_MAX]}... and {rest:,} characters more: --json has all"
 
 
 def _batch(batch: FoundBatch) -> dict[str, Any]:

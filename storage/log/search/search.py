@@ -22,7 +22,7 @@ from typing import NamedTuple
 from storage.errors import CorruptBatch
 from storage.log.read import floor_place
 from storage.log.search.probe import IndexedEntry, probing
-from storage.log.search.steps import FoundBatch, FoundRecord, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
+from storage.log.search.steps import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
 from storage.names import FileKind
 from storage.records import (
     Batch,
@@ -277,8 +277,7 @@ class LogSearch:
 
     def _answer(self, outcome: LookupOutcome, segment: Segment | None = None, hit: _Hit | None = None) -> Lookup:
         batch = _found_batch(segment, hit.batch) if segment and hit else None
-        record = FoundRecord(hit.record.offset, hit.record.timestamp_ms) if hit and hit.record else None
-        return Lookup(outcome, self._start, self._end, tuple(self._steps), batch, record)
+        return Lookup(outcome, self._start, self._end, tuple(self._steps), batch, hit.record if hit else None)
 
 
 def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:
@@ -307,4 +306,5 @@ def _found_batch(segment: Segment, batch: Batch | LegacyBatch) -> FoundBatch:
         header.compression.name.lower(),
         header.magic,
         header.partition_leader_epoch,
+        header.is_control,
     )

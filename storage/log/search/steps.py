@@ -7,6 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from storage.records import Record
+
 
 class StepKind(StrEnum):
     """The closed list of steps (docs/lookup.md)."""
@@ -94,13 +96,8 @@ class FoundBatch:
     compression: str
     magic: int
     leader_epoch: int
-
-
-class FoundRecord(NamedTuple):
-    """A record, with its timestamp in epoch ms."""
-
-    offset: int
-    timestamp_ms: int
+    is_control: bool
+    """Whether it holds control records: markers of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ class Lookup:
     """None if the search did not come that far."""
     steps: tuple[LookupStep, ...]
     batch: FoundBatch | None = None
-    record: FoundRecord | None = None
+    record: Record | None = None
     """The first record that is asked for; None if compaction left none of the batch's from the offset on."""
 
     @property

@@ -15,9 +15,10 @@ from cleaner.cli.main import main
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
 from storage.log.producer_state import BatchMetadata, ProducerEntry, format_snapshot
 from storage.names import TopicPartition
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.cleaner.dump.batches import random_log
+from tests.coordinator_records import offset_key
 from tests.partition_dirs import PartitionDir, keyed
 from tests.schemas import schema
 
@@ -334,3 +335,28 @@ def test_terminal_gets_no_control_characters_of_records_and_a_pipe_gets_all(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["dump", "--print-data-log", str(path)]) == 0
     assert "payload: \\x1b[2J\\x9b1m\té\n" in capsys.readouterr().out
+
+
+def test_who_selects_records_sees_them_whole(tmp_path: Path, show: Any) -> None:
+    """``--offset`` is ours: Kafka's tool, whose lines ``--print-data-log`` keeps, shows no values of headers."""
+    headers = ((b"source", b"web"), (b"retry", None))
+    records = [Record(place, 5, b"k", b"v", headers if place % 2 else ()) for place in range(6)]
+    log = PartitionDir(tmp_path / "data").segment(0, encode_batch(records[:3]), encode_batch(records[3:])).path
+    whole = [line for line in show(log, "--offset", "0..4") if line.startswith("|")]
+    plain = [line for line in show(log, "--offset", "0..4", "--print-data-log") if line.startswith("|")]
+    assert whole == [line + " headers: [source=web, retry=null]" * (place % 2) for place, line in enumerate(plain)]
+    assert all(" key: k payload: v" in line for line in plain)
+    assert show(log, "--timestamp", "..+1d") == show(log, "--key", "k") == show(log, "--offset", "..9")
+    assert len([line for line in show(log, "--offset", "0..4") if line.startswith("baseOffset")]) == 2
+    hidden = show(log, "--offset", "1", "--redact", "values")[-1]
+    assert hidden.endswith("payload: [redacted] headers: [source=[redacted], retry=null]")
+    (bare,) = [line for line in show(log, "--offset", "1", "--deep-iteration") if line.startswith("|")]
+    assert bare.endswith("headerKeys: [source,retry]")
+    assert not any(line.startswith("|") for line in show(log, "--offset", "1", "--only-batches"))
+
+
+def test_a_selection_of_a_topic_of_kafkas_own_is_decoded(tmp_path: Path, show: Any) -> None:
+    made = PartitionDir(tmp_path / "data", "__consumer_offsets-0")
+    made.segment(0, encode_batch([Record(0, 5, offset_key("g1", "orders", 3), None)]))
+    assert '{"group":"g1","topic":"orders","partition":3}' in show(made.path, "--offset", "0")[-1]
+    assert '"group":"g1"' not in show(made.path, "--print-data-log", "--offset", "0")[-1]

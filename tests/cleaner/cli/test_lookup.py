@@ -16,6 +16,7 @@ from cleaner.engine.lookup.looking import LookupTarget, look_up
 from storage.errors import LogCleanerError
 from storage.log.listing import Listing, list_partition
 from storage.names import TopicPartition
+from storage.records import Record, encode_batch
 from storage.scan.partitions import FoundPartition
 from tests.cleaner.cli.test_export import state_of
 from tests.cleaner.cli.test_main import ROOT
@@ -170,3 +171,32 @@ def test_damage_gives_an_answer_or_an_error_of_ours(orders: PartitionDir) -> Non
         path.write_bytes(whole[path])
     assert answered > FUZZED // 2
     assert failed == FUZZED - answered > 0
+
+
+def test_the_record_is_shown_with_key_value_and_headers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = PartitionDir(tmp_path / "data")
+    records = [
+        Record(0, NOW_MS, b"a", b"1\x1b[2J", ((b"source", b"web"), (b"retry", None))),
+        Record(1, NOW_MS, b"\xff\x00", None),
+        Record(2, NOW_MS, b"long", b"x" * 5000),
+    ]
+    made.segment(0, encode_batch(records))
+    committed(tmp_path / "data", made)
+    assert run(made, "--offset", "0") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:7] == ["  key     a", r"  value   1\x1b[2J", "  header  source = web", "  header  retry = null"]
+    assert run(made, "--offset", "1") == 0
+    assert capsys.readouterr().out.splitlines()[3:5] == ["  key     base64 /wA=", "  value   null"]
+    assert run(made, "--offset", "2") == 0
+    assert "x... and 3,000 characters more: --json has all" in capsys.readouterr().out
+    assert run(made, "--offset", "0", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["record"] == {
+        "key": "a",
+        "keyEncoding": "utf-8",
+        "value": "1\x1b[2J",
+        "valueEncoding": "utf-8",
+        "headers": [
+            {"key": "source", "keyEncoding": "utf-8", "value": "web", "valueEncoding": "utf-8"},
+            {"key": "retry", "keyEncoding": "utf-8", "value": None, "valueEncoding": None},
+        ],
+    }

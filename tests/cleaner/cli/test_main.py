@@ -170,7 +170,7 @@ def test_missing_directory_is_not_there_yet(tmp_path: Path, capsys: pytest.Captu
         (("clean", "--dryrun"), "no such option: --dryrun; did you mean --dry-run?; see logcleaner clean --help"),
         (("clean", "--log-dir", "/d", "--Dry-Run"), "did you mean --dry-run?"),
         (("clean", "--threads", "2", "-dry-run"), "unrecognized arguments: -dry-run; did you mean --dry-run?"),
-        (("clean", "-n", "log-dir", "logs"), "unrecognized arguments: log-dir logs; did you mean --log-dir?"),
+        (("clean", "-n", "log-dir", "logs"), "no such directory: log-dir; did you mean --log-dir?"),
         (("free", "--targt=20GiB"), "no such option: --targt=20GiB; did you mean --target?; see logcleaner free"),
         (("topics", "--logdir", "x"), "did you mean --log-dir?"),
         (("topics", "--dry-run"), "no such option: --dry-run; see logcleaner topics --help"),

@@ -189,3 +189,14 @@ def test_history_of_one_partition_and_of_what_concerns_all(log_dir: Path, which:
 def test_history_of_a_dir_that_nothing_changed(demo: Path, capsys) -> None:
     assert run(demo, "history") == 0
     assert capsys.readouterr().out == "The journal has no changes.\n"
+
+
+def test_a_compaction_is_told_to_be_final(log_dir: Path, capsys) -> None:
+    capsys.readouterr()
+    assert run(log_dir, "restore", "orders-0") == 1
+    said = capsys.readouterr()
+    assert "A compaction cannot be undone: orders-0, the last at " in said.out
+    assert "its compaction cannot be undone; see logcleaner history" in said.err
+    assert run(log_dir, "restore", "empty-0") == 1
+    said = capsys.readouterr()
+    assert "compaction" not in f"{said.out}{said.err}"

@@ -11,7 +11,8 @@ from cleaner.cli.setup.unit_files import BY_NAME, CHECKOUT, FILES, placed
 
 
 def install(root: Path, *options: str) -> int:
-    return main(["systemd", "install", "--root", str(root), "--command", "/opt/logcleaner/bin/logcleaner", *options])
+    command = () if "--command" in options else ("--command", "/opt/logcleaner/bin/logcleaner")
+    return main(["systemd", "install", "--root", str(root), *command, *options])
 
 
 def test_every_file_is_carried_and_no_other() -> None:
