@@ -223,7 +223,9 @@ def reader_of(
         settings = _settings(args)
         return replace(settings, cluster_metadata=settings.cluster_metadata and with_cluster_metadata)
 
-    return ConfigurationReader(read_settings, args.log_dir, args.set_options, keeps_settings=keeps_settings)
+    return ConfigurationReader(
+        read_settings, args.log_dir, args.set_options, inputs=args.inputs, keeps_settings=keeps_settings
+    )
 
 
 def read_configuration(
@@ -264,7 +266,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     if args.config:
         from cleaner.config.settings import read_settings
 
-        settings = read_settings(args.config)
+        settings = read_settings(args.config, args.inputs)
     return overridden(settings, args)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from cleaner.config.inputs import Inputs
 from cleaner.config.layers import Settings, build_layers
 from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
@@ -18,7 +19,7 @@ _MS_OF_A_SLIP: Final = 1000
 
 
 def check_files(
-    config: Path | None, overridden: Callable[[Settings], Settings], set_options: Sequence[str] = ()
+    config: Path | None, overridden: Callable[[Settings], Settings], set_options: Sequence[str], inputs: Inputs
 ) -> tuple[Settings, ConfigLayers]:
     """Check a configuration file, the ``server.properties`` that it names, and the values of the command line.
 
@@ -26,6 +27,7 @@ def check_files(
         config: the configuration file; None if there is none.
         overridden: replaces the settings that the command line overrides.
         set_options: ``KEY=VALUE`` of each ``--set``.
+        inputs: the files of the command.
 
     Returns:
         The settings, and the layers without the cluster metadata, if nothing is wrong.
@@ -34,8 +36,8 @@ def check_files(
         InvalidConfigs: everything that is wrong, each problem once.
     """
     problems: list[InvalidConfig] = []
-    settings = overridden(_examined(config, problems) if config else Settings())
-    properties = _properties_of(settings, problems)
+    settings = overridden(_examined(config, inputs, problems) if config else Settings())
+    properties = _properties_of(settings, inputs, problems)
     layers = None
     try:
         layers = build_layers(settings, server_properties=properties, set_options=set_options)
@@ -55,20 +57,22 @@ def slips(layers: ConfigLayers) -> Iterator[str]:
                 yield f"{stated.sentence}: {value} milliseconds; if days were meant, say {value}d"
 
 
-def misspelt_of(settings: Settings) -> tuple[str, ...]:
+def misspelt_of(settings: Settings, inputs: Inputs) -> tuple[str, ...]:
     """Return a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
 
     A broker starts with such a file, so these keys are no problems. Raises: as ``read_server_properties``.
     """
     path = settings.server_properties
-    return misspelt(path, read_server_properties(path)) if path else ()
+    return misspelt(path, read_server_properties(path, inputs)) if path else ()
 
 
-def _examined(path: Path, problems: list[InvalidConfig]) -> Settings:
+def _examined(path: Path, inputs: Inputs, problems: list[InvalidConfig]) -> Settings:
     try:
-        settings, found = examine_settings(path)
+        settings, found = examine_settings(path, inputs)
     except InvalidConfigs as error:
         problems += error.problems
+    except InvalidConfig as error:
+        problems.append(error)
     except UnreadableFile as error:
         problems.append(InvalidConfig("--config", str(path), f"cannot be read: {error.cause}"))
     else:
@@ -77,11 +81,11 @@ def _examined(path: Path, problems: list[InvalidConfig]) -> Settings:
     return Settings()
 
 
-def _properties_of(settings: Settings, problems: list[InvalidConfig]) -> dict[str, Property] | None:
+def _properties_of(settings: Settings, inputs: Inputs, problems: list[InvalidConfig]) -> dict[str, Property] | None:
     if settings.server_properties is None:
         return None
     try:
-        return read_server_properties(settings.server_properties)
+        return read_server_properties(settings.server_properties, inputs)
     except InvalidConfig as error:
         problems.append(error)
     except UnreadableFile as error:

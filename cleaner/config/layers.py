@@ -65,6 +65,7 @@ class LoadedLayers(NamedTuple):
         facts: resolved log dir -> facts that show whether the configuration is that of its broker.
         rejected: why the file was rejected, so that an earlier one holds; None if the file was accepted.
         ignored: a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
+        contents: the bytes of each of the ``files``, as they were read.
     """
 
     layers: ConfigLayers
@@ -74,6 +75,7 @@ class LoadedLayers(NamedTuple):
     facts: Mapping[Path, ConfigFacts] = {}
     rejected: str | None = None
     ignored: tuple[str, ...] = ()
+    contents: Mapping[Path, bytes] = {}
 
     @property
     def configured(self) -> Configured:

@@ -1,9 +1,10 @@
 """The reader of all configuration. Each call reads every source again, unless its files are unchanged.
 
 A run reads the configuration twice: first to find the log dirs, then again under their locks. So the second reading
-sees what a broker or a person changed in between. Only the cluster metadata is large (a log of 22 MB takes two
-seconds). The reader remembers it together with the state that its files had *before* they were read, so a change during
-the reading makes the next call read again.
+sees what a broker or a person changed in between. Its files belong together: if one changed while the others were read,
+as when Kubernetes swaps the directory of a ConfigMap, all are read again. Only the cluster metadata is large (a log of
+22 MB takes two seconds). The reader remembers it together with the state that its files had *before* they were read, so
+a change during the reading makes the next call read again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
+from cleaner.config.inputs import Inputs
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
 from cleaner.config.server_properties import misspelt, read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing, followed
-from storage.errors import InvalidConfig, LogCleanerError, NotALogDir, UnreadableFile
+from storage.errors import ErrorKind, InvalidConfig, LogCleanerError, NotALogDir, UnreadableFile
 from storage.log_dir import LogDir, LogDirNotThere, read_file
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
 from storage.properties import Property, parse_properties
@@ -30,9 +32,22 @@ if TYPE_CHECKING:
     from storage.metadata.metadata_log import ClusterMetadata
 
 METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+_READINGS_MAX: Final = 8
+"""How often the files may change while they are read, before the reader gives up."""
 _ID_KEYS: Final = ("node.id", "broker.id")
 
 Properties = Mapping[str, Property]
+
+
+class ConfigurationChanges(LogCleanerError):
+    """A file of the configuration is another one each time that it was read, so nobody knows what holds."""
+
+    kind = ErrorKind.REFUSED
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: changes while the configuration is read; nothing was done, run again once it is written"
 
 
 class _Remembered(NamedTuple):
@@ -51,6 +66,7 @@ class ConfigurationReader:
         read_settings: reads the configuration file and applies the overrides of the command line.
         log_dirs: log dirs that the command line names; if there are none, those of ``log.dirs`` count.
         set_options: ``KEY=VALUE`` of each ``--set``.
+        inputs: the files that ``read_settings`` reads with, too.
         keeps_settings: keep the last valid configuration file in force if the file becomes invalid; the result says
             why. Without this, and at the first reading, an invalid file is an error.
     """
@@ -58,6 +74,7 @@ class ConfigurationReader:
     read_settings: Callable[[], Settings]
     log_dirs: Sequence[Path] = ()
     set_options: Sequence[str] = ()
+    inputs: Inputs = field(default_factory=Inputs, kw_only=True)
     keeps_settings: bool = field(default=False, kw_only=True)
     _settings: Settings | None = None
     _remembered: _Remembered | None = None
@@ -68,24 +85,34 @@ class ConfigurationReader:
         Raises:
             InvalidConfigs: everything that is wrong in any layer.
             InvalidConfig: a stated ``metadata.log.dir`` has no cluster metadata; ``server.properties`` is no broker's.
+            ConfigurationChanges: its files change faster than they can be read.
             LogDirNotThere: the stated ``metadata.log.dir`` is missing now, and may be there later.
             UnreadableFile, CorruptBatch: server.properties, meta.properties or the cluster metadata cannot be read, or
                 are damaged.
         """
         kept = self._settings if self.keeps_settings else None
         try:
-            settings = self.read_settings()
-            loaded = self._read_with(settings)
+            loaded = self._read_as_one()
         except LogCleanerError as error:
             if kept is None:
                 raise
             loaded = self._read_with(kept)._replace(rejected=str(error))
         else:
-            self._settings = settings
+            self._settings = loaded.settings
         return loaded
 
+    def _read_as_one(self) -> LoadedLayers:
+        """Read every source, until no file changed while the others were read. Raises: as ``read``."""
+        for _ in range(_READINGS_MAX):
+            loaded = self._read_with(self.read_settings())
+            changed = [path for path in loaded.files if self.inputs.has_changed(path)]
+            if not changed:
+                return loaded
+        raise ConfigurationChanges(changed[0])
+
     def _read_with(self, settings: Settings) -> LoadedLayers:
-        properties = read_server_properties(settings.server_properties) if settings.server_properties else None
+        path = settings.server_properties
+        properties = read_server_properties(path, self.inputs) if path else None
         layers = build_layers(settings, server_properties=properties, set_options=self.set_options)
         stated = layers.broker_policy()
         log_dirs = _distinct(self.log_dirs or _stated_dirs(stated))
@@ -95,8 +122,10 @@ class ConfigurationReader:
         layers = with_cluster_metadata(layers, cluster, node_id) if cluster else layers
         whose = _Whose(settings, properties, stated, cluster, node_id)
         facts = {path.resolve(): whose.facts(path, own[path]) for path in log_dirs}
-        ignored = misspelt(settings.server_properties, properties or {}) if settings.server_properties else ()
-        return LoadedLayers(layers, log_dirs, cluster, settings, facts, ignored=ignored)
+        ignored = misspelt(path, properties or {}) if path else ()
+        loaded = LoadedLayers(layers, log_dirs, cluster, settings, facts, ignored=ignored)
+        contents = {file: data for file in loaded.files if (data := self.inputs.data_of(file)) is not None}
+        return loaded._replace(contents=contents)
 
     def _cluster(self, stated: BrokerPolicy, log_dirs: Sequence[Path]) -> ClusterMetadata | None:
         """Read the metadata log in ``metadata.log.dir`` if that is stated, else the first one in the log dirs.

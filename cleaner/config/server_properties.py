@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from cleaner.config.inputs import Inputs
 from policies.config.config_sources import misspelt_in
 from storage.errors import InvalidConfig
-from storage.properties import Property, read_properties
+from storage.properties import Property, parse_properties
 
 _OF_A_BROKER: Final = frozenset(
     {"node.id", "broker.id", "process.roles", "log.dirs", "log.dir", "zookeeper.connect", "listeners"}
@@ -19,14 +20,18 @@ _TOML_VALUE_STARTS: Final = ("[", '"', "'")
 _NAME_THE_BROKERS: Final = "name the server.properties that the broker is started with"
 
 
-def read_server_properties(path: Path) -> dict[str, Property]:
+def read_server_properties(path: Path, inputs: Inputs | None = None) -> dict[str, Property]:
     """Read the file that a broker is started with.
+
+    Args:
+        path: the file.
+        inputs: the files of the command; without it, the file is read once.
 
     Raises:
         UnreadableFile: it is missing, or may not be read.
-        InvalidConfig: it is another file; or a malformed ``\\uXXXX``.
+        InvalidConfig: it is another file; or a malformed ``\\uXXXX``; or a pipe that another option has read.
     """
-    found = read_properties(path)
+    found = parse_properties((inputs or Inputs()).read(path, "--server-properties"), str(path))
     if (reason := _why_not_of_a_broker(found)) is not None:
         raise InvalidConfig("server.properties", str(path), reason)
     return found

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cleaner.config.inputs import Inputs
 from cleaner.config.layers import Settings
 from cleaner.config.toml_lines import KeyPath, key_lines, leaves
 from policies.config.config_keys import BROKER_KEYS
@@ -84,31 +85,35 @@ class _Entry(NamedTuple):
         return InvalidConfig(".".join(self.location), None, reason, self.said.origin)
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path, inputs: Inputs | None = None) -> Settings:
     """Read a configuration file.
+
+    Args:
+        path: the file.
+        inputs: the files of the command; without it, the file is read once.
 
     Raises:
         UnreadableFile: the file is missing, may not be read, or is not UTF-8.
+        InvalidConfig: another option has read what can be read only once.
         InvalidConfigs: everything that is wrong in it, by line.
     """
-    return parse_settings(_text_of(path), path)
+    return parse_settings(_text_of(path, inputs or Inputs()), path)
 
 
-def examine_settings(path: Path) -> tuple[Settings, tuple[InvalidConfig, ...]]:
+def examine_settings(path: Path, inputs: Inputs) -> tuple[Settings, tuple[InvalidConfig, ...]]:
     """Read a configuration file, and return what is sound of it, and everything that is wrong in it, by line.
 
     Raises:
         UnreadableFile: the file is missing, may not be read, or is not UTF-8.
+        InvalidConfig: another option has read what can be read only once.
         InvalidConfigs: it is not TOML, so nothing of it is sound.
     """
-    return _settings_and_problems(_text_of(path), path)
+    return _settings_and_problems(_text_of(path, inputs), path)
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, inputs: Inputs) -> str:
     try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+        return inputs.read(path, "--config").decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise UnreadableFile(path, str(error)) from error
 

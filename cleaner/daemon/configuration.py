@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cleaner.config.file_states import State, state_of_directory, state_of_file
+from cleaner.config.inputs import is_read_once
 from cleaner.config.layers import LoadedLayers
 from cleaner.config.reader import METADATA_DIR
 from policies.config.config_layers import ConfigLayers
@@ -42,8 +43,8 @@ class Configuration:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files whose change asks for a reload."""
-        return tuple(path.absolute() for path in self.loaded.files)
+        """Return the files whose change asks for a reload. A pipe has none: what it said holds until the end."""
+        return tuple(path.absolute() for path in self.loaded.files if not is_read_once(path))
 
     def terms_of(self, log_dir: Path, topic: str) -> object:
         """Return what changes to a topic in a log dir go by; None while nothing may be changed there."""

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.beginning import Begun, may_recover, recover_log_dir
 from cleaner.engine.compactor import Compactor, KernelCheck, Local
-from cleaner.engine.inventory import Listed, Survey, Wanted, everything, survey_clock, survey_log_dir, unheard
+from cleaner.engine.inventory import (
+    Listed,
+    Survey,
+    Wanted,
+    everything,
+    is_named,
+    survey_clock,
+    survey_log_dir,
+    unheard,
+)
 from cleaner.engine.journal import Journal, JournalFull
 from cleaner.engine.leftovers import sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
 from cleaner.engine.means import Means, OpenLogDirs, Stopped
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
+from cleaner.engine.second_reading import check_second_reading
 from cleaner.engine.spending import spend
 from cleaner.engine.uncleanable import causes
 from policies.config.configured import Configured
@@ -63,7 +73,8 @@ class Cleaner:
             wanted: predicate; partitions for which it is false are ignored.
             compactor: carries the compactions of ``clean`` and ``copy`` out; without it, this process does.
             read_again: reads the configuration under the locks, before anything else is read there. What it raises
-                ends the run, and nothing was changed. Without it, ``configured`` was read under the locks.
+                ends the run, and nothing was changed; so does a configuration that lets more go than ``configured``.
+                Without it, ``configured`` was read under the locks.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
@@ -73,7 +84,7 @@ class Cleaner:
         self._fs = means.fs
         self._stopping = False
         self._compactor = compactor or Local()
-        self._read_again = read_again
+        self._asked, self._read_again = configured, read_again
         threads = min(means.threads, _THREADS_MAX)
         self._means = replace(means, threads=threads, stopping=lambda: self._stopping)
         self._take(configured)
@@ -161,7 +172,7 @@ class Cleaner:
         """Lock every log dir, recover, plan, execute.
 
         Raises:
-            LogDirLocked, UnreliableLock, UnsafeOwner: nothing was changed.
+            LogDirLocked, UnreliableLock, UnsafeOwner, ProtectionLost: nothing was changed.
             InvalidConfig: as ``KernelCheck``; nothing of the plan was done.
         """
         start_seconds, request = self._means.clock.seconds(), replace(request, in_place=True)
@@ -202,7 +213,7 @@ class Cleaner:
         """
         errors: list[str] = []
         with ExitStack() as locks:
-            self._lock_and_read(locks)
+            self._lock_and_read(locks, request.topics)
             for planned in self.plan(replace(request, in_place=True)).log_dirs:
                 sweep_log_dir(planned, request, self._means, errors, only_journalled=True)
         return tuple(errors)
@@ -244,7 +255,7 @@ class Cleaner:
             tool_version: for the manifest.
 
         Raises:
-            LogDirLocked, UnusableOutput, CopyDoesNotFit: nothing was written.
+            LogDirLocked, ProtectionLost, UnusableOutput, CopyDoesNotFit: nothing was written.
             OutputFull, SourceChanged, UnreadableFile: the output is incomplete, and says so.
         """
         from cleaner.engine.copy.copying import Copier  # noqa: PLC0415 - no other run copies
@@ -308,7 +319,7 @@ class Cleaner:
 
     def _locked(self, locks: ExitStack, request: Request) -> Begun:
         """Take every lock, read the configuration, and only then recover."""
-        self._lock_and_read(locks)
+        self._lock_and_read(locks, request.topics)
         self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
         begun, survey = Begun(self._means, request), self._survey(request)
         for log_dir in self._log_dirs:
@@ -328,9 +339,9 @@ class Cleaner:
                 begun.errors.append(str(error))
                 begun.full[log_dir] = str(error)
 
-    def _lock_and_read(self, locks: ExitStack) -> None:
+    def _lock_and_read(self, locks: ExitStack, topics: Sequence[str] = ()) -> None:
         """Take the lock of every log dir, then read the configuration."""
-        for taken in self._locked_with(locks, self._locks.lock):
+        for taken in self._locked_with(locks, self._locks.lock, topics):
             self._means = replace(self._means, fs=guarded(self._fs, taken))
 
     def _lock_to_copy(self, locks: ExitStack, topics: Sequence[str]) -> tuple[LogDir, Moment]:
@@ -340,19 +351,23 @@ class Cleaner:
         """
         from cleaner.engine.copy.moment import Moment  # noqa: PLC0415 - no other run copies
 
-        looks = [Moment.of(self._log_dirs[0], topics) for _ in self._locked_with(locks, self._locks.lock_to_read)]
+        looks = [
+            Moment.of(self._log_dirs[0], topics) for _ in self._locked_with(locks, self._locks.lock_to_read, topics)
+        ]
         return self._log_dirs[0], looks[-1]
 
-    def _locked_with(self, locks: ExitStack, take: TakeLock) -> Iterator[Mapping[Path, AnyLock]]:
+    def _locked_with(self, locks: ExitStack, take: TakeLock, topics: Sequence[str]) -> Iterator[Mapping[Path, AnyLock]]:
         """Take every lock, yield them, then read the configuration; start over if it names other log dirs by now.
 
-        Raises: LogDirsChange.
+        Raises: LogDirsChange, ProtectionLost.
         """
-        yield from lock_and_read(locks, take, self._fs, self._log_dirs, self._read_configuration)
+        yield from lock_and_read(locks, take, self._fs, self._log_dirs, lambda: self._read_configuration(topics))
 
-    def _read_configuration(self) -> list[LogDir]:
+    def _read_configuration(self, topics: Sequence[str]) -> list[LogDir]:
         if self._read_again is not None:
-            self._take(self._read_again())
+            again = self._read_again()
+            check_second_reading(self._asked, again, lambda found: self._wanted(found) and is_named(found, topics))
+            self._take(again)
         return self._log_dirs
 
     def _survey(self, request: Request) -> Survey:

@@ -59,18 +59,14 @@ def provenance_of(loaded: LoadedLayers, command: Sequence[str], made_ms: int) ->
         command: the words of the command line, without the program's name.
         made_ms: the clock, epoch ms.
     """
-    found = [ConfigurationFile(str(path), _sha256(path)) for path in loaded.files]
+    found = [ConfigurationFile(str(path), _sha256(loaded.contents.get(path))) for path in loaded.files]
     if loaded.cluster:
         found.append(ConfigurationFile(str(loaded.cluster.directory), None))
     return Provenance(__version__, ("logcleaner", *command), made_ms, tuple(map(str, loaded.log_dirs)), tuple(found))
 
 
-def _sha256(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
+def _sha256(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def write_page(path: Path, document: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ class Override:
         for topic, before in self.before.items():
             by_value.setdefault(before, []).append(topic)
         for before, topics in sorted(by_value.items(), key=lambda found: -len(found[1])):
-            yield f"{_counted(topics)}, {before} before ({_named(topics)})"
+            yield f"{_counted(topics)}, {before} before ({named(topics)})"
         if not self.before:
             yield "changes no topic"
         if self.same:
@@ -56,7 +56,7 @@ class Override:
         if self.refused:
             yield f"not touched: {_counted(list(self.refused))}, {_because(self.refused)}"
         if unknown := [topic for topic in self.unknown if topic not in self.refused]:
-            yield f"not touched: {_counted(unknown)} of unknown configuration ({_named(unknown)})"
+            yield f"not touched: {_counted(unknown)} of unknown configuration ({named(unknown)})"
 
 
 _NAMED_MAX: Final = 3
@@ -74,8 +74,8 @@ def _counted(topics: Sequence[str]) -> str:
     return f"{len(topics):,} topic{'' if len(topics) == 1 else 's'}"
 
 
-def _named(topics: Sequence[str]) -> str:
-    """Return the names of some topics, and the number of the others."""
+def named(topics: Sequence[str]) -> str:
+    """Return the names of some topics, and the number of the others: ``a, b, c and 4 more``."""
     others = len(topics) - _NAMED_MAX
     return ", ".join(topics) if others <= 1 else f"{', '.join(topics[:_NAMED_MAX])} and {others:,} more"
 
@@ -83,9 +83,7 @@ def _named(topics: Sequence[str]) -> str:
 def _because(refused: Mapping[str, str]) -> str:
     """Return the reason of the first topic, which names that topic."""
     topic, because = next(iter(refused.items()))
-    return (
-        f"{_named(list(refused))}: {because}" if len(refused) == 1 else f"{_named(list(refused))}: {topic}: {because}"
-    )
+    return f"{named(list(refused))}: {because}" if len(refused) == 1 else f"{named(list(refused))}: {topic}: {because}"
 
 
 def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ...]:

@@ -127,8 +127,8 @@ def _check(args: argparse.Namespace) -> int:
 
     if not (args.config or args.server_properties or args.set_options):
         raise InvalidConfig("config check", None, "has nothing to check; add --config FILE or --server-properties FILE")
-    settings, layers = check_files(args.config, lambda read: overridden(read, args), args.set_options)
-    for sentence in misspelt_of(settings):
+    settings, layers = check_files(args.config, lambda read: overridden(read, args), args.set_options, args.inputs)
+    for sentence in misspelt_of(settings, args.inputs):
         complain(sentence)
     found = [str(path) for path in (settings.path, settings.server_properties) if path]
     if args.log_dir:

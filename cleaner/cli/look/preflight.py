@@ -108,12 +108,12 @@ def _check_dirs(log_dirs: Sequence[Path]) -> None:
 
 def _node_id(loaded: LoadedLayers) -> int | None:
     """Return the node id that server.properties states; None if none does."""
-    from storage.properties import read_properties
+    from storage.properties import parse_properties
 
     path = loaded.settings.server_properties
     if path is None:
         return None
-    found = read_properties(path)
+    found = parse_properties(loaded.contents[path], str(path))
     for key in ("node.id", "broker.id"):
         if key in found and found[key].value.strip().lstrip("-").isdigit():
             return int(found[key].value)

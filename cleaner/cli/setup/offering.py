@@ -104,6 +104,8 @@ def _path(text: str) -> Path:
 def _dirs_in_config(path: Path) -> list[str]:
     from cleaner.config.toml_lines import leaves
 
+    if not path.is_file():  # a completion takes nothing out of a pipe
+        return []
     values = {".".join(keys): value for keys, value in leaves(tomllib.loads(path.read_text("utf-8")))}
     stated = next((values[key] for key in _KEYS if key in values), None)
     if isinstance(stated, str):
@@ -117,7 +119,7 @@ def _dirs_in_config(path: Path) -> list[str]:
 def _dirs_in_properties(path: Path) -> list[str]:
     from storage.properties import read_properties
 
-    found = read_properties(path)
+    found = read_properties(path) if path.is_file() else {}
     return _split(next((found[key].value for key in _KEYS if key in found), ""))
 
 

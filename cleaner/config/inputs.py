@@ -1,0 +1,92 @@
+"""The files that a command is told to read: the configuration file, server.properties, a list of keys.
+
+A run reads its configuration twice, the second time under the locks. What is no regular file can be read only once: a
+pipe, ``/dev/stdin``, a FIFO, ``<(...)`` of a shell. A second reading finds nothing there, and what protects would be
+gone. So its bytes are kept, and count for every reading.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import InvalidConfig, as_unreadable
+
+STDIN: Final = Path("/dev/stdin")
+_State = tuple[int, ...]
+
+
+class _Read(NamedTuple):
+    """A file that was read: for which option, the bytes, and its state just before the reading."""
+
+    option: str
+    data: bytes
+    state: _State
+    is_regular: bool
+
+
+class Inputs:
+    """The files that one command reads. It is asked again for each reading, and remembers the last one."""
+
+    def __init__(self) -> None:
+        """Read nothing yet."""
+        self._read: dict[Path, _Read] = {}
+
+    def read(self, path: Path, option: str) -> bytes:
+        """Return the bytes of a file: read anew, or those of the first reading if it can be read only once.
+
+        Args:
+            path: the file.
+            option: the option or key that names the file; two of them cannot share what can be read only once.
+
+        Raises:
+            UnreadableFile: it is missing, or may not be read.
+            InvalidConfig: another option has read from the same pipe.
+        """
+        before = self._read.get(path)
+        if before and not before.is_regular and before.option == option:
+            return before.data
+        with as_unreadable(path):
+            self._check_unread(path, option, path.stat())
+            with path.open("rb", buffering=0) as file:
+                status = os.fstat(file.fileno())
+                found = _Read(option, file.readall(), _state(status), stat.S_ISREG(status.st_mode))
+        self._read[path] = found
+        return found.data
+
+    def has_changed(self, path: Path) -> bool:
+        """Return whether a file that was read may be another one by now, or may say something else."""
+        read = self._read.get(path)
+        if read is None or not read.is_regular:
+            return False
+        try:
+            return _state(path.stat()) != read.state
+        except OSError:
+            return True
+
+    def data_of(self, path: Path) -> bytes | None:
+        """Return the bytes of a file, as they were read last; None if it was not read."""
+        return self._read[path].data if path in self._read else None
+
+    def _check_unread(self, path: Path, option: str, status: os.stat_result) -> None:
+        if stat.S_ISREG(status.st_mode):
+            return
+        for read in self._read.values():
+            if not read.is_regular and read.state[:2] == _state(status)[:2]:
+                reason = f"can be read only once, and {read.option} has read it; put one of the two into a file"
+                raise InvalidConfig(option, str(path), reason)
+
+
+def is_read_once(path: Path) -> bool:
+    """Return whether there is a pipe, a FIFO or a device at a path, which nobody can read a second time."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _state(status: os.stat_result) -> _State:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
