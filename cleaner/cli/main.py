@@ -37,7 +37,7 @@ from cleaner.cli.look import (
 from cleaner.cli.parser import Parser
 from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
-from cleaner.config.inputs import Inputs
+from cleaner.config.inputs import CommandFiles
 
 _GROUPS: Final[dict[str, dict[str, ModuleType]]] = {
     "rescue and clean": {"free": free, "clean": clean, "delete-records": delete_records},
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = build_parser().parse_args(argv)
         args.words = tuple(sys.argv[1:] if argv is None else argv)
-        args.inputs = Inputs()
+        args.inputs = CommandFiles()
         has_acted = _acts(args)
         status = _run(args)
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout

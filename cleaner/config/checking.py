@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from cleaner.config.inputs import Inputs
+from cleaner.config.inputs import CommandFiles
 from cleaner.config.layers import Settings, build_layers
 from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
@@ -19,7 +19,7 @@ _MS_OF_A_SLIP: Final = 1000
 
 
 def check_files(
-    config: Path | None, overridden: Callable[[Settings], Settings], set_options: Sequence[str], inputs: Inputs
+    config: Path | None, overridden: Callable[[Settings], Settings], set_options: Sequence[str], inputs: CommandFiles
 ) -> tuple[Settings, ConfigLayers]:
     """Check a configuration file, the ``server.properties`` that it names, and the values of the command line.
 
@@ -57,7 +57,7 @@ def slips(layers: ConfigLayers) -> Iterator[str]:
                 yield f"{stated.sentence}: {value} milliseconds; if days were meant, say {value}d"
 
 
-def misspelt_of(settings: Settings, inputs: Inputs) -> tuple[str, ...]:
+def misspelt_of(settings: Settings, inputs: CommandFiles) -> tuple[str, ...]:
     """Return a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
 
     A broker starts with such a file, so these keys are no problems. Raises: as ``read_server_properties``.
@@ -66,7 +66,7 @@ def misspelt_of(settings: Settings, inputs: Inputs) -> tuple[str, ...]:
     return misspelt(path, read_server_properties(path, inputs)) if path else ()
 
 
-def _examined(path: Path, inputs: Inputs, problems: list[InvalidConfig]) -> Settings:
+def _examined(path: Path, inputs: CommandFiles, problems: list[InvalidConfig]) -> Settings:
     try:
         settings, found = examine_settings(path, inputs)
     except InvalidConfigs as error:
@@ -81,7 +81,9 @@ def _examined(path: Path, inputs: Inputs, problems: list[InvalidConfig]) -> Sett
     return Settings()
 
 
-def _properties_of(settings: Settings, inputs: Inputs, problems: list[InvalidConfig]) -> dict[str, Property] | None:
+def _properties_of(
+    settings: Settings, inputs: CommandFiles, problems: list[InvalidConfig]
+) -> dict[str, Property] | None:
     if settings.server_properties is None:
         return None
     try:

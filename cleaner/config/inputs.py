@@ -27,8 +27,8 @@ class _Read(NamedTuple):
     is_regular: bool
 
 
-class Inputs:
-    """The files that one command reads. It is asked again for each reading, and remembers the last one."""
+class CommandFiles:
+    """The files that one command reads. They are asked again for each reading, and remembers the last one."""
 
     def __init__(self) -> None:
         """Read nothing yet."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
-from cleaner.config.inputs import Inputs
+from cleaner.config.inputs import CommandFiles
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
 from cleaner.config.server_properties import misspelt, read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
@@ -74,7 +74,7 @@ class ConfigurationReader:
     read_settings: Callable[[], Settings]
     log_dirs: Sequence[Path] = ()
     set_options: Sequence[str] = ()
-    inputs: Inputs = field(default_factory=Inputs, kw_only=True)
+    inputs: CommandFiles = field(default_factory=CommandFiles, kw_only=True)
     keeps_settings: bool = field(default=False, kw_only=True)
     _settings: Settings | None = None
     _remembered: _Remembered | None = None

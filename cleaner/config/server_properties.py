@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from cleaner.config.inputs import Inputs
+from cleaner.config.inputs import CommandFiles
 from policies.config.config_sources import misspelt_in
 from storage.errors import InvalidConfig
 from storage.properties import Property, parse_properties
@@ -20,7 +20,7 @@ _TOML_VALUE_STARTS: Final = ("[", '"', "'")
 _NAME_THE_BROKERS: Final = "name the server.properties that the broker is started with"
 
 
-def read_server_properties(path: Path, inputs: Inputs | None = None) -> dict[str, Property]:
+def read_server_properties(path: Path, inputs: CommandFiles | None = None) -> dict[str, Property]:
     """Read the file that a broker is started with.
 
     Args:
@@ -31,7 +31,7 @@ def read_server_properties(path: Path, inputs: Inputs | None = None) -> dict[str
         UnreadableFile: it is missing, or may not be read.
         InvalidConfig: it is another file; or a malformed ``\\uXXXX``; or a pipe that another option has read.
     """
-    found = parse_properties((inputs or Inputs()).read(path, "--server-properties"), str(path))
+    found = parse_properties((inputs or CommandFiles()).read(path, "--server-properties"), str(path))
     if (reason := _why_not_of_a_broker(found)) is not None:
         raise InvalidConfig("server.properties", str(path), reason)
     return found

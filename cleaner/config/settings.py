@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cleaner.config.inputs import Inputs
+from cleaner.config.inputs import CommandFiles
 from cleaner.config.layers import Settings
 from cleaner.config.toml_lines import KeyPath, key_lines, leaves
 from policies.config.config_keys import BROKER_KEYS
@@ -85,7 +85,7 @@ class _Entry(NamedTuple):
         return InvalidConfig(".".join(self.location), None, reason, self.said.origin)
 
 
-def read_settings(path: Path, inputs: Inputs | None = None) -> Settings:
+def read_settings(path: Path, inputs: CommandFiles | None = None) -> Settings:
     """Read a configuration file.
 
     Args:
@@ -97,10 +97,10 @@ def read_settings(path: Path, inputs: Inputs | None = None) -> Settings:
         InvalidConfig: another option has read what can be read only once.
         InvalidConfigs: everything that is wrong in it, by line.
     """
-    return parse_settings(_text_of(path, inputs or Inputs()), path)
+    return parse_settings(_text_of(path, inputs or CommandFiles()), path)
 
 
-def examine_settings(path: Path, inputs: Inputs) -> tuple[Settings, tuple[InvalidConfig, ...]]:
+def examine_settings(path: Path, inputs: CommandFiles) -> tuple[Settings, tuple[InvalidConfig, ...]]:
     """Read a configuration file, and return what is sound of it, and everything that is wrong in it, by line.
 
     Raises:
@@ -111,7 +111,7 @@ def examine_settings(path: Path, inputs: Inputs) -> tuple[Settings, tuple[Invali
     return _settings_and_problems(_text_of(path, inputs), path)
 
 
-def _text_of(path: Path, inputs: Inputs) -> str:
+def _text_of(path: Path, inputs: CommandFiles) -> str:
     try:
         return inputs.read(path, "--config").decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

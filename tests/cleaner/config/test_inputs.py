@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.config.inputs import Inputs, is_read_once
+from cleaner.config.inputs import CommandFiles, is_read_once
 from cleaner.config.layers import Settings
 from cleaner.config.reader import ConfigurationChanges, ConfigurationReader
 from cleaner.config.settings import read_settings
@@ -43,15 +43,15 @@ def pipe() -> Iterator[Callable[[str], Path]]:
 
 
 def test_a_pipe_says_at_each_reading_what_it_said_first(pipe: Callable[[str], Path]) -> None:
-    inputs, path = Inputs(), pipe("a")
+    inputs, path = CommandFiles(), pipe("a")
     assert [inputs.read(path, "--config") for _ in range(3)] == [b"a"] * 3
-    assert Inputs().read(path, "--config") == b"", "as any other reader would find it"
+    assert CommandFiles().read(path, "--config") == b"", "as any other reader would find it"
     assert is_read_once(path)
     assert not inputs.has_changed(path)
 
 
 def test_a_fifo_in_whose_place_another_file_is_by_now_says_what_it_said_first(tmp_path: Path) -> None:
-    path, inputs = tmp_path / "c.toml", Inputs()
+    path, inputs = tmp_path / "c.toml", CommandFiles()
     os.mkfifo(path)
     threading.Thread(target=path.write_text, args=("first",), daemon=True).start()  # waits for the one who reads
     assert inputs.read(path, "--config") == b"first"
@@ -61,7 +61,7 @@ def test_a_fifo_in_whose_place_another_file_is_by_now_says_what_it_said_first(tm
 
 
 def test_a_file_is_read_anew(tmp_path: Path) -> None:
-    path, inputs = tmp_path / "c.toml", Inputs()
+    path, inputs = tmp_path / "c.toml", CommandFiles()
     path.write_text("first")
     assert inputs.read(path, "--config") == b"first"
     assert not inputs.has_changed(path)
@@ -75,7 +75,7 @@ def test_a_file_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_two_options_cannot_share_what_can_be_read_only_once(pipe: Callable[[str], Path]) -> None:
-    inputs, path = Inputs(), pipe("a")
+    inputs, path = CommandFiles(), pipe("a")
     inputs.read(path, "--keys")
     for same in (path, Path("/proc/self/fd") / path.name):
         with pytest.raises(InvalidConfig, match=r"--config .* can be read only once, and --keys has read it"):
@@ -110,7 +110,7 @@ def test_every_reading_of_a_command_finds_what_came_by_pipes(
 
 
 def test_the_daemon_holds_on_to_what_came_by_a_pipe(pipe: Callable[[str], Path], tmp_path: Path) -> None:
-    path, inputs = pipe(f'log.dirs = ["{PartitionDir(tmp_path / "data").path.parent}"]'), Inputs()
+    path, inputs = pipe(f'log.dirs = ["{PartitionDir(tmp_path / "data").path.parent}"]'), CommandFiles()
     reader = ConfigurationReader(lambda: read_settings(path, inputs), inputs=inputs, keeps_settings=True)
     configuration = Configuration(reader.read)
     assert configuration.reload() == []
@@ -150,7 +150,7 @@ class ConfigMap:
 
     def reader(self, between: Callable[[], None]) -> ConfigurationReader:
         """A reader; ``between`` is called after its reading of the first file."""
-        inputs = Inputs()
+        inputs = CommandFiles()
 
         def settings() -> Settings:
             found = read_settings(self.place / "c.toml", inputs)
