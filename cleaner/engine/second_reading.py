@@ -12,7 +12,7 @@ from storage.names import TopicPartition
 
 
 class ProtectionLost(LogCleanerError):
-    """What protected by the first reading of the configuration does not by the second. Nothing was changed."""
+    """A loss of protection between the first reading of the configuration and the second. Nothing was changed."""
 
     kind = ErrorKind.REFUSED
 
