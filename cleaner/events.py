@@ -32,6 +32,7 @@ The names are stable: a new name needs a minor version, a changed name a major o
     partitions_symlinked     warning  paths: symlinks in place of partition directories: not followed, left out
     partition_changed        warning  topic, partition, path, cause: a file changed after it was planned; the run
                                       skipped the partition, and plans it once more
+    limits_confirmed         info     log_dir, configuration: its limits count as confirmed here from now on
     metrics_exposed          warning  listen: other machines can read the metrics
     metrics_unavailable      warning  listen, error: no metrics are served; the daemon tries again every 10 s
     metrics_served           info     listen: the metrics are served again after metrics_unavailable
@@ -61,6 +62,9 @@ The events of the daemon; those within a round also have ``round``, its number:
     log_dir_free             info     log_dir: nobody holds the lock any more
     log_dir_back             info     log_dir: its error is over
     held_back                warning  guard: a guard rail holds a change back until ``clean --yes``
+    reload_held_back         warning  guard: saved limits let much more go than those confirmed last, which hold until
+                                      ``config apply``
+    cluster_lets_more_go     warning  topic, change: the cluster changed a limit in its metadata; it holds at once
     config_unknown           warning  topic: no source states its cleanup policy, so all of it stays
     config_reloaded          info     changes: each key with its value before and after
     config_rejected          error    error: the daemon keeps the configuration in force
@@ -122,6 +126,7 @@ class Event(StrEnum):
     TOPICS_UNMATCHED = "topics_unmatched", Level.WARNING
     PARTITIONS_SYMLINKED = "partitions_symlinked", Level.WARNING
     PARTITION_CHANGED = "partition_changed", Level.WARNING
+    LIMITS_CONFIRMED = "limits_confirmed"
     METRICS_EXPOSED = "metrics_exposed", Level.WARNING
     METRICS_UNAVAILABLE = "metrics_unavailable", Level.WARNING
     METRICS_SERVED = "metrics_served"
@@ -142,6 +147,8 @@ class Event(StrEnum):
     LOG_DIR_FREE = "log_dir_free"
     LOG_DIR_BACK = "log_dir_back"
     HELD_BACK = "held_back", Level.WARNING
+    RELOAD_HELD_BACK = "reload_held_back", Level.WARNING
+    CLUSTER_LETS_MORE_GO = "cluster_lets_more_go", Level.WARNING
     CONFIG_UNKNOWN = "config_unknown", Level.WARNING
     PAGE_FAILED = "page_failed", Level.WARNING
     CONFIG_RELOADED = "config_reloaded"

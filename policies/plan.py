@@ -6,7 +6,7 @@ files that it was made for. The executor refuses an action if these files have c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
@@ -26,9 +26,11 @@ from policies.guards import (
     unless_confirmed,
 )
 from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict
+from policies.reload import Confirmed, Edit, Judgement, edit_of, judge, newly_due
 from policies.retention import Retention, retention
 from storage.names import TopicPartition
 
+PolicyOf = Callable[[PartitionFacts], TopicPolicy]
 PartitionKey = tuple[str, TopicPartition]
 """Log dir and partition: while a replica moves, two log dirs hold the same partition."""
 
@@ -59,6 +61,9 @@ class Request:
     """Globs over the names of topics or partitions; empty means all."""
     delete_delay_ms: int | None = None
     """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
+    let_through: frozenset[str] | None = None
+    """Of a plan of some partitions: the topics whose edited limits a plan of everything let through. None: this plan
+    looks itself at how much becomes due by an edit."""
 
     @property
     def is_at_once(self) -> bool:
@@ -143,7 +148,9 @@ class PartitionPlan:
     checkpoint_offset: int | None = None
     """The first dirty offset to write if nothing is compacted, but the offset in the file lies outside the log."""
     guard: Reason | None = None
-    """The guard rail that keeps the partition, or what a compaction would read of it, until a person says ``--yes``."""
+    """The guard rail that keeps the partition, or part of it, until a person says ``--yes``."""
+    waiting: TopicPolicy | None = None
+    """The configuration that holds once ``config apply`` confirms it; None if none waits."""
 
     @property
     def key(self) -> PartitionKey:
@@ -171,6 +178,8 @@ class LogDirPlan:
     """The guard rail that keeps the whole log dir until a person says ``--yes``; None if there is none."""
     foreign: Reason | None = None
     """The reason why the configuration may be another broker's, whether or not it holds the run back."""
+    waiting: Reason | None = None
+    """Why settings for all topics alike wait until ``config apply`` confirms them; the earlier ones hold meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,10 @@ class Plan:
 
     request: Request
     log_dirs: tuple[LogDirPlan, ...]
+    waits: frozenset[str] = frozenset()
+    """Log dirs in which saved limits wait until ``config apply`` confirms them."""
+    let_through: frozenset[str] = frozenset()
+    """Topics whose saved limits let more go than before, though not so much that they wait."""
 
     @property
     def partitions(self) -> tuple[PartitionPlan, ...]:
@@ -213,16 +226,21 @@ class Plan:
                 yield f"{log_dir.foreign.code}: {log_dir.facts.path}: {log_dir.foreign.text}"
 
     def _guards(self) -> Iterator[tuple[Reason, str]]:
-        for log_dir in self.log_dirs:
-            if log_dir.guard:
-                yield log_dir.guard, log_dir.facts.path
-                continue
-            for partition in log_dir.partitions:
-                if isinstance(partition, PartitionPlan) and partition.guard:
-                    yield partition.guard, str(path_of(partition.facts))
+        yield from dict.fromkeys(pair for log_dir in self.log_dirs for pair in guards_of(log_dir))
 
 
-PolicyOf = Callable[[PartitionFacts], TopicPolicy]
+def guards_of(log_dir: LogDirPlan) -> Iterator[tuple[Reason, str]]:
+    """Yield the guard rails of a log dir, each with the path of what it holds back. Limits wait for whole topics."""
+    if log_dir.guard:
+        yield log_dir.guard, log_dir.facts.path
+        return
+    if log_dir.waiting:
+        yield log_dir.waiting, log_dir.facts.path
+    for partition in log_dir.partitions:
+        if isinstance(partition, PartitionPlan) and partition.guard:
+            path = path_of(partition.facts)
+            of_topic = partition.guard.code is ReasonCode.RELOAD_GUARD
+            yield partition.guard, str(path.parent / partition.policy.topic if of_topic else path)
 
 
 def plan(
@@ -230,6 +248,7 @@ def plan(
     policy_of: PolicyOf,
     request: Request,
     broker: BrokerPolicy | None = None,
+    confirmed: Mapping[str, Confirmed] | None = None,
 ) -> Plan:
     """Plan a run. The function is pure and deterministic; it sorts partitions by name within their log dir.
 
@@ -238,24 +257,53 @@ def plan(
         policy_of: gives the configuration of a partition's topic.
         request: the moment of the run, and the user's restrictions and confirmations.
         broker: the configuration for all topics alike; None takes Kafka's defaults.
+        confirmed: log dir -> the configurations that the saved one is compared with; without any nothing waits.
     """
-    broker = broker or BrokerPolicy()
-    return Plan(request, tuple(_plan_log_dir(facts, policy_of, request, broker) for facts in log_dirs))
-
-
-def _plan_log_dir(facts: LogDirFacts, policy_of: PolicyOf, request: Request, broker: BrokerPolicy) -> LogDirPlan:
-    guards = log_dir_guards(facts, request, broker)
-    guard = next(guards, None)
+    judged = judge(log_dirs, policy_of, request, broker or BrokerPolicy(), confirmed or {})
     planned = (
-        p
-        if isinstance(p, UnreadablePartition)
-        else _held_back(p, policy_of(p), guard)
-        if guard
-        else plan_partition(p, policy_of(p), request, broker)
-        for p in facts.partitions
+        _plan_log_dir(facts, policy_of, request, judged, (confirmed or {}).get(facts.path)) for facts in log_dirs
     )
+    return Plan(request, tuple(planned), judged.log_dirs, judged.let_through)
+
+
+def _plan_log_dir(
+    facts: LogDirFacts, policy_of: PolicyOf, request: Request, judged: Judgement, confirmed: Confirmed | None
+) -> LogDirPlan:
+    guard = next(log_dir_guards(facts, request, judged.broker), None) or judged.withheld.get(facts.path)
+
+    def planned(log: PartitionFacts) -> PartitionPlan:
+        policy = policy_of(log)
+        if guard:
+            return _held_back(log, policy, guard)
+        waits = judged.waiting.get((facts.path, log.topic_partition.topic))
+        edit = edit_of(log, policy, confirmed) if waits else None
+        if waits and edit:
+            return _with_earlier_limits(log, policy, edit, waits, request, judged.broker)
+        return plan_partition(log, policy, request, judged.broker)
+
+    partitions = (p if isinstance(p, UnreadablePartition) else planned(p) for p in facts.partitions)
     foreign = config_guard(facts.config) if facts.config else None
-    return LogDirPlan(facts, tuple(sorted(planned, key=_by_name)), guard, foreign)
+    in_order = tuple(sorted(partitions, key=_by_name))
+    return LogDirPlan(facts, in_order, guard, foreign, judged.of_all.get(facts.path))
+
+
+def _with_earlier_limits(
+    facts: PartitionFacts, policy: TopicPolicy, edit: Edit, guard: Reason, request: Request, broker: BrokerPolicy
+) -> PartitionPlan:
+    """Plan a partition whose saved limits wait: by those that keep most. What would go by the edit says so."""
+    if edit.kept.is_hands_off or not edit.kept.cleanup_policy:
+        why = exemption(facts, policy) or guard
+        return PartitionPlan(facts, edit.kept, _all_kept(facts.segments, why), guard=guard, waiting=policy)
+    planned = plan_partition(facts, edit.kept, request, broker)
+    due = {segment.base_offset for segment in newly_due(facts, policy, edit, request)}
+    is_exempt = exemption(facts, policy) is not None
+    verdicts = tuple(
+        verdict._replace(reason=guard)
+        if verdict.base_offset in due and verdict.action is Action.KEEP and not is_exempt
+        else verdict
+        for verdict in planned.verdicts
+    )
+    return replace(planned, verdicts=verdicts, guard=planned.guard or guard, waiting=policy)
 
 
 def log_dir_guards(facts: LogDirFacts, request: Request, broker: BrokerPolicy) -> Iterator[Reason]:

@@ -16,10 +16,18 @@ if TYPE_CHECKING:
     from policies.plan import Plan, Request
 
 _UNTOUCHED: Final = "nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it"
+_WAITS: Final = (
+    "the limits before it hold meanwhile: logcleaner config apply -n shows what waits, and without -n confirms it; "
+    "so does --yes"
+)
 _OLD: Final = "as in an old copy, or where a broker was stopped for long"
 _UNCOMPACTED: Final = (
     "nothing of it was compacted: add --yes if you mean it; with cleanup.policy=delete the topic keeps these records"
 )
+
+
+_CONSEQUENCES: Final = {"MAX_UNKEYED_RATIO": _UNCOMPACTED, "RELOAD_GUARD": _WAITS}
+"""Code of a guard rail -> what it means for the run, and what to do."""
 
 
 def confirm(args: argparse.Namespace, danger: str) -> None:
@@ -112,7 +120,7 @@ def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
     for guard in plan.guards:
         is_old = guard.startswith(ReasonCode.CLOCK_JUMPED) and may_be_an_old_copy(guard)
         told = f"{guard} ({_OLD})" if is_old else guard
-        complain(f"{told}; {_UNCOMPACTED if guard.startswith(ReasonCode.MAX_UNKEYED_RATIO) else _UNTOUCHED}")
+        complain(f"{told}; {_CONSEQUENCES.get(guard.partition(':')[0], _UNTOUCHED)}")
     held, request = set(plan.guards), plan.request
     consequence = "--yes confirmed it" if request.confirmed else "a run that changes the log dir needs --yes"
     for line in plan.foreign:

@@ -17,6 +17,7 @@ _FILES = (
     ("/etc/logcleaner.toml", "configuration of the services; --config names any other file"),
     (".logcleaner-journal", "in each log dir: the journal of all changes; logcleaner history prints it"),
     (".logcleaner-holds", "in each log dir: the partitions on hold since a restore"),
+    (".logcleaner-limits", "in each log dir: the limits that were confirmed last; logcleaner config apply"),
     (".logcleaner-hold-ids", "in each log dir: the topic ids to which these holds belong"),
 )
 

@@ -80,7 +80,8 @@ class LoadedLayers(NamedTuple):
     @property
     def configured(self) -> Configured:
         """Return the part of the configuration that the engine needs."""
-        return Configured(self.log_dirs, self.layers, self.facts)
+        name = next((str(path.absolute()) for path in self.files), None)
+        return Configured(self.log_dirs, self.layers, self.facts, name)
 
     @property
     def files(self) -> tuple[Path, ...]:

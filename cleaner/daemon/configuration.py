@@ -11,6 +11,8 @@ from cleaner.config.inputs import is_read_once
 from cleaner.config.layers import LoadedLayers
 from cleaner.config.reader import METADATA_DIR
 from policies.config.config_layers import ConfigLayers
+from policies.config.file_layers import FileLayers
+from policies.config.loosened import Loosened, loosened
 from policies.config.policy import BrokerPolicy
 from storage.errors import LogCleanerError
 from storage.names import META_PROPERTIES_FILE
@@ -32,6 +34,8 @@ class Configuration:
         self._load = load
         self.unreadable: str | None = None
         """Why the sources could not be read when they were last tried: until they can, nothing may be changed."""
+        self.loosened_by_cluster: tuple[Loosened, ...] = ()
+        """What the cluster let more go of by its metadata, when it was read last."""
         self._hold(_resolved(load()), ())
         self.reload()  # only now is it known whose state has to be noted before the reading
 
@@ -71,6 +75,7 @@ class Configuration:
             raise
         self.unreadable = None
         changes = list(differences(self.loaded, loaded))
+        self.loosened_by_cluster = _loosened_by_cluster(self.loaded, loaded)
         self._hold(loaded, seen)
         return changes
 
@@ -92,6 +97,14 @@ class Configuration:
 def _resolved(loaded: LoadedLayers) -> LoadedLayers:
     """Log dirs by the paths that plans name them by: relative ones, and links, would be others than those."""
     return loaded._replace(log_dirs=tuple(path.resolve() for path in loaded.log_dirs))
+
+
+def _loosened_by_cluster(before: LoadedLayers, after: LoadedLayers) -> tuple[Loosened, ...]:
+    """Return what lets more go since the cluster changed its metadata, whatever was saved in files meanwhile."""
+    if before.cluster is after.cluster or not after.cluster:
+        return ()
+    earlier = FileLayers.of(after.layers).within(before.layers)
+    return loosened(earlier, after.layers, set(before.layers.topic_ids or ()) & set(after.layers.topic_ids or ()))
 
 
 def differences(before: LoadedLayers, after: LoadedLayers) -> Iterator[str]:

@@ -15,6 +15,7 @@ from cleaner.engine.outcome import PASSES, Outcome
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
 from policies.plan import PartitionKey, Plan
+from policies.reasons import ReasonCode
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLocked
 
@@ -296,7 +297,8 @@ def words(job: Job) -> str:
 
 def _complaints(plan: Plan) -> Iterator[Complaint]:
     for guard in plan.guards:
-        yield Event.HELD_BACK, (("guard", guard),)
+        is_saved = guard.startswith(ReasonCode.RELOAD_GUARD)
+        yield Event.RELOAD_HELD_BACK if is_saved else Event.HELD_BACK, (("guard", guard),)
     for topic in (p.policy.topic for p in plan.partitions if p.config_is_unknown):
         yield Event.CONFIG_UNKNOWN, (("topic", topic),)
     for (topic, partition), error in ((p.topic_partition, p.error) for p in plan.failures):

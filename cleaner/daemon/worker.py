@@ -6,14 +6,15 @@ starts another thread with the same schedule, in which the job that failed is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory, state_of_entries, with_entries
+from cleaner.config.layers import LoadedLayers
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration, one_line
 from cleaner.daemon.damage import DamagedWorks
@@ -44,6 +45,19 @@ _NOTHING_CHANGES: Final = "nothing is changed until it can be read"
 _EARLIER_HOLDS: Final = "the one before it stays in force"
 
 
+class _Judged(NamedTuple):
+    """The verdict of a plan of everything on the limits that are saved."""
+
+    loaded: LoadedLayers
+    """The configuration that it went by."""
+    waits: frozenset[str]
+    """Log dirs in which some limits wait."""
+    let_through: frozenset[str]
+    """Topics whose limits let more go than before, and do not wait."""
+    surveyed: frozenset[str]
+    """Log dirs that no other guard rail holds back."""
+
+
 class Worker:
     """Owns the schedule. ``tick`` is called by one thread at a time; ``want`` and ``stop`` by any."""
 
@@ -62,6 +76,9 @@ class Worker:
         self._rests_until_seconds = 0.0
         self._doing = JobKind.SURVEY
         self._damage = DamagedWorks()
+        self._judged: _Judged | None = None
+        self._to_note: frozenset[str] = frozenset()
+        """Log dirs in which the limits of that plan are not written down yet."""
 
     def want(self, change: Change) -> None:
         """Change the schedule before the next job."""
@@ -155,7 +172,24 @@ class Worker:
         if locked:
             self._reload_if_stale()
         names_others = round_.log_dirs != self._configuration.loaded.log_dirs
+        if locked and not names_others and not self._configuration.unreadable:
+            self._note_limits(locked, round_)
         return () if names_others or self._configuration.unreadable else locked
+
+    def _note_limits(self, locked: Sequence[Path], round_: Turn) -> None:
+        """Write down the limits that the last survey judged, once, before anything goes by them."""
+        dirs = [path for path in locked if str(path) in self._to_note]
+        if not dirs or self._judged is None or self._judged.loaded is not self._configuration.loaded:
+            return
+        self._to_note = self._to_note.difference(map(str, dirs))
+        for error in self._open(dirs, round_=round_).note_limits(self._judged.waits):
+            self._teller.failed(Event.LOG_DIR_FAILED, JobKind.SURVEY, error)
+
+    def _request(self, now_ms: int, only: Only | None = None) -> Request:
+        """Return what is asked of a run over some partitions: it goes by what the last survey let through."""
+        judged = self._judged
+        is_new = judged is not None and judged.loaded is self._configuration.loaded
+        return Request(now_ms, only, let_through=judged.let_through if judged and is_new else frozenset())
 
     def _reload_if_stale(self) -> None:
         if self._configuration.is_stale():
@@ -176,6 +210,8 @@ class Worker:
                 self._teller.failed(Event.CONFIG_REJECTED, JobKind.RELOAD, f"{one_line(rejected)}; {_EARLIER_HOLDS}")
             else:
                 self._teller.configured(self._clock.now_ms(), self._configuration.loaded.log_dirs)
+            for change in self._configuration.loosened_by_cluster:
+                self._teller.event(Event.CLUSTER_LETS_MORE_GO, topic=change.topic or "", change=change.told)
             if changes or was_unreadable or (was_rejected and not self._configuration.loaded.rejected):
                 self._teller.event(Event.CONFIG_RELOADED, changes=changes)
                 intervals = Intervals.of(self._configuration.broker)
@@ -195,12 +231,23 @@ class Worker:
             return
         self._schedule = replace(self._schedule, states=states).succeeded(*self._damage.mended())
         plan = self._open(dirs, round_=round_).plan(Request(now_ms, in_place=not self._schedule.observing))
+        self._judge(plan)
+        if self._to_note.difference(map(str, self._teller.held)):
+            self._changeable(round_)
         self._teller.planned(plan, now_ms)
         self._schedule = self._schedule.planned(plan, now_ms)
         self._teller.found_idle(self._schedule.recovered, plan)
         if not self._schedule.observing:
             free = [d for d in plan.log_dirs if Path(d.facts.path) not in self._teller.held]
             self._schedule = self._schedule.with_work_of(free, dict(chain.from_iterable(map(next_removals, free))))
+
+    def _judge(self, plan: Plan) -> None:
+        """Take note of the saved limits that wait, by a plan of everything; they are to be written down."""
+        surveyed = frozenset(d.facts.path for d in plan.log_dirs if not (d.guard or d.facts.errors))
+        judged = _Judged(self._configuration.loaded, plan.waits, plan.let_through, surveyed)
+        if judged != self._judged:
+            is_noted = self._schedule.observing or judged.loaded.configured.name is None
+            self._judged, self._to_note = judged, frozenset[str]() if is_noted else surveyed
 
     def _is_there(self, path: Path) -> bool:
         """Return whether a log dir can be opened: one on a disk that is gone must not stop the others."""
@@ -256,7 +303,7 @@ class Worker:
         dirs = self._locked(round_)
         if dirs and round_.log_dirs == self._configuration.loaded.log_dirs:
             wanted = names_of(job.partitions).__contains__
-            for error in self._open(dirs, wanted, round_).remove_journalled(Request(now_ms)):
+            for error in self._open(dirs, wanted, round_).remove_journalled(self._request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
 
     def _cleaned(self, job: Job, round_: Turn, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
@@ -267,13 +314,13 @@ class Worker:
         dirs = self._changeable(round_)
         if not dirs:
             return None
-        plan, outcome = self._open(dirs, wanted, round_).clean(Request(now_ms, Only.RETENTION))
+        plan, outcome = self._open(dirs, wanted, round_).clean(self._request(now_ms, Only.RETENTION))
         self._spent(job, plan, outcome, now_ms)
         return plan, outcome
 
     def _correct(self, round_: Turn, now_ms: int) -> None:
         if dirs := self._changeable(round_):
-            for error in self._open(dirs, round_=round_).correct_checkpoints(Request(now_ms)):
+            for error in self._open(dirs, round_=round_).correct_checkpoints(self._request(now_ms)):
                 self._teller.failed(Event.LOG_DIR_FAILED, JobKind.CHECKPOINT, error)
 
     def _compact(self, job: Job, round_: Turn, now_ms: int) -> None:
@@ -298,7 +345,7 @@ class Worker:
         terms = self._configuration.terms_of(Path(key[0]), key[1].topic)
         progress = Progress(self._teller, self._pulse)
         threads = max(1, self._configuration.broker.log_cleaner_threads)
-        request = Request(now_ms, Only.COMPACTION)
+        request = self._request(now_ms, Only.COMPACTION)
         lock = round_.lock_of(Path(key[0]))
         lock.ensure_named()
         task = CompactionTask(key, self._configuration.loaded.configured, request, threads, lock.descriptor)

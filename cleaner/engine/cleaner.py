@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.beginning import Begun, may_recover, recover_log_dir
 from cleaner.engine.compactor import Compactor, KernelCheck, Local
+from cleaner.engine.confirmed import confirmed_in, note_limits
 from cleaner.engine.inventory import (
     Listed,
     Survey,
@@ -29,12 +30,15 @@ from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.second_reading import check_second_reading
 from cleaner.engine.spending import spend
 from cleaner.engine.uncleanable import causes
+from cleaner.errors import told
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.plan import PartitionKey, Plan, Request, plan
+from policies.reload import in_force
 from policies.replanning import held_back, without_compactions
 from storage.errors import LogCleanerError
+from storage.filesystem import OutOfSpace
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
@@ -92,9 +96,13 @@ class Cleaner:
     def _take(self, configured: Configured) -> None:
         """Work with a configuration from now on."""
         self._log_dirs = list(dict.fromkeys(LogDir.open(path) for path in configured.log_dirs))
+        self._configured = configured
         self._layers = configured.layers
         self._config_facts = configured.facts
-        self._means = replace(self._means, broker=configured.layers.broker_policy())
+        found = {str(log_dir.path): confirmed_in(log_dir, configured) for log_dir in self._log_dirs}
+        self._confirmed = {path: one for path, one in found.items() if one}
+        broker = in_force(configured.layers.broker_policy(), self._confirmed.values())
+        self._means = replace(self._means, broker=broker)
 
     def stop(self) -> None:
         """Ask a running ``clean`` to end between two steps; safe to call from a signal handler."""
@@ -159,7 +167,9 @@ class Cleaner:
 
         survey, volumes = self._survey(plan.request), self.volumes()
         doable = without_compactions if outcome.no_kernels else KernelCheck(self._means.listener).doable
-        supposing = Supposing(self._log_dirs, survey, self._means, plan, outcome, volumes, doable, exact)
+        supposing = Supposing(
+            self._log_dirs, survey, self._means, plan, outcome, volumes, doable, self._confirmed, exact
+        )
         return tuple(supposing.answered(question) for question in questions)
 
     def runways(self, plan: Plan) -> tuple[Runway, ...]:
@@ -182,6 +192,7 @@ class Cleaner:
             locks.callback(self._compactor.close)
             planned = self.plan(request)
             kernels.doable(planned)  # the line, or the error, comes before anything of the plan is done
+            begun.errors += self._note_limits_of(planned)
             begun.sweep(planned.log_dirs)
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
@@ -231,6 +242,45 @@ class Cleaner:
                     executor.correct_checkpoint(planned)
                 begun.errors += executor.errors
         return tuple(begun.errors)
+
+    def confirm_limits(self, request: Request) -> tuple[Plan, tuple[str, ...]]:
+        """Lock every log dir and note the saved limits as confirmed; nothing else is changed.
+
+        Returns: the plan with what waited until then, and what failed. Raises: as ``clean``.
+        """
+        with ExitStack() as locks:
+            self._lock_and_read(locks)
+            return self.plan(request), self.note_limits(())
+
+    def note_limits(self, waiting: Collection[str]) -> tuple[str, ...]:
+        """Write down in each log dir which limits hold there. The caller has the locks.
+
+        Args:
+            waiting: log dirs in which some of the saved limits wait, by the plan of everything that comes before.
+
+        Returns: what failed.
+        """
+        errors, now_ms = [], self._means.clock.now_ms()
+        for log_dir in self._log_dirs:
+            waits = str(log_dir.path) in waiting
+            try:
+                if note_limits(log_dir, self._configured, self._means.fs, now_ms, waits=waits) and not waits:
+                    place = {"log_dir": str(log_dir.path), "configuration": self._configured.name}
+                    self._means.listener.event("limits_confirmed", **place)
+            except OutOfSpace:
+                continue  # what waits goes on waiting; a later run finds space
+            except (LogCleanerError, OSError) as error:
+                errors.append(told(error))
+        return tuple(errors)
+
+    def _note_limits_of(self, planned: Plan) -> tuple[str, ...]:
+        """Note the limits by which a plan goes. A plan of some topics alone confirms nothing for the others."""
+        request = planned.request
+        if request.let_through is not None:
+            return ()  # the daemon notes them behind its plans of everything
+        is_whole = not request.topics and self._wanted is everything
+        withheld = {d.facts.path for d in planned.log_dirs if d.guard or d.facts.errors}
+        return self.note_limits(planned.waits | withheld if is_whole else {d.facts.path for d in planned.log_dirs})
 
     def opened(self) -> OpenLogDirs:
         """Return what a run works with, as it was read last."""
@@ -310,7 +360,9 @@ class Cleaner:
         request = replace(request, in_place=True, delete_delay_ms=0)
         with ExitStack() as locks:
             begun = self._locked(locks, request)
-            return self._rescue(request, target).run(begun.errors)
+            rescued = self._rescue(request, target).run(begun.errors)
+            self._note_limits_of(rescued.plan)  # on a disk that is still full, a later run notes them
+            return rescued
 
     def _rescue(self, request: Request, target: SpaceTarget) -> Rescue:
         from cleaner.engine.freeing import Rescue  # noqa: PLC0415 - as in ``volumes``
@@ -393,7 +445,7 @@ class Cleaner:
         self._means.listener.expect(sum(p.compaction.size_bytes for p in planned.partitions if p.compaction))
 
     def _planned(self, facts: Sequence[LogDirFacts], request: Request) -> Plan:
-        return plan(facts, self._policy_of, request, self._means.broker)
+        return plan(facts, self._policy_of, request, self._layers.broker_policy(), self._confirmed)
 
     def _recovered(self, log_dir: LogDir, request: Request, survey: Survey) -> list[str]:
         """Recover a log dir unless a guard rail holds it back. Return what failed. Raises: JournalFull."""

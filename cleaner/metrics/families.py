@@ -106,6 +106,9 @@ RECLAIMABLE: Final = _log_dir(
     "Bytes that the next run will delete, by reason; for DIRTY, the most that compaction can save.",
     "reason",
 )
+UNCONFIRMED: Final = _log_dir(
+    "unconfirmed_limits", "Number of topics, and of settings for all topics, whose saved limits wait for config apply."
+)
 KEPT: Final = _log_dir("kept_bytes", "Size of the segments that stay, by reason.", "reason")
 
 FIGURES: Final = {

@@ -14,7 +14,7 @@ from cleaner.metrics.families import Family
 from policies.expiry import next_expiry_ms
 from policies.facts import PartitionFacts, UnreadablePartition
 from policies.forecast.runway import Growth
-from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, guards_of
 from policies.reasons import Action, ReasonCode
 
 
@@ -136,6 +136,7 @@ def _log_dir_values(log_dir: LogDirPlan, failed: Failed) -> Iterator[tuple[Famil
     yield names.LOG_DIR_SEGMENTS, sum(len(p.facts.segments) for p in readable)
     yield names.UNCLEANABLE_PARTITIONS, failing
     yield names.MAX_DIRTY_RATIO, max((p.section.dirty_ratio for p in readable if p.section), default=0.0)
+    yield names.UNCONFIRMED, sum(guard.code is ReasonCode.RELOAD_GUARD for guard, _ in set(guards_of(log_dir)))
     oldest_ms = min((ms for p in readable if (ms := _oldest_ms(p.facts)) is not None), default=None)
     if oldest_ms is not None:
         yield names.OLDEST, oldest_ms / 1000

@@ -227,6 +227,7 @@ BROKER_KEYS: Final = (
     _ms("transactional.id.expiration.ms", 7 * _DAY_MS, 1, kind=ValueKind.INT),
     _our_ms("clock.jump.max", CLOCK_JUMP_MAX_MS, 1),
     _our_ms("lock.hold.max", LOCK_HOLD_MAX_MS, 0),
+    _bool("reload.guard", True, ours=True),
 )
 """The keys that only a broker sets, for all topics alike."""
 

@@ -67,7 +67,7 @@ class ConfigLayers:
             Layer.SET: sources.overrides,
         }
         layers = cls(
-            broad={Layer.KAFKA_DEFAULT: _kafka_defaults(limits_stated=limits_stated), **_read(own, problems)},
+            broad={Layer.KAFKA_DEFAULT: kafka_defaults(limits_stated=limits_stated), **_read(own, problems)},
             topic_metadata={},
             topics_file=_read_tables(sources.topics_file, problems),
             topic_ids=None,
@@ -252,7 +252,8 @@ def key_of(name: str) -> str:
     return key
 
 
-def _kafka_defaults(*, limits_stated: bool) -> StatedLayer:
+def kafka_defaults(*, limits_stated: bool) -> StatedLayer:
+    """Return the lowest layer. ``limits_stated``: the limits of retention hold, because the broker runs on them."""
     defaults = {key.name: _default(key) for key in (*TOPIC_KEYS, *BROKER_KEYS)}
     return defaults if limits_stated else {**defaults, **_NO_LIMITS}
 
@@ -329,6 +330,6 @@ def _buffer_problems(broker: BrokerPolicy) -> Iterator[InvalidConfig]:
 
 
 _RETENTION_UNSTATED: Final = {
-    key: stated for key, stated in _kafka_defaults(limits_stated=False).items() if key.startswith("retention.")
+    key: stated for key, stated in kafka_defaults(limits_stated=False).items() if key.startswith("retention.")
 }
 """The retention of a topic named ``__*`` if no layer names the topic exactly."""

@@ -17,8 +17,11 @@ class Configured(NamedTuple):
         log_dirs: directories that a broker names in ``log.dirs``.
         layers: all stated values, by layer.
         facts: log dir, resolved -> the facts that tell whether this is the configuration of its broker.
+        name: the file that a person edits: the configuration file, else ``server.properties``. None if there is no
+            file: then everything was stated for this run, and the reload guard has nothing to compare.
     """
 
     log_dirs: tuple[Path, ...]
     layers: ConfigLayers
     facts: Mapping[Path, ConfigFacts] = {}
+    name: str | None = None

@@ -69,6 +69,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "transactional.id.expiration.ms": "after so long `owners` calls an unused transactional id expired",
     "clock.jump.max": "how far the clock may be off before a guard rail stops the run",
     "lock.hold.max": "after so long the daemon begins no further partition, and lets go of the lock",
+    "reload.guard": "saved limits that let much more go than those confirmed last wait for `config apply`; so does "
+    "turning this off",
 }
 """Key -> what it does. logcleaner reads and checks every other key, and does not act on it."""
 

@@ -71,28 +71,30 @@ def loosened(before: ConfigLayers, after: ConfigLayers, topics: Iterable[str]) -
         The keys of the broker first, then those of each topic in the order of ``topics``. Keys that decide nothing are
         left out, as ``retention.ms`` of a topic that is only compacted.
     """
-    found = dict.fromkeys(_of_broker(before.broker_policy(), after.broker_policy()))
+    found = dict.fromkeys(loosened_broker(before.broker_policy(), after.broker_policy()))
     for topic in topics:
         for compacted_before in (False, True):  # a partition may have a cleaner checkpoint, its neighbour none
             old = before.policy_for(topic, compacted_before=compacted_before)
             new = after.policy_for(topic, compacted_before=compacted_before)
-            found.update(dict.fromkeys(_of_topic(old, new)))
+            found.update(dict.fromkeys(loosened_topic(old, new)))
     return tuple(found)
 
 
-def _of_broker(before: BrokerPolicy, after: BrokerPolicy) -> Iterator[Loosened]:
+def loosened_broker(before: BrokerPolicy, after: BrokerPolicy) -> Iterator[Loosened]:
     """Yield the keys of all topics alike: who compacts, how long a producer is known, how far a clock may jump."""
     changed = {
         "log.cleaner.enable": after.log_cleaner_enable and not before.log_cleaner_enable,
         "producer.id.expiration.ms": after.producer_id_expiration_ms < before.producer_id_expiration_ms,
         "clock.jump.max": after.clock_jump_max_ms > before.clock_jump_max_ms,
+        "reload.guard": before.reload_guard and not after.reload_guard,
     }
     for key, is_looser in changed.items():
         if is_looser:
             yield Loosened(None, before.value_of(key), after.value_of(key))
 
 
-def _of_topic(before: TopicPolicy, after: TopicPolicy) -> Iterator[Loosened]:
+def loosened_topic(before: TopicPolicy, after: TopicPolicy) -> Iterator[Loosened]:
+    """Yield the keys of one topic whose second value lets more go, if they decide anything."""
     if after.is_hands_off:
         return
     for key in _LOOSER:
@@ -144,3 +146,8 @@ _LOOSER: Final[dict[str, Callable[[TopicPolicy, TopicPolicy], bool]]] = {
     ),
 }
 """Key of a topic -> whether the second configuration lets more go by it. Any other key lets nothing go."""
+
+LIMITING_KEYS: Final = frozenset(
+    (*_LOOSER, "log.cleaner.enable", "producer.id.expiration.ms", "clock.jump.max", "reload.guard")
+)
+"""Every key that ``loosened`` looks at."""

@@ -208,6 +208,8 @@ class BrokerPolicy:
     """The most that the wall clock may differ from the times that it is compared with."""
     lock_hold_max_ms: int = LOCK_HOLD_MAX_MS
     """The time after which the daemon begins no further partition under one hold of the locks."""
+    reload_guard: bool = True
+    """Whether limits that let much more go than those confirmed last wait for ``config apply``."""
     stated: Mapping[str, Stated] = field(default_factory=dict)
 
     def origin(self, key: str) -> str:

@@ -86,7 +86,7 @@ class Case:
         """Return what ``clean --yes`` would do at another moment, if no file changed until then."""
         facts = with_times(self.facts, self.planned, self.seen)
         request = replace(self.request, now_ms=now_ms, confirmed=True)
-        return plan_partition(facts, self.planned.policy, request, self.broker)
+        return plan_partition(facts, self.planned.waiting or self.planned.policy, request, self.broker)
 
 
 def case_of(planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy) -> Case:
@@ -98,7 +98,7 @@ def case_of(planned: PartitionPlan, seen: Observations, request: Request, broker
         request, broker: as for the plan.
     """
     confirmed = replace(request, confirmed=True)
-    intended = plan_partition(planned.facts, planned.policy, confirmed, broker)
+    intended = plan_partition(planned.facts, planned.waiting or planned.policy, confirmed, broker)
     planned = replace(planned, facts=intended.facts)  # with the high watermark that --assume-committed gave it
     return Case(planned, intended, _fates(planned, intended, seen, request), seen, request, broker)
 

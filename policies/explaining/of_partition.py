@@ -70,6 +70,10 @@ def _guard(case: Case, guard: Reason) -> Blocker:
             size_bytes = sum(v.size_bytes for v in case.planned.verdicts if v.reason.code is guard.code)
             remedy = f"With cleanup.policy=delete the topic keeps these records; if they may go, {_CONFIRM}."
             return Blocker(BlockerCode.MAX_UNKEYED_RATIO, owner, text, remedy, size_bytes=size_bytes)
+        case ReasonCode.RELOAD_GUARD:
+            owner = guard.limit.stated.origin if guard.limit else "the configuration"
+            remedy = "If it is meant, logcleaner config apply confirms it; else mend the file."
+            return Blocker(BlockerCode.RELOAD_GUARD, owner, text, remedy, **kept)
         case _:
             owner = case.planned.policy.value_of("max.delete.ratio").sentence
             remedy = f"Make sure that the limits are meant; then {_CONFIRM}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
@@ -16,11 +17,12 @@ from cleaner.cli.showing import show
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cleaner.cli.missing import Missing
     from cleaner.config.layers import LoadedLayers
     from cleaner.report.configuration import Read, Scope
+    from policies.plan import Plan
 
 HELP = "show the configuration in force, explain a key, check files"
 
@@ -42,6 +44,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ),
         )
     )
+    _add_apply(
+        actions.add_parser(
+            "apply",
+            help="confirm limits that were saved, and that let much more go than those confirmed last",
+            epilog=help_on(
+                *(ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.NOT_YET),
+                also={ExitStatus.DONE: "confirmed, or nothing waits"},
+            ),
+        )
+    )
+
+
+def _add_apply(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Confirm what the reload guard holds back (reload.guard): limits that let much more go than those confirmed "
+        "last. They then hold from the next run, or the daemon's next round, on. Nothing is deleted by this command."
+    )
+    add_log_dir_arguments(parser, with_topics=False)
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only show what waits, and what it lets go")
+    parser.set_defaults(topic=[])
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +101,8 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show, explain or check."""
-    return {"show": _show, "explain": _explain, "check": _check}[args.action](args)
+    """Show, explain, check or apply."""
+    return {"show": _show, "explain": _explain, "check": _check, "apply": _apply}[args.action](args)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -142,6 +164,48 @@ def _check(args: argparse.Namespace) -> int:
     words = uncompared if settings.topics and not args.log_dir else ""
     sys.stdout.write(f"no problem found in {', '.join(found) or '--set'}{words}\n")
     return ExitStatus.DONE
+
+
+def _apply(args: argparse.Namespace) -> int:
+    from cleaner.cli.opening import open_cleaner
+    from cleaner.cli.waiting import Waiting
+    from cleaner.engine.clock import SystemClock
+    from cleaner.events import EventLog, format_of
+    from policies.plan import Request
+
+    listener = EventLog(args.verbose, format_of(args.log_format))
+    cleaner, loaded, missing = open_cleaner(args, listener, patience=Waiting())
+    if (name := loaded.configured.name) is None:
+        raise InvalidConfig(
+            "config apply", None, "has nothing to confirm; add --config FILE or --server-properties FILE"
+        )
+    request = Request(SystemClock().now_ms())
+    would_go = cleaner.plan(replace(request, confirmed=True))
+    plan, errors = (cleaner.plan(request), ()) if args.dry_run else cleaner.confirm_limits(request)
+    for line in _waiting(plan, would_go):
+        sys.stdout.write(f"{line}\n")
+    if args.dry_run or not errors:
+        what = "" if not plan.waits else ", and nothing is confirmed yet" if args.dry_run else ", and is confirmed"
+        sys.stdout.write(f"{name}: {f'this waits{what}' if plan.waits else 'nothing waits'}\n")
+    for error in errors:
+        complain(error)
+    return _tell(loaded, missing) or (ExitStatus.FAILED if errors else ExitStatus.DONE)
+
+
+def _waiting(plan: Plan, would_go: Plan) -> Iterator[str]:
+    """Yield a line for all that waits, and for what becomes due by it. ``would_go``: a plan by the saved limits."""
+    from cleaner.report.page import counted, size
+    from policies.reasons import ReasonCode
+
+    for guard in plan.guards:
+        if guard.startswith(ReasonCode.RELOAD_GUARD):
+            yield guard.partition(": ")[2]
+    held = {p.key: p for p in plan.partitions if p.waiting or p.facts.log_dir in plan.waits}
+    for then in (p for p in would_go.partitions if p.key in held and p.deletion):
+        now, segments = held[then.key].deletion, then.deletion.segments if then.deletion else ()
+        if more := segments[len(now.segments) if now else 0 :]:
+            bytes_ = size(sum(segment.size_bytes + segment.companions_bytes for segment in more))
+            yield f"{then.facts.topic_partition}: {counted(len(more), 'segment')} more to be deleted, {bytes_}"
 
 
 def _load(args: argparse.Namespace) -> tuple[LoadedLayers, list[Missing]]:

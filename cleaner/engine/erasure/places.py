@@ -25,6 +25,7 @@ from storage.names import (
     INCOMPLETE_FILE,
     JOURNAL_FILE,
     LEADER_EPOCH_CHECKPOINT,
+    LIMITS_FILE,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     MANIFEST_FILE,
@@ -44,7 +45,7 @@ _HAS_RECORDS: Final = re.compile(r"\.log(\.|$)|^(\d+-\d+|bootstrap)\.checkpoint(
 """Logs in any state, copies of them by any further suffix, and snapshots of the cluster metadata, which are batches."""
 _HAS_NO_KEYS: Final = re.compile(r"\.(index|timeindex|txnindex|snapshot)(\.|$)")
 _KNOWN: Final = frozenset({
-    CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, HOLD_IDS_FILE, HOLDS_FILE,
+    CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, HOLD_IDS_FILE, HOLDS_FILE, LIMITS_FILE,
     INCOMPLETE_FILE, JOURNAL_FILE, LEADER_EPOCH_CHECKPOINT, LOCK_FILE, LOG_START_OFFSET_CHECKPOINT, MANIFEST_FILE,
     META_PROPERTIES_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_CHECKPOINT, ROTATED_JOURNAL_FILE, "quorum-state",
 })  # fmt: skip

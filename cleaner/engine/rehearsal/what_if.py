@@ -7,7 +7,7 @@ value needs more than was read, the partition is surveyed again, once for all va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
 from policies.forecast.runway import runway
 from policies.forecast.what_if import Question
 from policies.plan import PartitionKey, PartitionPlan, Plan, plan
+from policies.reload import Confirmed
 from policies.replanning import held_back
 from policies.rescue import Volume
 from storage.log_dir import Checkpoints, LogDir
@@ -63,6 +64,7 @@ class Supposing:
         outcome: what executing it would do.
         volumes: the file systems of the log dirs.
         doable: gives what of a plan can be carried out.
+        confirmed: log dir -> what the saved limits are compared with.
         exact: read what a compaction would read.
     """
 
@@ -73,6 +75,7 @@ class Supposing:
     outcome: Outcome
     volumes: Sequence[Volume]
     doable: Callable[[Plan], Plan]
+    confirmed: Mapping[str, Confirmed]
     exact: bool = False
     _read: dict[PartitionKey, list[_Read]] = field(init=False, default_factory=dict)
     _results: dict[PartitionKey, list[tuple[PartitionPlan, PartitionResult]]] = field(init=False, default_factory=dict)
@@ -99,7 +102,15 @@ class Supposing:
             self._facts(log_dir, planned.facts, survey)
             for log_dir, planned in zip(self.log_dirs, self.plan.log_dirs, strict=True)
         ]
-        planned = plan(facts, lambda log: _policy_of(layers, log), self.plan.request, self.means.broker)
+        confirmed = {
+            path: one._replace(
+                earlier=tuple(earlier.overridden(stated) for earlier in one.earlier),
+                last=one.last.overridden(stated) if one.last else None,
+            )
+            for path, one in self.confirmed.items()
+        }
+        broker = layers.broker_policy()
+        planned = plan(facts, lambda log: _policy_of(layers, log), self.plan.request, broker, confirmed)
         outcome = self._outcome(planned)
         return Answer(stated, held_back(planned, outcome.guards), outcome)
 

@@ -40,6 +40,7 @@ _ASKS: Final = frozenset(
         ReasonCode.FOREIGN_CONFIG,
         ReasonCode.MAX_DELETE_RATIO,
         ReasonCode.MAX_UNKEYED_RATIO,
+        ReasonCode.RELOAD_GUARD,
     }
 )
 """Reasons that a person may want to do something about."""

@@ -42,6 +42,7 @@ OF_THE_BROKER: dict[str, tuple[Any, Any]] = {
     "log.cleaner.enable": (False, True),
     "producer.id.expiration.ms": (86_400_000, 1),
     "clock.jump.max": ("30d", "31d"),
+    "reload.guard": (True, False),
 }
 LETS_NOTHING_GO = {
     # what a partition is written with, or how it is worked on
