@@ -61,6 +61,7 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
         "Confirm what the reload guard holds back (reload.guard): limits that let much more go than those confirmed "
         "last. They then hold from the next run, or the daemon's next round, on. Nothing is deleted by this command."
     )
+    add_log_dirs_operand(parser)
     add_log_dir_arguments(parser, with_topics=False)
     parser.add_argument("-n", "--dry-run", action="store_true", help="only show what waits, and what it lets go")
     parser.set_defaults(topic=[])
