@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 240.0
 
 
 def free_port() -> int:
@@ -73,12 +73,10 @@ class RunningDaemon:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """End it; gives the seconds that took."""
-        started = time.monotonic()
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it, and see that it does end."""
         self.process.send_signal(number)
         self.process.wait(WAIT_SECONDS)
-        return time.monotonic() - started
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -118,7 +118,7 @@ def test_the_daemon_compacts_a_partition_of_each_codec(userland: Userland, tmp_p
         names = {Path(f"/proc/{pid}/comm").read_text() for pid in (process.pid, *children_of(process.pid))}
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0, log.read_text()
+        assert process.wait(120) == 0, log.read_text()
     assert compacted == set(CODECS)
     assert names == {"logcleaner\n"}
     for name, (content, bytes_before) in before.items():

@@ -31,7 +31,7 @@ MONITORING = Path(__file__).parent.parent / "monitoring"
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 QUERIES = [(p["title"], target["expr"]) for p in DASHBOARD["panels"] for target in p["targets"]]
 SCRAPES_SECONDS = 1
-START_SECONDS_MAX = 60
+START_SECONDS_MAX = 240
 NAMES_OF_OTHERS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 

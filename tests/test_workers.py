@@ -13,7 +13,7 @@ from tests.small_disks import Mounted
 from tests.workers import FIRST, add_counts, counted
 
 ROOT = Path(__file__).parents[1]
-FILES = ("tests/storage/test_names.py", "tests/spark/test_options.py", "tests/spark/test_columns.py")
+FILES = ("tests/storage/test_names.py", "tests/spark/test_options.py", "tests/spark/test_extents.py")
 COUNTED = "tests/test_small_disks.py::test_small_disk_is_filled_to_the_last_byte_and_gone_afterwards"
 
 
@@ -38,7 +38,7 @@ def run_by_two() -> str:
             *command,
             "tests/storage/test_names.py",
             "tests/spark/test_options.py",
-            "tests/spark/test_columns.py",
+            "tests/spark/test_extents.py",
             COUNTED,
         ],
         cwd=ROOT,

@@ -49,6 +49,7 @@ cleanup.policy = "compact"
 """
 PLAN_ALONE: Final = "the plan alone"
 DRY_RUN: Final = "clean --dry-run"
+PAGE: Final = "page.html"
 _PLAN: Final = """\
 import sys
 from cleaner.cli.main import _collect_seldom, build_parser
@@ -68,6 +69,7 @@ COMMANDS: Final = {
             DRY_RUN,
             "clean --dry-run -v",
             "clean --dry-run --json",
+            f"clean --dry-run --html {PAGE}",
             "topics",
             "topics -v",
             "topics --json",
@@ -100,13 +102,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     for name, cost in best.items():
         times = cost.seconds / best[PLAN_ALONE].seconds
-        print(f"{name:22} {cost.seconds:6.2f} s  {times:5.2f} x  {cost.resident_bytes / 1e6:4.0f} MB")
+        print(f"{name:32} {cost.seconds:6.2f} s  {times:5.2f} x  {cost.resident_bytes / 1e6:4.0f} MB")
     return int(best[DRY_RUN].seconds > options.seconds_max or best[DRY_RUN].resident_bytes > options.mb_max * 1e6)
 
 
 def ran(command: Sequence[str], log_dir: Path, config: Path) -> Cost:
     """Run a command over a log dir. Raises: subprocess.CalledProcessError."""
-    return run([sys.executable, *command, "--log-dir", str(log_dir), "--config", str(config)])
+    words = [str(config.with_name(PAGE)) if word == PAGE else word for word in command]
+    return run([sys.executable, *words, "--log-dir", str(log_dir), "--config", str(config)])
 
 
 def make_log_dir(log_dir: Path, segments: int, partitions: int, now_ms: int) -> None:

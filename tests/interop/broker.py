@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
 
-START_SECONDS_MAX: Final = 90
-STOP_SECONDS_MAX: Final = 60
+START_SECONDS_MAX: Final = 240
+STOP_SECONDS_MAX: Final = 120
 POLL_SECONDS: Final = 0.2
 WORDS_SHOWN: Final = 3_000
 CLUSTER_ID: Final = base64.urlsafe_b64encode(b"logcleaner tests").decode().rstrip("=")

@@ -27,7 +27,7 @@ from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
 from tests.interop.zookeeper import SESSION_MS, forget, zookeeper
 
-START_SECONDS_MAX: Final = 90
+START_SECONDS_MAX: Final = 240
 POLL_SECONDS: Final = 0.1
 DELAYED_SECONDS: Final = 1.0
 """For what a broker deletes with a delay; the delays are set to less."""

@@ -51,8 +51,8 @@ CHANGING: Final = (
     ("restore", "--all", "--release"),
 )
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-CLI_SECONDS_MAX: Final = 120
-CLEANER_SECONDS_MAX: Final = 60
+CLI_SECONDS_MAX: Final = 240
+CLEANER_SECONDS_MAX: Final = 240
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ RETAINING: Final = {
 }
 """Its retention at once and all the time; its cleaner, which sees to ``both``, too."""
 CLEANING: Final = {**RETAINING, "log.cleaner.enable": "true", "log.cleaner.backoff.ms": "300"}
-SECONDS_MAX: Final = 60
+SECONDS_MAX: Final = 120
 NAMES: Final = {"INVALID_TOPIC": "TOPIC_EXCEPTION"}
 """What the client calls a refusal, where that is not Kafka's word."""
 

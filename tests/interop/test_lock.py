@@ -15,7 +15,7 @@ from storage.lock import LockLost, LogDirLock, LogDirLocked
 from tests.interop.kafka_jars import java
 
 pytestmark = pytest.mark.kafka
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 
 
 class KafkaLock:

@@ -132,7 +132,7 @@ class Started:
         """Return status and body of a page that the container serves."""
         program = (
             "import sys, urllib.request, urllib.error\n"
-            "try: answer = urllib.request.urlopen(sys.argv[1], timeout=5)\n"
+            "try: answer = urllib.request.urlopen(sys.argv[1], timeout=60)\n"
             "except urllib.error.HTTPError as error: answer = error\n"
             "except OSError: sys.exit('0 ')\n"
             "print(answer.status, answer.read().decode())"

@@ -362,7 +362,7 @@ class FakeContext:
 
 def failing(context: FakeContext, *, at_once: bool) -> Callable[[], None]:
     def job() -> None:
-        assert at_once or context.cancelled.wait(10)
+        assert at_once or context.cancelled.wait(60)
         raise PySparkException("Job aborted\n\tat some.java.Frame\nValueError: what it was")
 
     return job

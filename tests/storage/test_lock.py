@@ -61,7 +61,7 @@ class Broker:
         return self
 
     def __exit__(self, *_):
-        self._process.communicate("", timeout=20)
+        self._process.communicate("", timeout=120)
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def test_lock_file_opened_and_closed_again_by_us_keeps_other_cleaners_out(tmp_pa
 
 def asked_by_another_process(directory):
     command = [sys.executable, "-c", OUR_LOCK, str(directory)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
 
 def test_an_inherited_descriptor_is_checked(tmp_path, fs):
@@ -327,5 +327,5 @@ def test_a_lock_lasts_as_long_as_a_descendant_has_its_descriptor(tmp_path, fs):
     assert child.stdout.readline() == "here\n"
     os.close(lock.descriptor)  # as if we were killed
     assert holder_of(tmp_path) is not None
-    child.communicate("", timeout=20)
+    child.communicate("", timeout=120)
     assert holder_of(tmp_path) is None

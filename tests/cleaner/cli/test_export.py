@@ -194,7 +194,7 @@ def test_a_signal_ends_it_and_no_file_is_left(tmp_path: Path, out: Path, number:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    assert process.wait(10) == status
+    assert process.wait(120) == status
     assert list(out.iterdir()) == []
 
 

@@ -126,7 +126,7 @@ def test_interrupt_belongs_to_the_pager(tmp_path: Path) -> None:
         os.setpgid(0, 0)
         started = page("a report\n", f"trap '' INT; touch {tmp_path / 'up'}; sleep 0.5; touch {tmp_path / 'done'}")
         os._exit(0 if started else 1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (tmp_path / "up").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(child, signal.SIGINT)

@@ -194,16 +194,16 @@ def test_a_signal_ends_it_soon_and_it_goes_on(tmp_path, log_dir, number, status,
     notes = tmp_path / "notes"
     slowly = ("--notes", notes, "--threads", threads, "--rate", "1MiB")
     with started(log_dir, *map(str, slowly)) as process:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not (notes.exists() and notes.read_bytes().count(b"\n") >= 2):
             assert time.monotonic() < until
             time.sleep(0.05)
         os.kill(process.pid, number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (status, "")
     assert err == "logcleaner: interrupted: the same command with --resume goes on from here\n"
     with started(log_dir, "--notes", notes, "--resume") as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert "by an earlier\ncheck" in out
     assert not notes.exists()

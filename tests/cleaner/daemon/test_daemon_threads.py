@@ -75,7 +75,7 @@ class Running:
             player.join()
 
     def wait(self, step) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not step():
             assert time.monotonic() < deadline
             time.sleep(0.02)

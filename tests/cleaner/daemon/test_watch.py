@@ -67,7 +67,7 @@ class Heard:
         self.config += 1
 
     def wait(self, condition) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not condition():
             assert time.monotonic() < deadline
             time.sleep(0.02)

