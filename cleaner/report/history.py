@@ -118,7 +118,9 @@ def _swept(entry: Mapping[str, Any]) -> str:
 def _mended(entry: Mapping[str, Any]) -> str:
     if entry["what"] == "revert":
         return "as before its repair"
+    size_bytes = entry.get("bytes")
+    if entry.get("kind") == "log-end" and isinstance(size_bytes, int):
+        return f"cut behind its last whole batch, at byte {size_bytes:,}"
     if entry.get("kind") != "zero-tail":
         return "made anew"
-    size_bytes = entry.get("bytes")
     return f"zeros cut off behind byte {size_bytes:,}" if isinstance(size_bytes, int) else "zeros cut off"

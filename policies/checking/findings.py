@@ -100,6 +100,7 @@ class RepairGroup(StrEnum):
     """That of a bare ``--repair``: what can be derived from the log again."""
     TOPIC_ID = "topic-id"
     ZERO_TAIL = "zero-tail"
+    LOG_END = "log-end"
 
 
 class Finding(NamedTuple):

@@ -67,9 +67,15 @@ _OF_AN_OPEN_INDEX: Final = frozenset({Anomaly.ENTRIES_ZERO, Anomaly.TIMES_ZERO, 
 ahead, and the last entry of the time index comes when the segment is closed."""
 
 
-def file_findings(seen: Iterable[SeenAnomaly], standing: Standing) -> list[Finding]:
-    """Return the findings of the files of one segment; anomalies that are healthy where they stand are left out."""
-    return [found for one in seen if (found := _finding(one, standing)) is not None]
+def file_findings(seen: Iterable[SeenAnomaly], standing: Standing, counted: int | None = None) -> list[Finding]:
+    """Return the findings of the files of one segment; anomalies that are healthy where they stand are left out.
+
+    Args:
+        seen: what was seen.
+        standing: of the segment.
+        counted: the offset that a start behind a clean stop takes for the end of the log; None if it takes none.
+    """
+    return [found for one in seen if (found := _finding(one, standing, counted)) is not None]
 
 
 def missing_findings(missing: Iterable[FileKind], size_bytes: int, standing: Standing) -> list[Finding]:
@@ -97,11 +103,11 @@ def _is_healthy(anomaly: Anomaly, standing: Standing) -> bool:
     return standing.is_last and anomaly in _OF_AN_OPEN_INDEX and (standing.is_live or standing.is_recovered)
 
 
-def _finding(seen: SeenAnomaly, standing: Standing) -> Finding | None:
+def _finding(seen: SeenAnomaly, standing: Standing, counted: int | None) -> Finding | None:
     what = f"{seen.text[0].upper()}{seen.text[1:]}"
     if seen.anomaly in _OF_AN_END:
         is_zero = seen.anomaly is Anomaly.ZERO_TAIL
-        return tail_finding(standing, what, seen.position, seen.offset, is_zero=is_zero)
+        return tail_finding(standing, what, seen.position, seen.offset, is_zero=is_zero, counted=counted)
     if _is_healthy(seen.anomaly, standing):
         return None
     rule = _RULES[seen.anomaly]

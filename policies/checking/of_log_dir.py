@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.of_tails import RECOVER_TAIL
 from policies.checking.remedies import (
     BRING_BACK,
     CLEANED_ANEW,
@@ -95,6 +96,8 @@ class LogEnds(NamedTuple):
 
     start_offset: int
     end_offset: int
+    counted_offset: int | None = None
+    """The offset that the next start takes for the end, if it would not find the end; else None."""
 
 
 class OffsetCheckpoint(NamedTuple):
@@ -169,12 +172,17 @@ def checkpoint_findings(
             yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.WRONG_ANSWER, path, text, _MEND_THE_LINE)
         elif (log := logs.get(partition)) is not None and offset > log.end_offset:
             harm, so = _BEYOND[name]
-            text = f"{partition} has the offset {offset}, and its log ends at {log.end_offset}: {so}."
+            end, ends = log.end_offset, f"its log ends at {log.end_offset}"
             issue: str | None = "KAFKA-17076"
             code, remedy = FindingCode.END_BELOW_WATERMARK, END_LOST
+            if log.counted_offset is not None:
+                remedy, end = RECOVER_TAIL, log.counted_offset
+            if end < log.end_offset:
+                ends = f"its log ends at {end} for the next start, and its whole batches at {log.end_offset}"
             if name in _OTHER_BEYOND:
                 code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
-            yield Finding(code, harm, path, text, remedy, None, log.end_offset, issue)
+            text = f"{partition} has the offset {offset}, and {ends}: {so}."
+            yield Finding(code, harm, path, text, remedy, None, end, issue)
     if stale:
         named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
         text = f"{named}{others}, and no directory here."

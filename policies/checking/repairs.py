@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileKind, FileState, parse_segment_file_name
 
 
@@ -27,9 +27,12 @@ class RepairKind(StrEnum):
     LEADER_EPOCHS = "leader-epochs"
     TOPIC_ID = "topic-id"
     ZERO_TAIL = "zero-tail"
+    LOG_END = "log-end"
 
 
-DERIVED: Final = frozenset(RepairKind) - {RepairKind.TOPIC_ID, RepairKind.ZERO_TAIL}
+CUTS: Final = frozenset({RepairKind.ZERO_TAIL, RepairKind.LOG_END})
+"""What cuts a ``.log``."""
+DERIVED: Final = frozenset(RepairKind) - CUTS - {RepairKind.TOPIC_ID}
 """What a bare ``--repair`` mends: files that a broker makes of the log."""
 _OF_A_SEGMENT: Final = frozenset({RepairKind.INDEX, RepairKind.TIME_INDEX, RepairKind.ZERO_TAIL})
 _OF_THE_WHOLE: Final = frozenset({RepairKind.TXN_INDEX, RepairKind.SNAPSHOT, RepairKind.LEADER_EPOCHS})
@@ -114,6 +117,19 @@ class TailFacts(NamedTuple):
     """Offsets that checkpoints and snapshots state, each with the file that does; none may lie above the end."""
 
 
+class LogEndFacts(NamedTuple):
+    """The facts about the last ``.log`` of a partition, whose end a start behind a clean stop would not find."""
+
+    start: int
+    """The byte at which the last whole batch ends."""
+    end_offset: int
+    """The offset behind that batch."""
+    whole_behind: int | None
+    """The byte at which another whole batch begins, behind bytes that are none."""
+    refused: Repair | None = None
+    """An index file of the segment that may not be made anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class RepairFacts:
     """The facts about one file to mend."""
@@ -137,6 +153,7 @@ class RepairFacts:
     """The most bytes that a broker takes of such a file."""
     topic: TopicIdFacts | None = None
     tail: TailFacts | None = None
+    log_end: LogEndFacts | None = None
 
 
 class Repair(NamedTuple):
@@ -172,7 +189,8 @@ def targets_of(findings: Iterable[Finding], asked: Collection[RepairKind]) -> tu
     codes: dict[tuple[str, RepairKind], list[str]] = {}
     found_all = tuple(findings)
     for finding in found_all:
-        kind = kind_of(finding.path) if finding.repair else None
+        kind = RepairKind.LOG_END if finding.repair is RepairGroup.LOG_END else kind_of(finding.path)
+        kind = kind if finding.repair else None
         if kind is not None and kind in asked:
             codes.setdefault((finding.path, kind), []).append(finding.code)
     return tuple(
@@ -200,6 +218,7 @@ def repair(facts: RepairFacts) -> Repair:
         or _unmade(facts)
         or _foreign(facts)
         or _missing_records(facts)
+        or _behind(facts)
         or _idle(facts)
         or _oversized(facts)
         or _in_the_way(facts)
@@ -286,6 +305,17 @@ def _missing_records(facts: RepairFacts) -> _Refusal:
     return RepairCode.RECORDS_MISSING, f"records seem to have been lost: {cause}"
 
 
+def _behind(facts: RepairFacts) -> _Refusal:
+    """Refuse to end a log where a whole batch follows, or where its indexes cannot go with it."""
+    end = facts.log_end
+    if end is None:
+        return None
+    if end.whole_behind is not None:
+        cause = f"a whole batch follows at byte {end.whole_behind:,}, behind the damage at byte {end.start:,}"
+        return RepairCode.LOG_DAMAGED, f"{cause}: a cut would lose it; copy the directory, and take another replica"
+    return (end.refused.code, end.refused.text) if end.refused else None
+
+
 def _idle(facts: RepairFacts) -> _Refusal:
     if facts.is_same or (facts.tail is not None and facts.tail.start == facts.size_bytes):
         return RepairCode.NOTHING_TO_DO, "it is as it would be made"
@@ -311,6 +341,10 @@ def _deed(facts: RepairFacts) -> str:
     if facts.tail is not None:
         zeros = (facts.size_bytes or 0) - facts.tail.start
         return f"{zeros:,} zero bytes behind the last batch are cut off, at byte {facts.tail.start:,}"
+    if facts.log_end is not None:
+        cut = (facts.size_bytes or 0) - facts.log_end.start
+        ends = f"the log ends at offset {facts.log_end.end_offset}, byte {facts.log_end.start:,}"
+        return f"{ends}; {cut:,} bytes behind that are cut off, and a copy of them stays" if cut else ends
     source = "the cluster metadata" if facts.topic else "the log"
     made = f"{facts.made_bytes} bytes, made of {source}"
     return f"{made}; it was missing" if facts.size_bytes is None else f"{made}, in place of {facts.size_bytes} bytes"

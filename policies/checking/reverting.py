@@ -32,7 +32,11 @@ class RepairNote(NamedTuple):
     """The new file; None if zeros were cut off."""
     cut_from: int | None
     cut_to: int | None
-    """The sizes of a ``.log`` before and after its zeros were cut off."""
+    """The sizes of a ``.log`` before and after its zeros, or what else was no batch, were cut off."""
+    tail: Content | None = None
+    """What was cut off, and is kept; None if that was zeros."""
+    tail_name: str = ""
+    """The name of the file that keeps it."""
 
 
 class FoundContent(NamedTuple):
@@ -66,6 +70,8 @@ def _verdict(note: RepairNote, found: FoundContent) -> RevertVerdict | None:
     done = f"repaired {moment(note.time_ms)}"
     if note.made is None:
         is_as_cut = found.present is not None and found.present.size_bytes == note.cut_to
+        if is_as_cut and note.tail != found.waiting:
+            return RevertVerdict(note, RevertCode.CHANGED_SINCE, f"{note.tail_name} is not what the repair kept")
         return RevertVerdict(note, RevertCode.REVERTIBLE, done) if is_as_cut else None
     if note.kept is None or found.waiting is None or found.present is None:
         return None  # without the file itself, its segment was deleted since

@@ -7,9 +7,12 @@ from pathlib import PurePath
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, RepairGroup
+from policies.checking.remedies import FETCH_AGAIN
 from policies.checking.repairs import kind_of, missing_near
 from storage.names import FileKind, FileState, parse_segment_file_name
 
+_CUTS_NOTHING: Final = frozenset({FindingCode.BATCH_CORRUPT, FindingCode.OFFSET_BACKWARDS})
+"""Damage in front of the end: no repair cuts there."""
 _OF_INDEXES: Final = frozenset({FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 _KEEP_EVIDENCE: Final = (
     "Leave the file as it is: it tells which records are missing, so verify --repair does not touch it. Bring these"
@@ -46,6 +49,37 @@ def _as_one(group: Sequence[Finding]) -> Finding:
         return first
     others = "another entry is" if len(group) == 2 else f"{len(group) - 1:,} more entries are"
     return first._replace(text=f"{first.text} {others[0].upper()}{others[1:]} wrong in the same way.")
+
+
+def with_one_remedy(findings: Sequence[Finding], directory: str, end_offset: int) -> list[Finding]:
+    """Return findings, those that come of a log end that a start would not find with the one remedy for it.
+
+    Args:
+        findings: all of one partition.
+        directory: of the partition.
+        end_offset: the end of the log, by its whole batches.
+    """
+    ended = next((one for one in findings if one.repair is RepairGroup.LOG_END), None)
+    if ended is None:
+        return list(findings)
+    stem = PurePath(ended.path).stem
+
+    def comes_of_it(one: Finding) -> bool:
+        name = parse_segment_file_name(PurePath(one.path).name)
+        if one.code is FindingCode.EPOCHS_WRONG:  # the start cuts the entries above the end itself
+            return True
+        if name is None or PurePath(one.path).parent != PurePath(directory):
+            return False
+        is_of_segment = PurePath(one.path).stem == stem and name.kind in (*_OF_INDEXES, FileKind.LOG)
+        return is_of_segment or (name.kind is FileKind.SNAPSHOT and name.base_offset > end_offset)
+
+    is_damaged = any(one.path == ended.path and one.code in _CUTS_NOTHING for one in findings)
+    remedy = FETCH_AGAIN if is_damaged else ended.remedy
+    group = None if is_damaged else RepairGroup.LOG_END
+    return [
+        one._replace(remedy=remedy, repair=group if one is ended else None) if comes_of_it(one) else one
+        for one in findings
+    ]
 
 
 def with_true_remedies(findings: Sequence[Finding], deleted: Collection[str]) -> list[Finding]:

@@ -147,7 +147,7 @@ def high_watermark_blockers(case: Case) -> Iterator[Blocker]:
     if facts.torn_tail_bytes:
         bytes_ = counted(facts.torn_tail_bytes, "byte")
         text = f"The last {bytes_} of the active segment are no record batch: a write was cut short."
-        remedy = "Start the broker once: it cuts them off. Until then nothing is rolled behind them."
+        remedy = "Run logcleaner doctor: it says what the next start does with them. Nothing is rolled behind them."
         base = facts.active.base_offset
         yield Blocker(BlockerCode.TORN_TAIL, "a crash", text, remedy, None, None, base, base, facts.active.size_bytes)
 

@@ -56,7 +56,7 @@ class RebuildTerms(NamedTuple):
 class WholeBatches(Iterator[Batch | LegacyBatch]):
     """The batches of a ``.log``, each read whole and with a right CRC. ``end`` is where the next one starts."""
 
-    def __init__(self, descriptor: int, log: SegmentFile, due_offset: int | None) -> None:
+    def __init__(self, descriptor: int, log: SegmentFile, due_offset: int | None, end_bytes: int | None = None) -> None:
         """Read nothing yet.
 
         Args:
@@ -64,9 +64,10 @@ class WholeBatches(Iterator[Batch | LegacyBatch]):
             log: the file.
             due_offset: the base of the next segment, which must follow where zeros end the batches; None for the last
                 segment.
+            end_bytes: what lies behind this byte is not read; default: the size of the file.
         """
         self._descriptor, self._log, self._due_offset = descriptor, log, due_offset
-        self._size_bytes = os.fstat(descriptor).st_size
+        self._size_bytes = os.fstat(descriptor).st_size if end_bytes is None else end_bytes
         self._headers = iter_headers(descriptor, log.path, 0, self._size_bytes)
         self._next_offset = log.name.base_offset
         self.end = 0
@@ -120,10 +121,10 @@ def is_zero(descriptor: int, start: int, end: int) -> bool:
 
 
 @contextmanager
-def whole_batches(segment: Segment, due_offset: int | None) -> Iterator[WholeBatches]:
+def whole_batches(segment: Segment, due_offset: int | None, end_bytes: int | None = None) -> Iterator[WholeBatches]:
     """Open a segment for reading. Arguments and errors as of ``WholeBatches``."""
     with reading(segment.log.path) as descriptor:
-        yield WholeBatches(descriptor, segment.log, due_offset)
+        yield WholeBatches(descriptor, segment.log, due_offset, end_bytes)
 
 
 def with_due_offsets(segments: Sequence[Segment]) -> list[tuple[Segment, int | None]]:
@@ -131,7 +132,13 @@ def with_due_offsets(segments: Sequence[Segment]) -> list[tuple[Segment, int | N
     return [*zip_longest(segments, [segment.base_offset for segment in segments[1:]])]
 
 
-def rebuild_segment(segment: Segment, due_offset: int | None, state: ProducerState, terms: RebuildTerms) -> Rebuilt:
+def rebuild_segment(
+    segment: Segment,
+    due_offset: int | None,
+    state: ProducerState,
+    terms: RebuildTerms,
+    end_bytes: int | None = None,
+) -> Rebuilt:
     """Make the index files of a segment from its batches.
 
     Args:
@@ -139,13 +146,14 @@ def rebuild_segment(segment: Segment, due_offset: int | None, state: ProducerSta
         due_offset: as of ``WholeBatches``.
         state: of the producers at the base of the segment; afterwards it is that at its end.
         terms: of the partition.
+        end_bytes: as of ``WholeBatches``.
 
     Raises: CorruptBatch, UnreadableFile. Source: Kafka LogSegment.recover.
     """
     path = segment.log.path
     indexes = IndexBuilder(segment.base_offset, terms.index_interval_bytes, path)
     aborted, next_offset = bytearray(), segment.base_offset
-    with whole_batches(segment, due_offset) as batches:
+    with whole_batches(segment, due_offset, end_bytes) as batches:
         for batch in batches:
             header = batch.header
             indexes.append(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -58,6 +59,7 @@ SWEPT: Final = (
 )
 """What a sweep is asked for."""
 DIRECTORY_ID: Final = f"{'B' * 21}A"
+TORN: Final = b"a write that was cut short"
 ZEROS: Final = 5000
 Act = Callable[[Path, FileSystem], object]
 """Does something to a log dir; failures of a partition are in what it returns."""
@@ -155,6 +157,20 @@ def leave_zeros(log_dir: Path, _fs: FileSystem) -> object:
 def cut_zeros(log_dir: Path, fs: FileSystem) -> object:
     """They are cut off."""
     return _repaired(log_dir, fs, _last_logs(log_dir), RepairGroup.ZERO_TAIL)
+
+
+def tear_ends(log_dir: Path, _fs: FileSystem) -> object:
+    """Each log ends with a write that was cut short, and its offset index names that write."""
+    for path in _last_logs(log_dir):
+        with path.with_suffix(".index").open("ab") as index:
+            index.write(struct.pack(">ii", 1 << 20, path.stat().st_size))
+        path.write_bytes(path.read_bytes() + TORN)
+    return None
+
+
+def end_logs(log_dir: Path, fs: FileSystem) -> object:
+    """They end behind their last whole batch, and what is cut off is kept."""
+    return _repaired(log_dir, fs, _last_logs(log_dir), RepairGroup.LOG_END)
 
 
 def _repaired(log_dir: Path, fs: FileSystem, paths: Iterable[Path], group: RepairGroup) -> object:

@@ -41,12 +41,14 @@ from tests.crash.acts import (
     cut_zeros,
     damage,
     delete_records,
+    end_logs,
     forget_ids,
     free,
     leave_zeros,
     repair,
     restore,
     sweep,
+    tear_ends,
     write_ids,
 )
 from tests.partition_dirs import DAY_MS
@@ -238,12 +240,12 @@ class Scene:
     @property
     def mends(self) -> bool:
         """Whether the records stay, and what is beside them changes."""
-        return self.act in (repair, write_ids, cut_zeros)
+        return self.act in (repair, write_ids, cut_zeros, end_logs)
 
     @property
     def is_refused(self) -> bool:
         """Whether Kafka does not open the log dir before the act: its promise is that the next act finishes."""
-        return self.act in (write_ids, cut_zeros)
+        return self.act in (write_ids, cut_zeros, end_logs)
 
     @property
     def grows(self) -> bool:
@@ -262,6 +264,7 @@ SCENES: Final = {
     "repair": Scene(repair, (clicks, payments), prepare=damage),
     "repair of topic ids": Scene(write_ids, (clicks, gone, orders, payments, accounts), prepare=forget_ids),
     "repair of zero tails": Scene(cut_zeros, (clicks, gone, orders, prices, payments, accounts), prepare=leave_zeros),
+    "repair of log ends": Scene(end_logs, (clicks, orders, payments, accounts), prepare=tear_ends),
     "delete records": Scene(delete_records, (clicks, accounts)),
     "delete records restored": Scene(restore, (clicks, accounts), prepare=delete_records),
     "restore": Scene(restore, (clicks, gone), prepare=clean),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,14 +15,18 @@ from typing import Final
 
 import pytest
 
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
 from policies.starting.facts import Release
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
+from storage.log.end import find_end
+from storage.log.roll import segment_at
 from tests.conftest import Samples
 from tests.interop.dir_damages import DIR_DAMAGES, ODD_LEVELS, OF_KAFKA_2
 from tests.interop.made_dirs import interval_bytes, make
 from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
-from tests.interop.predicted import offline_differences, outcome_differences
+from tests.interop.predicted import logs_after, offline_differences, outcome_differences
 from tests.interop.sample_dirs import deal
 from tests.interop.start_trials import Bench, Tried
 from tests.interop.starts import Kafka2, Kafka4, RealStart, old_kafka_beside, start
@@ -44,6 +49,9 @@ _OLD_KINDS: Final = OF_KAFKA_2[:: 1 if _IS_LONG else 4]
 _OLD_MAJOR: Final = 2
 _WITHOUT_RETENTION: Final = {"log.initial.task.delay.ms": "3600000"}
 """The records of the samples are old."""
+_WHOLE: Final = ("orders-", "payments-", "mixed-", "ledger-", "single-")
+"""The partitions of the samples that the broker serves, and whose active segments have all their bytes."""
+_TORN_BYTES: Final = 10
 _NOTICED_SECONDS: Final = 3
 """A broker takes one log dir offline after the other."""
 
@@ -122,6 +130,46 @@ def test_damaged_samples_start_as_predicted(request: pytest.FixtureRequest, benc
     trials = list(request.getfixturevalue(bench).log_dirs(seed, alone_max=_ALONE_MAX))
     assert len(trials) > _LOG_DIRS // 2
     assert [trial for trial in trials if not trial.is_right] == []
+
+
+def test_torn_tails_behind_a_clean_stop_end_where_doctor_says_and_recovered_ones_keep_every_whole_batch(
+    sampled: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: list[dict[str, tuple[int, int]]] = []
+    for is_mended in (False, True):
+        log_dirs = sampled.copied()
+        logs = {log.parent.name: log for path in log_dirs for log in _active_logs(path)}
+        for log in logs.values():
+            os.truncate(log, log.stat().st_size - _TORN_BYTES)
+        whole = {name: find_end(segment_at(log.parent, int(log.stem)), trust_index=False).next_offset
+                 for name, log in logs.items()}  # fmt: skip
+        named = [word for path in log_dirs for word in ("--log-dir", str(path))]
+        if is_mended:
+            assert main(["verify", *named, "--repair=log-end", "--yes"]) == ExitStatus.DAMAGED  # records are gone
+        capsys.readouterr()
+        main(["doctor", "--json", "--kafka-defaults", *named])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        below = [one for one in findings if one["code"] == "END_BELOW_WATERMARK"]
+        told = {Path(one["path"]).name: one["offset"] for one in below if Path(one["path"]).name in logs}
+        assert all((path / ".kafka_cleanshutdown").exists() for path in log_dirs)
+        predicted = sampled.predict(log_dirs)
+        real = start(sampled.kafka, log_dirs, sampled.settings)
+        assert list(outcome_differences(predicted, real)) == []
+        ends = [logs_after(path, real, [one.name for one in path.iterdir()]) for path in log_dirs]
+        logged = {name: one[0].bounds[1] for of_dir in ends for name, one in of_dir.items() if one[0].bounds}
+        foreseen = {log.name: log.log_end_offset for one in predicted.log_dirs for log in one.logs}
+        assert {name: logged[name] for name in logs} == told
+        assert {name: logged[name] for name in logs} == {name: foreseen[name] for name in logs}
+        found.append({name: (logged[name], whole[name]) for name in logs})
+    assert any(end < of_batches for end, of_batches in found[0].values())
+    assert all(end == of_batches for end, of_batches in found[1].values())
+
+
+def _active_logs(log_dir: Path) -> list[Path]:
+    """The last logs of partitions that have all their bytes and more than the cut, in one log dir."""
+    partitions = [path for path in log_dir.iterdir() if path.is_dir() and path.name.startswith(_WHOLE)]
+    logs = [max(path.glob("*.log")) for path in partitions]
+    return [log for log in logs if log.stat().st_size > _TORN_BYTES]
 
 
 @pytest.mark.parametrize("seed", _WHOLE_SEEDS)

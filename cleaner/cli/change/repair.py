@@ -43,7 +43,7 @@ class Checking(Protocol):
 
 
 _DERIVED: Final = "derived"
-KINDS: Final = (_DERIVED, "topic-id", "zero-tail")
+KINDS: Final = (_DERIVED, "topic-id", "zero-tail", "log-end")
 """The repairs that people name. The first is that of a bare ``--repair``."""
 
 
@@ -77,7 +77,8 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KIND",
         help="mend what is found: derived (the default: indexes, snapshots, leader epochs, made anew from the log),"
-        " topic-id (partition.metadata, from the cluster metadata), zero-tail (cut zeros off the end of a log);"
+        " topic-id (partition.metadata, from the cluster metadata), zero-tail (cut zeros off the end of a log),"
+        " log-end (recover the end of a log that a start would not find);"
         " several with commas, or repeated",
     )
     group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be mended")
@@ -157,7 +158,8 @@ def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: C
 
 def _danger(args: argparse.Namespace) -> str:
     cuts = " and cuts zeros off logs" if "zero-tail" in args.repair else ""
-    return f"--repair replaces damaged files{cuts}; what it replaces waits as .deleted"
+    ends = " and cuts logs behind their last whole batch, with a copy" if "log-end" in args.repair else ""
+    return f"--repair replaces damaged files{cuts}{ends}; what it replaces waits as .deleted"
 
 
 class _Run:

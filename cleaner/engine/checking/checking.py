@@ -18,11 +18,11 @@ from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.checking.hollow import strange_logs
 from cleaner.engine.checking.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
 from cleaner.engine.checking.notes import Notes
-from cleaner.engine.checking.partition_files import Circumstances, partition_findings
+from cleaner.engine.checking.partition_files import Circumstances, counted_end, partition_findings
 from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
-from policies.checking.findings import Finding, worst_first
+from policies.checking.findings import Finding, RepairGroup, worst_first
 from policies.checking.of_log_dir import (
     LogEnds,
     MetaProperties,
@@ -233,7 +233,9 @@ class _Check:
         self._checked.size_bytes += sum(one.size_bytes for one in facts)
         listing = group[0][0].listing
         if facts and isinstance(listing, Listing) and not strange_logs(listing):
-            place.dir.ends[place.name] = LogEnds(facts[0].base_offset, facts[-1].next_offset)
+            is_hidden = any(finding.repair is RepairGroup.LOG_END for finding in found)
+            counted = counted_end(listing, _circumstances(place)) if is_hidden else None
+            place.dir.ends[place.name] = LogEnds(facts[0].base_offset, facts[-1].next_offset, counted)
 
     def _found(
         self, place: _Place, group: list[tuple[_Task, _Result]]

@@ -26,11 +26,14 @@ from policies.checking.of_log_dir import gap_findings, partition_name_findings
 from policies.checking.of_missing import missing_record_findings
 from policies.checking.of_producers import SnapshotEntry, Snapshots, snapshot_findings
 from policies.checking.of_swaps import swap_findings
+from policies.checking.of_tails import early_end_finding
 from policies.checking.of_transactions import transaction_findings
 from policies.checking.remedies import REBUILD
-from policies.checking.ruled_out import grouped, with_true_remedies
+from policies.checking.repairs import RepairKind, missing_near
+from policies.checking.ruled_out import grouped, with_one_remedy, with_true_remedies
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.listing import Listing, strange_files
+from storage.log.loading.positions import counted_end_of
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition, segment_file_name
@@ -100,17 +103,19 @@ def partition_findings(
     """
     log = history_of(listing, facts, circumstances)
     found: list[Finding] = []
+    counted = counted_end(listing, circumstances)
     for one, segment in zip(facts, log.segments, strict=True):
-        found += file_findings(one.seen, segment.standing)
+        found += file_findings(one.seen, segment.standing, counted if segment.standing.is_last else None)
         found += missing_findings(one.missing, one.size_bytes, segment.standing)
     of_epochs = order_findings(log) or _epoch_findings(log, circumstances)
     snapshots = _snapshots(listing, log, circumstances)
-    of_snapshots = snapshot_findings(log, snapshots)
+    of_snapshots = snapshot_findings(log, snapshots, counted)
     if strange_logs(listing):  # nobody knows which batches are not here
         found += [one for one in (*of_epochs, *of_snapshots) if one.code in _OF_A_FILE_ALONE]
     else:
         found += [*of_epochs, *transaction_findings(log), *of_snapshots]
         found += _loss_findings(log, listing, facts, circumstances) or _gap_findings(log, circumstances, snapshots)
+    found += _early_end(log, found, counted)
     odd = _odd_logs(listing)
     unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
     found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
@@ -118,7 +123,32 @@ def partition_findings(
         found += swap_findings(hollow_swap_facts(listing))
     found += partition_name_findings(log.directory, [*listing.others, *odd.values()], _orphans(listing), name)
     deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
-    return with_true_remedies(grouped(found), deleted)
+    return with_one_remedy(with_true_remedies(grouped(found), deleted), log.directory, log.end_offset)
+
+
+def counted_end(listing: Listing, circumstances: Circumstances) -> int | None:
+    """Return the offset that the next start takes for the end of the log; None if it looks for the end, or fails.
+
+    Raises: UnreadableFile.
+    """
+    if circumstances.is_live or not circumstances.is_clean or not listing.segments:
+        return None
+    end = counted_end_of(listing.segments[-1])
+    return end.next_offset if end else None
+
+
+def _early_end(log: LogHistory, found: Sequence[Finding], counted: int | None) -> list[Finding]:
+    """Return the finding of whole batches at the end of the log that the next start does not count."""
+    if counted is None or not log.segments:
+        return []
+    last = log.segments[-1]
+    log_path = last.standing.path_of(FileKind.LOG)
+    is_told = any(one.code in (FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL) for one in found if one.path == log_path)
+    if counted >= last.next_offset or last.is_damaged or is_told:
+        return []
+    path = last.standing.path_of(FileKind.INDEX)
+    is_lost = missing_near(path, RepairKind.INDEX, found) is not None
+    return [early_end_finding(last.standing, counted, last.next_offset, is_lost=is_lost)]
 
 
 def _loss_findings(

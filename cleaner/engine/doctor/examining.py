@@ -16,7 +16,7 @@ from typing import Final
 from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, lost_segments, recovered, strange_logs
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.checking.set_aside import sole_copies_in
-from cleaner.engine.doctor.glancing import glance_at, overflowing, tails_of
+from cleaner.engine.doctor.glancing import counted_end_at, glance_at, overflowing, tails_of
 from cleaner.engine.doctor.only_copies import only_copies
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
@@ -287,6 +287,7 @@ class _Eyes:
             tuple(self._emptied(listing, noted.log_start or 0)),
             () if self._is_live else tuple(hollow_swap_facts(listing)),
             () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
+            None if self._is_live or not self._checkpoints.was_clean else counted_end_at(segments),
         )
 
     def _identity(self) -> TopicIdentity:

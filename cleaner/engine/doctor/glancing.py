@@ -14,6 +14,7 @@ from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.end import find_end
+from storage.log.loading.positions import counted_end_of
 from storage.log.read import last_offset_entry, read_segment
 from storage.names import FileKind
 from storage.records import BatchHeader, iter_headers
@@ -113,6 +114,15 @@ def tails_of(
             size_bytes = find_end(segment, trust_index=True).torn_bytes
             if size_bytes:
                 yield tail_of(segment, size_bytes, is_active=False)
+
+
+def counted_end_at(segments: Sequence[Segment]) -> int | None:
+    """Return the offset that a start behind a clean stop takes for the end of a log; None if it fails, or has none.
+
+    Raises: UnreadableFile.
+    """
+    end = counted_end_of(segments[-1]) if segments else None
+    return end.next_offset if end else None
 
 
 def tail_of(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:

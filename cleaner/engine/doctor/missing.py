@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cleaner.engine.checking.hollow import emptied_segments, lost_segments, recovered
-from cleaner.engine.doctor.glancing import glance_at, tails_of
+from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
 from cleaner.engine.doctor.only_copies import only_copies
 from policies.checking.findings import Finding
 from policies.checking.shapes.of_missing_records import missing_record_findings_of
@@ -72,8 +72,9 @@ def _symptoms(
         log_end_offset=end.next_offset if end else None,
         newest_snapshot=max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None),
         glances=glances,
-        tails=tuple(tails_of(segments, glances, 0, is_deep=True)),  # the active one's preflight tells itself
+        tails=tuple(tails_of(segments, glances, 0 if is_live or end is None else end.torn_bytes, is_deep=True)),
         lost_segments=lost_segments(listing),
         emptied=tuple(emptied_segments(listing, noted.log_start or 0, with_last=was_clean and not is_live)),
         only_copies=() if is_live else tuple(only_copies(log_dir, topic_partition, listing)),
+        counted_end=counted_end_at(segments) if was_clean and not is_live else None,
     )

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from policies.checking.repairs import RepairKind, Target
+from policies.checking.repairs import CUTS, RepairKind, Target
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs
 from storage.errors import CorruptBatch, LogCleanerError
+from storage.log.end import end_bytes_of, whole_batch_behind
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState
@@ -22,8 +23,18 @@ from storage.log.rebuild import (
     rebuild_segment,
     with_due_offsets,
 )
-from storage.names import SegmentFileName, parse_segment_file_name
+from storage.names import FileKind, SegmentFileName, parse_segment_file_name
 from storage.segment import Segment
+
+
+class DerivedEnd(NamedTuple):
+    """The end of the last segment as a recovery finds it, and the index files that go with it."""
+
+    end_bytes: int
+    end_offset: int
+    whole_behind: int | None
+    """Where another whole batch begins, behind bytes that are none."""
+    contents: Mapping[RepairKind, bytes]
 
 
 class Made(NamedTuple):
@@ -50,7 +61,7 @@ def in_order(targets: Iterable[Target]) -> list[Target]:
 def _place(target: Target) -> tuple[bool, int, bool, str]:
     found = parse_segment_file_name(target.name)
     offset = found.base_offset if found else -1
-    return target.kind is RepairKind.ZERO_TAIL, offset, target.kind is not RepairKind.SNAPSHOT, target.name
+    return target.kind in CUTS, offset, target.kind is not RepairKind.SNAPSHOT, target.name
 
 
 class Deriving:
@@ -80,6 +91,23 @@ class Deriving:
             return Made(self._makers[target.kind](self, target))
         except LogCleanerError as error:
             return Made(None, str(error))
+
+    def log_end(self, target: Target) -> DerivedEnd:
+        """Return the end of the last segment, and its index files, as a recovery makes them.
+
+        Raises: CorruptBatch, UnreadableFile.
+        """
+        segment = self._listing.segments[-1]
+        if segment.log.path != Path(target.path):
+            raise CorruptBatch(Path(target.path), 0, "it is not the last segment: what lies behind it would be lost")
+        end_bytes = end_bytes_of(segment)
+        state = self._producers.at(segment.base_offset)
+        rebuilt = rebuild_segment(segment, None, state, self._terms, end_bytes)
+        contents = {RepairKind.INDEX: rebuilt.offset_index, RepairKind.TIME_INDEX: rebuilt.time_index}
+        if rebuilt.txn_index or FileKind.TXN_INDEX in segment.files:
+            contents[RepairKind.TXN_INDEX] = rebuilt.txn_index
+        behind = whole_batch_behind(segment, end_bytes)
+        return DerivedEnd(end_bytes, rebuilt.next_offset, behind, contents)
 
     def _index(self, target: Target) -> bytes:
         rebuilt = self._rebuild(target, ProducerState())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.log_dir import read_file
-from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileState
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, SCRATCH_SUFFIX, FileState
 
 _OTHERS: Final = frozenset(
     name + FileState.DELETED.value for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE)
@@ -18,6 +18,11 @@ _OTHERS: Final = frozenset(
 def kept_name(name: str) -> str:
     """Return the name under which a replaced file waits."""
     return name + FileState.DELETED.value
+
+
+def tail_name(name: str, start: int) -> str:
+    """Return the name under which what was cut off a ``.log`` stays. It means nothing to a broker, which leaves it."""
+    return f"{name}.from-{start}{SCRATCH_SUFFIX}"
 
 
 def is_kept_other(name: str) -> bool:

@@ -13,13 +13,15 @@ Invariant:  the name always holds the old file or the new one, each whole. No fi
 Scratch:    names that end in ``.logcleaner`` mean nothing to a broker, nor to recovery; the next repair of the file
             removes what a crash left of them.
 
-A cut keeps no copy: all that goes is zeros, and the journal says how many. It is one ``ftruncate``, and an fsync.
+A cut of zeros keeps no copy, and the journal says how many they were. It is one ``ftruncate``, and an fsync. What else
+is cut off the end of a log is copied first, by the same two steps, under a name that a broker leaves alone.
 
 Not chosen: a hard link of the old file, which not every file system has; the old file renamed away first.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +34,7 @@ from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import read_file
 from storage.names import SCRATCH_SUFFIX
+from storage.segment import reading
 
 
 def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) -> None:
@@ -67,16 +70,41 @@ def _entry(planned: PlannedRepair, present: bytes | None) -> dict[str, object]:
     }
     if content is None:
         assert identity is not None
-        return {**fields, "undo": {"cut_from": identity.size_bytes}}
+        undo: dict[str, object] = {"cut_from": identity.size_bytes}
+        if planned.tail_copy is not None:
+            tail = _tail(planned)
+            undo |= {"copy": planned.tail_copy.name, "tail": [len(tail), zlib.crc32(tail)]}
+        return {**fields, "undo": undo}
     kept = [len(present), identity.mtime_ns, zlib.crc32(present)] if identity and present is not None else None
     return {**fields, "undo": {"made": [len(content), zlib.crc32(content)], "kept": kept}}
 
 
 def _cut(fs: FileSystem, planned: PlannedRepair) -> None:
     assert planned.repair.made_bytes is not None
+    if planned.tail_copy is not None:
+        _keep_tail(fs, planned, planned.tail_copy)
+        _ensure_unchanged(planned)
     fs.truncate(planned.path, planned.repair.made_bytes, Purpose.REPAIR)
     with fs.open_to_append(planned.path, Purpose.REPAIR) as file:
         file.fsync()
+
+
+def _keep_tail(fs: FileSystem, planned: PlannedRepair, copy: Path) -> None:
+    """Copy what is cut off, durably."""
+    tail = _tail(planned)
+    if copy.exists() and read_file(copy) == tail:
+        return
+    scratch = _scratch(copy)
+    _remove(fs, (scratch,))
+    _write(fs, scratch, planned.path, tail)
+    fs.rename(scratch, copy, Purpose.REPAIR)
+    fs.fsync_dir(copy.parent, Purpose.REPAIR)
+
+
+def _tail(planned: PlannedRepair) -> bytes:
+    start = planned.repair.made_bytes or 0
+    with reading(planned.path) as descriptor:
+        return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
 
 
 def _replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,9 +12,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.repair.deriving import Deriving, in_order
-from cleaner.engine.repair.kept import is_kept_already, kept_name
+from cleaner.engine.repair.kept import is_kept_already, kept_name, tail_name
 from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
-from policies.checking.repairs import Repair, RepairFacts, RepairKind, TailFacts, Target, repair
+from policies.checking.repairs import (
+    LogEndFacts,
+    Repair,
+    RepairCode,
+    RepairFacts,
+    RepairKind,
+    TailFacts,
+    Target,
+    repair,
+)
 from policies.config.config_layers import ConfigLayers
 from policies.exemptions import exemption_from_repairs
 from storage.checkpoints import CorruptCheckpoint, format_partition_metadata
@@ -37,11 +47,16 @@ from storage.names import (
     parse_partition_dir_name,
     parse_segment_file_name,
 )
-from storage.segment import identity_of
+from storage.segment import identity_of, reading
 
 _NEVER_MS: Final = 1 << 62
 """No producer is forgotten: a broker forgets expired ones itself when it reads a snapshot."""
 _INDEXES: Final = (RepairKind.INDEX, RepairKind.TIME_INDEX)
+_SUFFIXES: Final = {
+    RepairKind.INDEX: FileKind.INDEX, RepairKind.TIME_INDEX: FileKind.TIME_INDEX,
+    RepairKind.TXN_INDEX: FileKind.TXN_INDEX,
+}  # fmt: skip
+_REFUSED: Final = (RepairCode.TOO_LARGE, RepairCode.NAME_TAKEN)
 
 
 class PlannedRepair(NamedTuple):
@@ -57,6 +72,14 @@ class PlannedRepair(NamedTuple):
     """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
     sources: tuple[tuple[Path, FileIdentity], ...] = ()
     """The ``.log`` files that the content was derived from, as they were before."""
+
+    @property
+    def tail_copy(self) -> Path | None:
+        """The file that keeps what is cut off a ``.log``; None if nothing is kept of it, or nothing is cut."""
+        kind, made_bytes = self.repair.target.kind, self.repair.made_bytes
+        if kind is not RepairKind.LOG_END or made_bytes in (None, self.repair.size_bytes):
+            return None
+        return self.path.with_name(tail_name(self.path.name, made_bytes or 0))
 
 
 @dataclass(frozen=True)  # no slots: it keeps the metadata log
@@ -97,7 +120,12 @@ def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings
         except LogCleanerError as error:
             because = str(error)
     for target in in_order(targets):
-        yield _untouched(target, because) if because or partition is None else partition.plan(target)
+        if because or partition is None:
+            yield _untouched(target, because)
+        elif target.kind is RepairKind.LOG_END:
+            yield from partition.plan_end(target)
+        else:
+            yield partition.plan(target)
 
 
 def _untouched(target: Target, because: str | None) -> PlannedRepair:
@@ -138,6 +166,38 @@ class _Partition:
         facts, content = self._observed(RepairFacts(target, identity.size_bytes if identity else None))
         sources = () if target.kind is RepairKind.ZERO_TAIL else self._sources(target)
         return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, sources)
+
+    def plan_end(self, target: Target) -> list[PlannedRepair]:
+        """Return what makes a start find the end of the log: the indexes of its last segment, then the cut.
+
+        The indexes come first: a crash in between leaves a log whose end is found no worse than before.
+        """
+        path = Path(target.path)
+        identity = look(path)
+        facts = RepairFacts(target, identity.size_bytes if identity else None)
+        companions: list[PlannedRepair] = []
+        try:
+            made = self._deriving.log_end(target)
+            plans = [self._companion(target, kind, content) for kind, content in made.contents.items()]
+            refused = next((one.repair for one in plans if one.repair.code in _REFUSED), None)
+            companions = [one for one in plans if one.repair.is_repairable]
+            end = LogEndFacts(made.end_bytes, made.end_offset, made.whole_behind, refused)
+            is_same = not companions and made.end_bytes == facts.size_bytes
+            copy = path.with_name(tail_name(path.name, made.end_bytes))
+            is_taken = copy.exists() and read_file(copy) != _tail(path, made.end_bytes)
+            facts = replace(facts, log_end=end, made_bytes=made.end_bytes, is_same=is_same, is_name_taken=is_taken)
+        except LogCleanerError as error:
+            facts = replace(facts, unmade_because=str(error))
+        planned = PlannedRepair(repair(facts), self._topic_partition, path, identity)
+        return [*(companions if planned.repair.is_repairable else []), planned]
+
+    def _companion(self, target: Target, kind: RepairKind, content: bytes) -> PlannedRepair:
+        """Return what becomes of an index file of the segment that is ended."""
+        path = Path(target.path).with_suffix(_SUFFIXES[kind])
+        identity = look(path)
+        own = Target(str(path), kind, target.findings)
+        facts = self._with_content(RepairFacts(own, identity.size_bytes if identity else None), content)
+        return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, self._sources(own))
 
     def _sources(self, target: Target) -> tuple[tuple[Path, FileIdentity], ...]:
         """Return the logs that a file is derived from: an index of its own segment, all else of any."""
@@ -210,6 +270,12 @@ def look(path: Path) -> FileIdentity | None:
     with suppress(FileNotFoundError):
         return identity_of(status_of(path))
     return None
+
+
+def _tail(path: Path, start: int) -> bytes:
+    """Return what lies behind a byte of a file. Raises: UnreadableFile."""
+    with reading(path) as descriptor:
+        return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
 
 
 def _is_taken(path: Path, present: bytes) -> bool:

@@ -14,7 +14,7 @@ from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.repair.mending import mend
 from cleaner.engine.repair.observing import PlannedRepair, Surroundings, plan_repairs
 from cleaner.errors import told
-from policies.checking.findings import Finding, Harm
+from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.repairs import RepairKind, targets_of
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
@@ -79,7 +79,7 @@ class Repairs:
             for result in self.results
             if (result.planned.repair.is_repairable if self.dry_run else result.is_done)
         }
-        return tuple(finding for finding in self.checked.findings if finding.path not in mended)
+        return tuple(one for one in self.checked.findings if one.path not in mended or _tells_of_a_loss(one))
 
     @property
     def is_damaged(self) -> bool:
@@ -90,6 +90,11 @@ class Repairs:
     def has_failed(self) -> bool:
         """Return whether a repair that may be done was not."""
         return any(result.error for result in self.results)
+
+
+def _tells_of_a_loss(finding: Finding) -> bool:
+    """Return whether a finding says that records are gone: no repair brings them back."""
+    return finding.code is FindingCode.OFFSET_GAP and finding.harm is Harm.DATA_LOST
 
 
 def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:

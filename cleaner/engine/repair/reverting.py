@@ -17,14 +17,14 @@ from typing import Any, Final
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import Journal, partition_of, read_journal
 from cleaner.engine.means import Means
-from cleaner.engine.repair.kept import kept_name
+from cleaner.engine.repair.kept import kept_name, tail_name
 from cleaner.errors import told
-from policies.checking.repairs import RepairKind, kind_of
+from policies.checking.repairs import CUTS, RepairKind, kind_of
 from policies.checking.reverting import Content, FoundContent, RepairNote, RevertCode, RevertVerdict, revert_verdicts
 from storage.directory import open_sized
 from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose
-from storage.log_dir import LogDir
+from storage.log_dir import LogDir, read_file
 from storage.names import TopicPartition
 
 _PIECE_BYTES: Final = 1 << 20
@@ -78,6 +78,11 @@ def _attempt(log_dir: LogDir, result: RevertResult, journal: Journal, means: Mea
 
 
 def _revert(fs: FileSystem, path: Path, note: RepairNote) -> None:
+    if note.tail is not None:
+        with fs.open_to_append(path, Purpose.RESTORE) as file:
+            file.write(read_file(path.with_name(note.tail_name)) or b"")
+            file.fsync()
+        return
     if note.cut_from is not None:
         fs.truncate(path, note.cut_from, Purpose.RESTORE)
         with fs.open_to_append(path, Purpose.RESTORE) as file:
@@ -102,9 +107,10 @@ def _note(entry: Mapping[str, Any]) -> RepairNote | None:
     try:
         kind = RepairKind(entry["kind"])
         name = str(entry["file"])
-        if kind_of(name) is not kind or "/" in name:
+        if kind_of(name) is not (RepairKind.ZERO_TAIL if kind in CUTS else kind) or "/" in name:
             return None
         undo = entry["undo"]
+        tail = undo.get("tail")
         kept, made = undo.get("kept"), undo.get("made")
         cut_from, cut_to = (undo["cut_from"], entry["bytes"]) if made is None else (None, None)
         return RepairNote(
@@ -115,6 +121,8 @@ def _note(entry: Mapping[str, Any]) -> RepairNote | None:
             Content(_whole(made[0]), _whole(made[1])) if made else None,
             None if made else _whole(cut_from),
             None if made else _whole(cut_to),
+            Content(_whole(tail[0]), _whole(tail[1])) if tail else None,
+            tail_name(name, _whole(cut_to)) if tail else "",
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
@@ -133,7 +141,8 @@ def _verdicts(directory: Path, notes: Iterable[RepairNote]) -> tuple[RevertVerdi
 def _found(path: Path, note: RepairNote) -> FoundContent:
     if note.made is None:  # of a .log the size tells enough, and it may be large
         with suppress(FileNotFoundError):
-            return FoundContent(Content(path.lstat().st_size, 0), None)
+            waiting = _content(path.with_name(note.tail_name)) if note.tail else None
+            return FoundContent(Content(path.lstat().st_size, 0), waiting)
         return FoundContent(None, None)
     waiting = _content(path.with_name(kept_name(path.name)))
     return FoundContent(_content(path) if waiting else None, waiting)

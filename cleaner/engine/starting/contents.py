@@ -10,8 +10,8 @@ from typing import Final
 
 from cleaner.engine.starting.recovery import recover
 from policies.starting.facts import KafkaFailure, RecoveredLog
-from storage.log.loading.positions import StoredIndex, next_offset, translate
-from storage.log.loading.walk import CorruptRecord, LogBytes, WalkedBatch, last_of, walk
+from storage.log.loading.positions import StoredIndex, counted_end, translate
+from storage.log.loading.walk import CorruptRecord, LogBytes, WalkedBatch, walk
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
 from storage.segment import reading
@@ -38,7 +38,7 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                return next_offset(log_bytes, entries, base_offset, unwraps=self._unwraps)
+                return counted_end(log_bytes, entries, base_offset, unwraps=self._unwraps).next_offset
             except CorruptRecord as error:
                 return KafkaFailure(error.exception, f"byte {error.position}: {error.cause}")
 
@@ -47,12 +47,10 @@ class DirectoryContents:
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
             try:
-                indexed_at, offset = entries.lookup(entries.last_offset), entries.last_offset
-                start = translate(log_bytes, indexed_at, offset, unwraps=self._unwraps)
-                last = None if start is None else last_of(log_bytes, start)
+                end = counted_end(log_bytes, entries, base_offset, unwraps=self._unwraps)
             except CorruptRecord:
                 return 0
-            return log_bytes.size_bytes - (last.position + last.size_bytes if last else start or 0)
+            return log_bytes.size_bytes - end.end_bytes
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
         """Return what ``LogSegment.recover`` finds."""

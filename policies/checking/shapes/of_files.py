@@ -11,7 +11,7 @@ from policies.checking.of_epochs import EpochStart, cut_entry, forgotten_start_f
 from policies.checking.of_files import missing_findings
 from policies.checking.of_missing import emptied_findings
 from policies.checking.of_swaps import swap_findings
-from policies.checking.of_tails import tail_finding
+from policies.checking.of_tails import early_end_finding, tail_finding
 from policies.checking.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED, WRITE_TOPIC_ID
 from policies.checking.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
 from policies.checking.sweeping import only_copy_findings
@@ -33,6 +33,11 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     for tail in seen.tails:
         if (found := _tail(seen, tail)) is not None:
             yield found
+    if seen.ends_early and not any(tail.is_active for tail in seen.tails):
+        assert seen.counted_end is not None
+        assert seen.log_end_offset is not None
+        last = _standing(seen, len(seen.glances) - 1)
+        yield early_end_finding(last, seen.counted_end, seen.log_end_offset, is_lost=bool(seen.claims_beyond_end))
     for segment in seen.overflowing:
         text = (
             f"Offset {segment.last_offset} is more than 2,147,483,647 above the segment's base offset: no index can "
@@ -169,4 +174,5 @@ def _tail(seen: PartitionSymptoms, tail: ZeroTail) -> Finding | None:
     standing = _standing(seen, place)
     what = "are zeros, as log.preallocate leaves them" if tail.is_zero else "are no whole batch: a write was cut short"
     what = f"The last {size(tail.size_bytes)} of the segment {what}"
-    return tail_finding(standing, what, tail.position, None, is_zero=tail.is_zero)
+    offset = seen.log_end_offset if tail.is_active else None
+    return tail_finding(standing, what, tail.position, offset, is_zero=tail.is_zero, counted=seen.counted_end)

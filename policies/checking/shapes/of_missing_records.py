@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.shapes.of_files import file_findings
 from policies.checking.shapes.of_offsets import offset_findings
 from policies.checking.shapes.symptoms import PartitionSymptoms
@@ -22,5 +22,6 @@ _MISSING: Final = frozenset({
 def missing_record_findings_of(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield the findings of ``doctor`` that say: records of this partition are gone."""
     for finding in (*file_findings(seen), *offset_findings(seen)):
-        if finding.harm is Harm.DATA_LOST and finding.code in _MISSING:
+        is_told = finding.repair is RepairGroup.LOG_END  # preflight says itself what is appended behind
+        if finding.harm is Harm.DATA_LOST and finding.code in _MISSING and not is_told:
             yield finding

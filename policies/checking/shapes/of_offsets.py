@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.of_tails import RECOVER_TAIL
 from policies.checking.remedies import CLEANED_ANEW, END_LOST, START_LOST
 from policies.checking.shapes.symptoms import PartitionSymptoms
 from policies.explaining.words import counted
@@ -26,12 +27,7 @@ def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
         )
         yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, seen.path, text, START_LOST, None, end)
         return
-    claims = {
-        "the high watermark": seen.noted.high_watermark,
-        "the newest producer snapshot": seen.newest_snapshot,
-        "the recovery point": seen.noted.recovery_point,
-    }
-    beyond = {what: offset for what, offset in claims.items() if offset is not None and offset > end}
+    beyond = seen.claims_beyond_end
     if beyond:
         yield _lost_end(seen, end, beyond)
     first_dirty = seen.noted.first_dirty
@@ -44,11 +40,18 @@ def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
 
 
 def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Finding:
-    lost = counted(max(beyond.values()) - end, "offset")
+    count = max(beyond.values()) - end
+    lost = "offset is" if count == 1 else f"{count:,} offsets are"
     claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
-    text = f"The log ends at offset {end}, below {claimed}: the last {lost} are gone from this replica."
+    gone = f"the last {lost} gone from this replica."
+    text = f"The log ends at offset {end}, below {claimed}: {gone}"
+    if seen.ends_early and seen.counted_end is not None:
+        text = f"The log ends at offset {seen.counted_end} for the next start, below {claimed}. Whole batches reach"
+        text, end = f"{text} offset {end}: {gone}", seen.counted_end
     bases = [str(base) for base in seen.lost_segments if base >= end]
     if bases:
         named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
         text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
-    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, END_LOST, None, end, "KAFKA-17076")
+    is_hidden = seen.ends_early or (seen.was_clean and not seen.is_live and seen.has_torn_end)
+    remedy = RECOVER_TAIL if is_hidden else END_LOST
+    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")

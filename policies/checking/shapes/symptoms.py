@@ -149,6 +149,30 @@ class PartitionSymptoms:
     hollow_swaps: tuple[HollowSwapFacts, ...] = ()
     only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
     """The ``.deleted`` logs that may be the only copy of records, by their paths."""
+    counted_end: int | None = None
+    """The offset that the next start takes for the end of the log; None if it looks for the end, or fails."""
+
+    @property
+    def claims_beyond_end(self) -> dict[str, int]:
+        """The offsets behind the last whole batch that a checkpoint or a snapshot states, by what states them."""
+        claims = {
+            "the high watermark": self.noted.high_watermark,
+            "the newest producer snapshot": self.newest_snapshot,
+            "the recovery point": self.noted.recovery_point,
+        }
+        end = self.log_end_offset
+        return {what: at for what, at in claims.items() if at is not None and end is not None and at > end}
+
+    @property
+    def has_torn_end(self) -> bool:
+        """Return whether the log ends with bytes that are no batch, and no zeros."""
+        return any(tail.is_active and not tail.is_zero for tail in self.tails)
+
+    @property
+    def ends_early(self) -> bool:
+        """Return whether the next start takes an offset for the end of the log that a whole batch has."""
+        ends = self.counted_end, self.log_end_offset
+        return ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
 
     @property
     def facts(self) -> PartitionFacts | None:

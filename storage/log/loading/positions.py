@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
-from storage.log.loading.walk import LogBytes, WalkedBatch, check_wrapper, last_of, walk
+from storage.log.loading.walk import CorruptRecord, LogBytes, WalkedBatch, check_wrapper, last_of, walk
+from storage.names import FileKind
 from storage.records.header import MAGIC_V2
-from storage.segment import reading
+from storage.segment import Segment, reading
 
 _ENTRY: Final = struct.Struct(">ii")
 
@@ -80,8 +81,37 @@ def translate(
     return previous.position if previous is not None and previous.last_offset >= offset else None
 
 
-def next_offset(log: LogBytes, index: StoredIndex, base_offset: int, *, unwraps: bool = False) -> int:
-    """Return the offset behind the last batch, as Kafka finds it. Raises: CorruptRecord."""
+class CountedEnd(NamedTuple):
+    """The end of a log as a start counts it that looks for no end: behind a clean stop."""
+
+    next_offset: int
+    """The offset that the next record gets. The base offset if the offset index leads behind the last whole batch."""
+    end_bytes: int
+    """What lies behind this byte is not counted."""
+
+
+def counted_end(log: LogBytes, index: StoredIndex, base_offset: int, *, unwraps: bool = False) -> CountedEnd:
+    """Return the end of the last segment, as Kafka finds it. Raises: CorruptRecord."""
     start = translate(log, index.lookup(index.last_offset), index.last_offset, unwraps=unwraps)
     last = None if start is None else last_of(log, start)
-    return base_offset if last is None else last.last_offset + 1
+    if last is None:
+        return CountedEnd(base_offset, start or 0)
+    return CountedEnd(last.last_offset + 1, last.position + last.size_bytes)
+
+
+def next_offset(log: LogBytes, index: StoredIndex, base_offset: int) -> int:
+    """Return the offset behind the last batch, as Kafka finds it. Raises: CorruptRecord."""
+    return counted_end(log, index, base_offset).next_offset
+
+
+def counted_end_of(segment: Segment) -> CountedEnd | None:
+    """Return the end of the last segment, as Kafka finds it; None if it fails. Raises: UnreadableFile."""
+    index = segment.files.get(FileKind.INDEX)
+    path = index.path if index else None
+    with (
+        suppress(CorruptRecord),
+        reading(segment.log.path) as descriptor,
+        StoredIndex.at(path, segment.base_offset) as entries,
+    ):
+        return counted_end(LogBytes(descriptor), entries, segment.base_offset, unwraps=True)
+    return None

@@ -251,7 +251,7 @@ def test_what_stands_behind_repair_and_is_no_kind_is_a_partition(
     assert run("verify", "--log-dir", log_dir, "--repair", "orders-0", "-n", "--json") == 0
     assert {Path(repair["path"]).parent.name for repair in said(capsys)["repairs"]} == {"orders-0"}
     assert run("verify", "--log-dir", log_dir, "--repair=everything", "-n") == 2
-    assert "is no KIND: derived, topic-id or zero-tail" in capsys.readouterr().err
+    assert "is no KIND: derived, topic-id, zero-tail or log-end" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--yes", "--force-lock"])

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.checking.repairs import (
     DERIVED,
     RepairCode,
@@ -124,4 +124,7 @@ def test_targets_are_the_files_that_were_asked_for() -> None:
     assert {name: kind_of(f"/d/a-0/{name}") for name in names} == names
     assert {target.kind for target in targets_of(findings, DERIVED)} == DERIVED
     assert [t.name for t in targets_of(findings, {RepairKind.ZERO_TAIL})] == ["00000000000000000000.log"]
-    assert {t.kind for t in targets_of(findings, frozenset(RepairKind))} == {*RepairKind}
+    assert {t.kind for t in targets_of(findings, frozenset(RepairKind))} == {*RepairKind} - {RepairKind.LOG_END}
+    log = "/d/a-0/00000000000000000000.log"
+    ended = Finding(FindingCode.TORN_TAIL, Harm.DATA_LOST, log, "", "", repair=RepairGroup.LOG_END)
+    assert [t.kind for t in targets_of([ended], frozenset(RepairKind))] == [RepairKind.LOG_END]
