@@ -23,6 +23,9 @@ The names are stable: a new name needs a minor version, a changed name a major o
     file_repaired            info     topic, partition, path, kind, bytes: a derived file was made anew, or zeros
                                       were cut off a log
     repair_reverted          info     topic, partition, path: the file is as it was before its repair
+    evidence_kept            warning  topic, partition, files: the only copies of records, and index files that tell of
+                                      missing ones; a broker that starts removes them; told once, when the journal
+                                      notes them
     unkeyed_records_dropped  warning  topic, partition, count: a compacted topic cannot keep records without a key
     journal_waits            warning  topic, partition, what, the entry's fields: the disk is full, so the journal's
                                       line stays in memory until there is space; log_dir in place of topic and
@@ -120,6 +123,7 @@ class Event(StrEnum):
     FILE_REPAIRED = "file_repaired"
     REPAIR_REVERTED = "repair_reverted"
     PARTITION_RELEASED = "partition_released"
+    EVIDENCE_KEPT = "evidence_kept", Level.WARNING
     UNKEYED_RECORDS_DROPPED = "unkeyed_records_dropped", Level.WARNING
     JOURNAL_WAITS = "journal_waits", Level.WARNING
     WORLD_WRITABLE = "world_writable", Level.WARNING

@@ -91,6 +91,8 @@ class PartitionFacts:
     """The number of bytes behind the last batch that parses. The log ends before these bytes."""
     leftover_files: int = 0
     """The number of files renamed to ``.deleted`` that are still there."""
+    lone_indexes: tuple[str, ...] = ()
+    """The names of index files without a ``.log`` that recovery leaves: they tell of records that are missing."""
     held_since_ms: int | None = None
     """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
     counted: CountedRound | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cleaner.engine.compactor import Compactor
+from cleaner.engine.evidence import EvidenceNotes
 from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, JournalFull
@@ -70,24 +71,34 @@ def may_recover(facts: LogDirFacts, request: Request, journal: Journal, means: M
 def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:
     """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed.
 
+    What is the only copy of records, or tells of missing ones, is noted in the journal first: a broker that starts
+    removes it.
+
     Raises: JournalFull.
     """
+    needed: list[tuple[TopicPartition, Path, Recovery]] = []
+    notes = EvidenceNotes(log_dir)
     try:
         cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
         for topic_partition, path in log_dir.partitions():
             if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).is_hands_off:
                 continue
             try:
-                recovery = plan_recovery(list_partition(path))
+                listing = list_partition(path)
+                recovery = plan_recovery(listing)
             except LogCleanerError:
                 continue  # the inventory meets it again, and tells
+            notes.look(topic_partition, listing, recovery)
             if recovery.is_needed:
-                try:
-                    _recover_partition(topic_partition, path, recovery, journal, means)
-                except JournalFull:
-                    raise
-                except (LogCleanerError, OSError) as error:
-                    yield told(error)
+                needed.append((topic_partition, path, recovery))
+        notes.write(journal, means)
+        for topic_partition, path, recovery in needed:
+            try:
+                _recover_partition(topic_partition, path, recovery, journal, means)
+            except JournalFull:
+                raise
+            except (LogCleanerError, OSError) as error:
+                yield told(error)
     except JournalFull:
         raise
     except LogCleanerError:

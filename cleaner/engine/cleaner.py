@@ -22,7 +22,7 @@ from cleaner.engine.inventory import (
     unheard,
 )
 from cleaner.engine.journal import Journal, JournalFull
-from cleaner.engine.leftovers import sweep_log_dir
+from cleaner.engine.leftovers import kept_files, sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
 from cleaner.engine.means import Means, OpenLogDirs, Stopped
 from cleaner.engine.outcome import Outcome
@@ -149,6 +149,7 @@ class Cleaner:
         seconds = self._means.clock.seconds() - start_seconds
         runways = self.runways(plan)
         outcome = Outcome(True, results, swept.size_bytes, seconds, swept_disk_bytes=swept.disk_bytes, runways=runways)
+        outcome = replace(outcome, kept=kept_files(plan))
         return replace(outcome, errors=kernels.errors, no_kernels=kernels.error)
 
     def what_if(
@@ -193,6 +194,7 @@ class Cleaner:
             planned = self.plan(request)
             kernels.doable(planned)  # the line, or the error, comes before anything of the plan is done
             begun.errors += self._note_limits_of(planned)
+            kept = kept_files(planned)
             begun.sweep(planned.log_dirs)
             executors = [
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
@@ -212,6 +214,7 @@ class Cleaner:
             kernels.error,
             {str(executor.log_dir.path): executor.journal_full for executor in executors if executor.journal_full},
             swept_disk_bytes=begun.swept.disk_bytes,
+            kept=kept,
         )
         return held_back(planned, outcome.guards), outcome
 

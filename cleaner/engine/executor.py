@@ -25,6 +25,7 @@ from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.means import Means, Stopped
+from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.outcome import Basis, Listener, PartitionResult
 from cleaner.engine.uncleanable import HeldBack, Uncleanable, guarded_entry
 from cleaner.engine.undo_notes import undo_of
@@ -231,7 +232,7 @@ class Executor:
         """Unlink what a compaction renamed before the next one needs space, unless there is a delay."""
         if not self._request.is_at_once:
             return result
-        left = Leftovers(partition, list_partition(self._path_of(partition.facts)), 0, {})
+        left = Leftovers.of(partition, list_partition(self._path_of(partition.facts)), 0, {})
         swept = sweep(self._means.fs, left, self._means.clock.now_ms())
         space = result.space.plus(DiskFigures.left(swept.disk_bytes, at_once=True))
         return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes, space=space)
@@ -241,6 +242,7 @@ class Executor:
         assert deletion is not None
         listing = list_partition(self._path_of(facts))
         check_unchanged(listing.segments, deletion.segments)
+        ensure_no_copy_in_the_way(self.log_dir, facts.topic_partition, listing, deletion.base_offsets)
         ensure_changeable(listing.directory, deletion.base_offsets)
         undo = {} if self._request.is_at_once else {"undo": undo_of(facts, deletion, listing)}
         self._record("delete", facts.topic_partition, **deletion_entry(deletion), **undo)
@@ -295,6 +297,7 @@ class Executor:
         assert compaction is not None
         listing = list_partition(self._path_of(facts))
         round_ = round_of(partition, listing, self._request, self._means)
+        ensure_no_copy_in_the_way(self.log_dir, facts.topic_partition, listing, compaction.base_offsets)
         ensure_changeable(listing.directory, compaction.base_offsets, and_readable=True)
         self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)

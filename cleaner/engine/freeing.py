@@ -19,7 +19,7 @@ from typing import Final
 
 from cleaner.engine.compactor import KernelCheck
 from cleaner.engine.executor import Executor
-from cleaner.engine.leftovers import Swept, gaining, leftovers_of, sweep_partition
+from cleaner.engine.leftovers import Swept, gaining, kept_files, leftovers_of, sweep_partition
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
@@ -110,6 +110,7 @@ class Rescue:
         start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
         self._kernels.doable(planned)  # the line, or the error, comes before anything is done
+        kept = kept_files(planned)
         with ExitStack() as journals:
             for path, log_dir in self._log_dirs.items():
                 executor = Executor(log_dir, self._means, planned.request)
@@ -130,6 +131,7 @@ class Rescue:
             tuple(errors),
             no_kernels=self._kernels.error,
             swept_disk_bytes=swept.disk_bytes,
+            kept=kept,
         )
         spent, after = self._spent(planned), self._volumes()
         return Rescued(spent, outcome, self._target, before, after, self._deleted_disk_bytes, self._lacking)
@@ -159,6 +161,7 @@ class Rescue:
             errors=kernels.errors,
             no_kernels=kernels.error,
             swept_disk_bytes=total.disk_bytes,
+            kept=kept_files(planned),
         )
         return Rescued(chosen, outcome, self._target, before, after)
 

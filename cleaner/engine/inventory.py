@@ -237,7 +237,8 @@ def survey_partition(
     """
     _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
     read_leader_epochs(listing.directory)  # a garbled one stops a broker: better told now than by its log
-    recovered = plan_recovery(listing).listing
+    recovery = plan_recovery(listing)
+    recovered = recovery.listing
     segments = recovered.segments
     needs = Needs.of(survey.policy_of(topic_partition, checkpoints.cleaned), survey.now_ms)
     log_start, log_end, torn_bytes = _offsets(segments, checkpoints.log_starts.get(topic_partition, 0), checkpoints)
@@ -255,6 +256,7 @@ def survey_partition(
         checkpoints.cleaned.get(topic_partition),
         torn_bytes,
         len(listing.in_state(FileState.DELETED)) + len(kept_others(listing.others)),
+        tuple(file.file_name for file in recovery.evidence),
         _held_since_ms(listing.directory, topic_partition, checkpoints),
     )
 

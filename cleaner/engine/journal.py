@@ -29,6 +29,8 @@ GUARDED: Final = "guarded"
 """The kind of the line behind that of a compaction which a guard rail then held back: the compaction did nothing."""
 DROPPED: Final = "dropped"
 """The kind of the line behind that of a compaction which dropped records without a key: how many."""
+SOURCES: Final = "sources"
+"""The key of the logs in the line of a compaction: base offset, size and file time (ns) of each."""
 SIZE_MAX_BYTES: Final = 16 << 20
 _LINE_BYTES_MAX: Final = 256 << 20
 """A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
@@ -73,8 +75,8 @@ class Journal:
 
         Args:
             what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``restore-failed``,
-                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``failed``, or ``clock``:
-                one looked wrong and was confirmed.
+                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``failed``, ``evidence``, or
+                ``clock``: one looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
@@ -272,4 +274,5 @@ def compaction_entry(compaction: Compaction) -> dict[str, object]:
         "first_dirty_offset": compaction.round.first_dirty_offset,
         "end_offset": compaction.round.end_offset,
         "groups": [list(group) for group in compaction.round.groups],
+        SOURCES: [[s.base_offset, s.identity.size_bytes, s.identity.mtime_ns] for s in compaction.segments],
     }

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.means import Means
+from cleaner.engine.only_copies import NOTHING_KEPT, Kept, OnlyCopies
 from cleaner.engine.repair.kept import kept_others
-from cleaner.engine.undo_notes import RenameTimes, rename_times
+from cleaner.engine.undo_notes import RenameTimes, due_ms, is_journalled, rename_times
 from cleaner.errors import told
-from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request, path_of
-from policies.restoring import RetiredFile
+from policies.checking.only_copies import KeptFile
+from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, Request, path_of
 from storage.directory import status_of
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
-from storage.names import FileState, TopicPartition
+from storage.log_dir import LogDir
+from storage.names import FileKind, FileState, TopicPartition, segment_file_name
 from storage.segment import SegmentFile
 
 
@@ -49,6 +51,43 @@ class Leftovers(NamedTuple):
     delay_ms: int
     """``file.delete.delay.ms``."""
     renamed_ms: RenameTimes
+    kept: Kept = NOTHING_KEPT
+    """The ``.deleted`` logs that nobody may unlink, nor what waits beside them."""
+
+    @classmethod
+    def of(
+        cls,
+        partition: PartitionPlan,
+        listing: Listing,
+        delay_ms: int,
+        renamed_ms: RenameTimes,
+        rule: OnlyCopies | None = None,
+    ) -> Leftovers:
+        """Ask what must be kept, too.
+
+        Args:
+            partition: the partition.
+            listing: of its directory.
+            delay_ms: ``file.delete.delay.ms``, or what was asked for in its place.
+            renamed_ms: what the journal says.
+            rule: of the log dir; made here where it is asked for one partition only.
+        """
+        facts = partition.facts
+        rule = rule or OnlyCopies(LogDir(Path(facts.log_dir)))
+        return cls(partition, listing, delay_ms, renamed_ms, rule.of(facts.topic_partition, listing, renamed_ms))
+
+    @property
+    def waiting(self) -> list[SegmentFile]:
+        """The ``.deleted`` files that may go."""
+        files = self.listing.in_state(FileState.DELETED)
+        return [file for file in files if file.name.base_offset not in self.kept.copies]
+
+    def kept_files(self) -> Iterator[KeptFile]:
+        """Yield the ``.deleted`` logs that stay."""
+        facts, why = self.partition.facts, self.kept.unknown_because
+        for base_offset, copy in self.kept.copies.items():
+            name = segment_file_name(base_offset, FileKind.LOG, FileState.DELETED)
+            yield KeptFile(facts.topic_partition, facts.log_dir, name, copy, why)
 
     def due_ms(self, file: SegmentFile) -> int:
         """Return when the delay of a file is over, epoch ms.
@@ -75,17 +114,7 @@ class Leftovers(NamedTuple):
 
     def due(self, now_ms: int) -> Iterator[SegmentFile]:
         """Yield the ``.deleted`` files whose delay is over."""
-        return (file for file in self.listing.in_state(FileState.DELETED) if self.due_ms(file) <= now_ms)
-
-
-def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
-    """Return when the delay of a ``.deleted`` file is over, epoch ms: see ``Leftovers.due_ms``."""
-    return renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + delay_ms
-
-
-def is_journalled(file: SegmentFile, renamed_ms: RenameTimes) -> bool:
-    """Return whether a line of the journal tells of the rename of a ``.deleted`` file."""
-    return _retired(file) in renamed_ms
+        return (file for file in self.waiting if self.due_ms(file) <= now_ms)
 
 
 def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
@@ -94,15 +123,9 @@ def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
     Raises: UnreadableFile.
     """
     for left in leftovers_of(plan, None):
-        moments = [left.due_ms(file) for file in left.listing.in_state(FileState.DELETED)]
+        moments = [left.due_ms(file) for file in left.waiting]
         if moments := [*moments, *(due_ms for _, due_ms in left.others_due_ms())]:
             yield left.partition.key, min(moments)
-
-
-def _retired(file: SegmentFile) -> RetiredFile:
-    """Return a leftover as the journal's line named it."""
-    plain = file.name._replace(state=FileState.PLAIN)
-    return RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)
 
 
 def _journalled(left: Leftovers) -> Leftovers:
@@ -150,13 +173,28 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
         return
     partitions = [p for p in plan.partitions if isinstance(p, PartitionPlan) and _may_go(p)]
     times = _rename_times(Path(plan.facts.path), partitions) if partitions else {}
+    rule = OnlyCopies(LogDir(Path(plan.facts.path)))
     for partition in partitions:
         delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
         try:
             listing = list_partition(Path(path_of(partition.facts)))
         except UnreadableFile:  # its actions meet it again, and tell; beside a live broker it may be gone
             continue
-        yield Leftovers(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}))
+        yield Leftovers.of(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}), rule)
+
+
+def kept_files(plan: Plan) -> tuple[KeptFile, ...]:
+    """Return the files that no run takes although their kind may go."""
+    return tuple(file for log_dir in plan.log_dirs for file in _kept_in(log_dir))
+
+
+def _kept_in(plan: LogDirPlan) -> Iterator[KeptFile]:
+    for partition in plan.partitions:
+        if isinstance(partition, PartitionPlan):
+            facts = partition.facts
+            yield from (KeptFile(facts.topic_partition, facts.log_dir, name) for name in facts.lone_indexes)
+    for left in leftovers_of(plan, None):
+        yield from left.kept_files()
 
 
 def _may_go(partition: PartitionPlan) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cleaner.engine.figures import NO_CHANGE, DiskFigures
+from policies.checking.only_copies import KeptFile
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason
 
@@ -118,6 +119,8 @@ class Outcome:
     """Why kernels do not run, so that all compactions were left out: one of ``errors``, which the run told at once."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
+    kept: tuple[KeptFile, ...] = field(default=(), kw_only=True)
+    """What stays although its kind may go: only copies of records, and what tells of missing ones."""
     runways: tuple[Runway, ...] = ()
     """How long the file systems of the log dirs last; empty unless it is a dry run."""
 

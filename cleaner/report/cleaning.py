@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.forecast.documents import documents
 from cleaner.report.totals import Totals, log_dir_errors
+from policies.checking.only_copies import KeptFile
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Limit, Reason, as_int64
@@ -46,8 +47,9 @@ class CleaningReport:
         A partition's ``error`` is set if the partition could not be read, or if a planned step failed. Its ``result``
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
         compaction drops records without a key, or as null if the data was not read, so that nobody knows. ``errors``
-        tells what failed beside the partitions, if anything did. Only a dry run has ``runway``: an object for each
-        file system. ``report`` is there if there is an overview.
+        tells what failed beside the partitions, if anything did. ``kept`` tells which files stay although their
+        kind may go, if any do: only copies of records, and index files without a ``.log``. Only a dry run has
+        ``runway``: an object for each file system. ``report`` is there if there is an overview.
         """
         plan, outcome = self.plan, self.outcome
         errors = log_dir_errors(plan, outcome)
@@ -59,6 +61,7 @@ class CleaningReport:
             "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
             "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
             "totals": _totals(Totals.of(plan, outcome), outcome),
+            **({"kept": [_kept(file) for file in outcome.kept]} if outcome.kept else {}),
             **({"errors": errors} if errors else {}),
             **({"runway": documents(outcome.runways)} if outcome.runways else {}),
             **({"report": self.overview.fields()} if self.overview else {}),
@@ -77,6 +80,18 @@ class CleaningReport:
             is_rescue=self.is_rescue,
         )
         yield page.text
+
+
+def _kept(file: KeptFile) -> dict[str, Any]:
+    return {
+        "topic": file.topic_partition.topic,
+        "partition": file.topic_partition.partition,
+        "log_dir": file.log_dir,
+        "name": file.name,
+        "first_offset": file.copy.first_offset if file.copy and file.unknown_because is None else None,
+        "last_offset": file.copy.last_offset if file.copy and file.unknown_because is None else None,
+        "unknown_because": file.unknown_because,
+    }
 
 
 def _log_dir(planned: LogDirPlan) -> dict[str, Any]:

@@ -86,6 +86,8 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
             return str(entry.get("error", entry.get("text")))
+        case "evidence":
+            return _kept(entry)
         case "clock":
             return f"confirmed with --yes: {entry.get('text')}"
         case "restore-failed":
@@ -96,6 +98,14 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"{entry.get('file')}: {_mended(entry)}"
         case what:
             return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
+
+
+def _kept(entry: Mapping[str, Any]) -> str:
+    """Return which files stayed, and the offsets that they have or name."""
+    files = entry.get("kept")
+    named = [f for f in files if isinstance(f, dict)] if isinstance(files, list) else []
+    words = [f"{f.get('name')} (offsets {f.get('first')} to {f.get('last')})" for f in named]
+    return f"kept, since records are missing: {', '.join(words)}"
 
 
 def _moved_from(entry: Mapping[str, Any]) -> str:

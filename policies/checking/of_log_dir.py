@@ -200,7 +200,15 @@ def lost_finding(path: str, lost: LostPartition) -> Finding:
 
 def set_aside_finding(path: str, aside: SetAside) -> Finding:
     """Return the finding of a directory that was set aside, and holds the only copy; ``path`` is its own."""
-    goes = ", and removes this directory" if aside.name.endswith(DirState.DELETE.value) else ""
+    removed = aside.name.endswith(DirState.DELETE.value)
+    if aside.beside is not None:
+        goes = "; the next start removes this directory" if removed else ""
+        text = (
+            f"It may be the only copy of {aside.topic_partition}, offsets {aside.first_offset} to "
+            f"{aside.end_offset - 1}: the directory {aside.beside} of the same topic lacks them{goes}."
+        )
+        return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, f"{take_back(aside)}.")
+    goes = ", and removes this directory" if removed else ""
     text = (
         f"It may be the only copy of {aside.topic_partition}, offsets {aside.first_offset} to {aside.end_offset - 1}: "
         f"the partition belongs here, and has no other directory. The next start begins it empty{goes}."
@@ -210,7 +218,8 @@ def set_aside_finding(path: str, aside: SetAside) -> Finding:
 
 def take_back(aside: SetAside) -> str:
     """Return how the directory of a partition that was set aside becomes a partition again, without a full stop."""
-    how = f"While no broker runs, rename the directory to {aside.topic_partition}"
+    out = f"move {aside.beside} out of the log dir, and " if aside.beside is not None else ""
+    how = f"While no broker runs, {out}rename the directory to {aside.topic_partition}"
     return how if aside.topic_id else f"{how}, and run logcleaner verify --repair=topic-id"
 
 

@@ -19,6 +19,8 @@ _ASK_FOR_RECORDS: Final = (
     "Copy the directory to a safe place, and touch nothing; then fetch the partition from another replica, or restore"
     " it from a backup."
 )
+INDEXES_GO: Final = "Do not start the broker: its start removes these index files, too."
+"""What comes first where index files without a ``.log`` tell of the loss."""
 
 
 class NamedBatch(NamedTuple):
@@ -72,7 +74,7 @@ def emptied_findings(found: Iterable[EmptiedSegment]) -> Iterator[Finding]:
     """Yield a finding for each segment that lost all its records."""
     for one in found:
         text = f"{one.index_name} has entries, and {'no .log' if one.is_gone else 'its .log is empty'}"
-        yield _lost(one.directory, one.base_offset, one.base_offset, text)
+        yield _lost(one.directory, one.base_offset, one.base_offset, text, is_gone=one.is_gone)
 
 
 def missing_record_findings(
@@ -112,9 +114,8 @@ def missing_record_findings(
     for one in without_log:
         is_due = any(_is_between(one.base_offset, *gap) for gap in gaps)
         if is_due and all(finding.offset != one.base_offset for finding in found):
-            found.append(
-                _lost(log.directory, one.base_offset, one.base_offset, f"{one.file_name} has entries, and no .log")
-            )
+            text = f"{one.file_name} has entries, and no .log"
+            found.append(_lost(log.directory, one.base_offset, one.base_offset, text, is_gone=True))
     return found
 
 
@@ -140,8 +141,7 @@ def _is_between(offset: int, lower: int, upper: int | None) -> bool:
     return offset >= lower and (upper is None or offset < upper)
 
 
-def _lost(directory: str, base_offset: int, offset: int, text: str) -> Finding:
+def _lost(directory: str, base_offset: int, offset: int, text: str, *, is_gone: bool = False) -> Finding:
     path = f"{directory}/{segment_file_name(base_offset, FileKind.LOG)}"
-    return Finding(
-        FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, f"Records are missing: {text}.", _ASK_FOR_RECORDS, offset=offset
-    )
+    remedy = f"{INDEXES_GO} {_ASK_FOR_RECORDS}" if is_gone else _ASK_FOR_RECORDS
+    return Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, f"Records are missing: {text}.", remedy, offset=offset)

@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 
 from policies.checking.findings import Finding, FindingCode, Harm
 from policies.checking.of_log_dir import take_back
+from policies.checking.only_copies import OnlyCopy
 from policies.reasons import moment
 from policies.starting.lost import SetAside
+from storage.names import FileKind, FileState
 
 
 class LeftoverKind(StrEnum):
@@ -36,17 +38,6 @@ class SweepAct(StrEnum):
     LEAVE = "leave"
 
 
-class OnlyCopy(NamedTuple):
-    """The offsets that a ``.deleted`` log may have alone."""
-
-    first_offset: int
-    last_offset: int
-    others: tuple[str, ...]
-    """The names of the other files of its segment that wait as ``.deleted``."""
-    is_restorable: bool = False
-    """Whether the journal tells of its deletion, so that ``restore`` knows how to take it back."""
-
-
 class LeftoverFacts(NamedTuple):
     """A thing that a person named, within its log dir. Times are in epoch ms."""
 
@@ -64,7 +55,7 @@ class LeftoverFacts(NamedTuple):
     nested: str | None = None
     """A directory within the directory, which is not Kafka's."""
     only_copy: OnlyCopy | None = None
-    """Of a ``.deleted`` log: what the log lacks, and this file has."""
+    """Of a ``.deleted`` file: what the log lacks, and the ``.log.deleted`` of its segment has."""
     unknown_because: str | None = None
     """Why nobody knows what the log lacks."""
     sole_copy: SetAside | None = None
@@ -78,6 +69,7 @@ class SweepVerdict(NamedTuple):
     text: str
 
 
+_RETIRED_LOG: Final = f"{FileKind.LOG}{FileState.DELETED}"
 _REFUSALS: Final = {
     LeftoverKind.UNFINISHED_FILE: (
         "belongs to a compaction that was interrupted: it goes by recovery only, with the next start of the broker or "
@@ -144,13 +136,17 @@ def _why_needed(facts: LeftoverFacts) -> str | None:
 def _kept_as_only_copy(path: PurePath, copy: OnlyCopy) -> str:
     """Return that a log lacks what a ``.deleted`` file has, and how it comes back."""
     lacks = f"may be the only copy of offsets {copy.first_offset} to {copy.last_offset}, which the log lacks"
+    if not path.name.endswith(_RETIRED_LOG):
+        base_offset = path.name.partition(".")[0]
+        return f"belongs to {base_offset}{_RETIRED_LOG}, which {lacks}"
     return f"{lacks}: {bring_back(path, copy)}"
 
 
 def bring_back(path: PurePath, copy: OnlyCopy) -> str:
     """Return how a ``.deleted`` log, and what waits beside it, become a part of the log again."""
-    if copy.is_restorable:
-        return f"logcleaner restore {path.parent.name} brings it back"
+    if copy.is_taken:
+        plain = path.name.removesuffix(FileState.DELETED)
+        return f"move the file to a safe place before the broker starts; {plain} is there, too: compare the two"
     also = f", and off those beside it ({', '.join(copy.others)})" if copy.others else ""
     return (
         f"while the broker is stopped, take .deleted off its name{also}, and run logcleaner verify --repair "
@@ -164,7 +160,7 @@ def only_copy_findings(found: Iterable[tuple[str, OnlyCopy]]) -> Iterator[Findin
         name = PurePath(path).name
         text = (
             f"Records are missing: the log lacks offsets {copy.first_offset} to {copy.last_offset}, and {name} has"
-            " them. The next start of the broker deletes it."
+            " them. Do not start the broker: its start deletes this file."
         )
         how = bring_back(PurePath(path), copy)
         remedy = f"{how[0].upper()}{how[1:]}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from storage.names import TopicPartition
+from storage.names import DirState, TopicPartition
 
 
 class LostPartition(NamedTuple):
@@ -34,11 +34,28 @@ class SetAside(NamedTuple):
     """None if its ``partition.metadata`` is missing or cannot be read."""
     first_offset: int
     end_offset: int
+    beside: str | None = None
+    """The directory of the partition that lacks these records; None if the partition has no directory."""
 
     @property
     def has_records(self) -> bool:
         """Return whether its log may hold a record."""
         return self.end_offset > self.first_offset
+
+    def lacking_in(self, here: SetAside) -> SetAside | None:
+        """Return what the partition's own directory lacks; None if that has it all, or is of another topic.
+
+        A start that sets a directory aside makes an empty one in its place. A follower fills it from its leader; until
+        then this may be the only copy. What a stop of a replica leaves as ``-delete`` was let go on purpose, and one of
+        an unknown topic may be another's: these count only beside an empty directory.
+        """
+        if self.topic_id is not None and here.topic_id is not None and self.topic_id != here.topic_id:
+            return None
+        is_same = self.topic_id is not None and here.topic_id is not None and self.name.endswith(DirState.STRAY.value)
+        if here.end_offset >= self.end_offset or (here.has_records and not is_same):
+            return None
+        first = max(self.first_offset, here.end_offset) if here.has_records else self.first_offset
+        return self._replace(first_offset=first, beside=here.name)
 
 
 def is_here(directory_id: str | None, directory_ids: Collection[str]) -> bool:
@@ -56,12 +73,16 @@ def sole_copies(
 
     Args:
         aside: the ``-stray`` and ``-delete`` directories.
-        here: the partitions with a directory under their plain name, or a ``-future`` one, in any log dir.
+        here: the partitions with a directory under their plain name, or a ``-future`` one, in any log dir; a directory
+            ``beside`` such a one was compared with it already.
         placed: the partitions that the cluster metadata place here, with their topic ids; None if nobody knows. A
             directory of another topic id is that of a topic which was deleted and made again.
         noted: the partitions that had records when the broker stopped cleanly; what counts where ``placed`` is None.
     """
     for one in aside:
+        if one.beside is not None:
+            yield one
+            continue
         if not one.has_records or one.topic_partition in here:
             continue
         if placed is None:

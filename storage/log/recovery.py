@@ -7,10 +7,13 @@ The rules are the broker's own, so that either side may crash anywhere and the o
     3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
        delete it. Here we are stricter than the broker: see below.
     4. Take the ``.swap`` suffix off.
-    5. An index file without a ``.log``, and a producer snapshot below the first segment, unless it is the newest, are
-       what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
+    5. An index file without a ``.log`` below the first segment, and a producer snapshot there, unless it is the newest,
+       are what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
        deletion can still be taken back. A broker takes every snapshot that no segment begins at; but one that stopped
        cleanly leaves some such behind, and that is no crash.
+    6. An index file without a ``.log`` between the segments, or behind them, may be all that tells of records that are
+       missing. A broker removes it; here it stays (``evidence``), but for two that a crash of ours leaves: behind a
+       swapped segment, that of a source which lost all its records; at the log end, that of a roll, without an entry.
 ``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
 
 A torn tail is never cut, and no ``.log`` outside a swap is touched.
@@ -27,10 +30,10 @@ Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnaps
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
@@ -39,6 +42,8 @@ from storage.log.listing import Listing, ensure_plain_files, segments_of
 from storage.names import FileKind, FileState, segment_file_name
 from storage.records import iter_headers, read_batch
 from storage.segment import Segment, SegmentFile, reading
+
+_READ_BYTES: Final = 4096
 
 
 class Recovery(NamedTuple):
@@ -52,6 +57,8 @@ class Recovery(NamedTuple):
     """Index files and snapshots that go where their ``.log`` is: to ``.deleted``."""
     listing: Listing
     """As recovered. The paths are still the present ones, so that a dry run can read them."""
+    evidence: tuple[SegmentFile, ...] = ()
+    """Index files without a ``.log`` that stay, since they may be all that tells of missing records."""
 
     @property
     def is_needed(self) -> bool:
@@ -74,15 +81,58 @@ def plan_recovery(listing: Listing) -> Recovery:
     ensure_plain_files(listing)
     recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
     waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
-    orphans = tuple(_orphans(recovery.listing, waiting))
-    if not orphans:
+    left_over = tuple(_left_over(recovery.listing, waiting))
+    if not left_over:
         return recovery
+    explained = _Explained.of(listing, recovery)
+    evidence = tuple(f for f in left_over if f.name.base_offset not in waiting and not explained.has(f, left_over))
+    orphans = tuple(file for file in left_over if file not in evidence)
     retired = tuple(file for file in orphans if file.name.base_offset in waiting)
     unlinks = sorted(file.path for file in orphans if file not in retired)
-    left = tuple(file for file in recovery.listing.files if file not in orphans)
+    kept = tuple(file for file in recovery.listing.files if file not in orphans)
     return recovery._replace(
-        unlinks=(*recovery.unlinks, *unlinks), retired=retired, listing=Listing(listing.directory, left)
+        unlinks=(*recovery.unlinks, *unlinks),
+        retired=retired,
+        listing=Listing(listing.directory, kept),
+        evidence=evidence,
     )
+
+
+class _Explained(NamedTuple):
+    """Tells for which files without a ``.log`` a step of ours, or of a broker, accounts."""
+
+    segments: tuple[Segment, ...]
+    """As recovered."""
+    swapped: frozenset[int]
+    """The base offsets of those that the recovery puts in."""
+
+    @classmethod
+    def of(cls, listing: Listing, recovery: Recovery) -> _Explained:
+        sources = {source for source, _ in recovery.renames}
+        logs = (f for f in listing.in_state(FileState.SWAP) if f.name.kind is FileKind.LOG and f.path in sources)
+        return cls(recovery.listing.segments, frozenset(file.name.base_offset for file in logs))
+
+    def has(self, file: SegmentFile, left_over: Sequence[SegmentFile]) -> bool:
+        """Return whether a file may go. Raises: UnreadableFile."""
+        base = file.name.base_offset
+        if file.name.kind is FileKind.SNAPSHOT:
+            return True
+        if not self.segments or base < self.segments[0].base_offset:
+            return bool(self.segments)
+        below = max(segment.base_offset for segment in self.segments if segment.base_offset < base)
+        if below in self.swapped:
+            return True
+        if base < self.segments[-1].base_offset or base != next_offset_of(self.segments[-1]):
+            return False
+        return not any(has_entries(one) for one in left_over if one.name.base_offset == base)
+
+
+def has_entries(index: SegmentFile) -> bool:
+    """Return whether an index file holds more than zeros, which a broker allocates ahead. Raises: UnreadableFile."""
+    if index.name.kind is FileKind.SNAPSHOT:
+        return False
+    with reading(index.path) as descriptor:
+        return any(os.pread(descriptor, _READ_BYTES, 0))
 
 
 def _of_swaps(listing: Listing) -> Recovery:
@@ -129,9 +179,9 @@ def _retire(fs: FileSystem, file: SegmentFile) -> None:
         fs.unlink(file.path, Purpose.RECOVER)
 
 
-def _orphans(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFile]:
-    """Index files and snapshots of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index files,
-    and the newest snapshot saves a broker a long replay wherever it lies.
+def _left_over(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFile]:
+    """Yield index files and snapshots of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index
+    files, and the newest snapshot saves a broker a long replay wherever it lies.
 
     Args:
         recovered: the partition, swaps finished.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
@@ -12,12 +11,11 @@ from policies.checking.of_swaps import HollowSwapFacts
 from storage.errors import LogCleanerError
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing
-from storage.log.recovery import hollow_swaps, plan_recovery
+from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
 from storage.names import FileKind, FileState
-from storage.segment import Segment, SegmentFile, reading
+from storage.segment import Segment, SegmentFile
 
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
-_READ_BYTES: Final = 4096
 
 
 def hollow_swap_facts(listing: Listing) -> list[HollowSwapFacts]:
@@ -98,9 +96,4 @@ def recovered(listing: Listing) -> Listing:
 def _is_lost(listing: Listing, base: int, file: SegmentFile) -> bool:
     """Return whether an index has entries, and no segment below reaches into them."""
     below: list[Segment] = [segment for segment in listing.segments if segment.base_offset < base]
-    return _has_entries(file) and not (below and next_offset_of(below[-1]) > base)
-
-
-def _has_entries(file: SegmentFile) -> bool:
-    with reading(file.path) as descriptor:
-        return any(os.pread(descriptor, _READ_BYTES, 0))
+    return has_entries(file) and not (below and next_offset_of(below[-1]) > base)

@@ -46,15 +46,39 @@ def sole_copies_in(
     aside = [
         _look(log_dir, name, found.topic_partition)
         for name, found in named[log_dir]
-        if found.state in _SET_ASIDE and found.topic_partition not in here and (log_dir.path / name).is_dir()
+        if found.state in _SET_ASIDE and (log_dir.path / name).is_dir()
     ]
     aside = [one for one in aside if one.has_records]
+    if met := {one.topic_partition for one in aside} & here:
+        aside = [*(one for one in aside if one.topic_partition not in met), *_beside(aside, met, named)]
     if not aside:
         return {}
     assigned = read_assigned(log_dirs, metadata_log_dir) if asks_metadata else None
     noted = () if assigned else _noted(log_dir, here)
     placed = _placed(assigned, aside, log_dir, log_dirs) if assigned else None
     return {one.name: one for one in sole_copies(aside, here, placed, noted)}
+
+
+def _beside(
+    aside: Sequence[SetAside],
+    met: set[TopicPartition],
+    named: Mapping[LogDir, Sequence[tuple[str, PartitionDirName]]],
+) -> Iterator[SetAside]:
+    """Yield what was set aside of partitions that have a directory under their plain name, which lacks it.
+
+    A partition that is being moved, or lies in two log dirs, is left out.
+    """
+    for one in aside:
+        if one.topic_partition not in met:
+            continue
+        dirs = [
+            _look(log_dir, name, found.topic_partition)
+            for log_dir, pairs in named.items()
+            for name, found in pairs
+            if found.topic_partition == one.topic_partition and found.state not in _SET_ASIDE
+        ]
+        if len(dirs) == 1 and (lacks := one.lacking_in(dirs[0])) is not None:
+            yield lacks
 
 
 def _named(log_dir: LogDir) -> Iterator[tuple[str, PartitionDirName]]:
@@ -71,6 +95,8 @@ def _look(log_dir: LogDir, name: str, topic_partition: TopicPartition) -> SetAsi
     first = end = 0
     with suppress(LogCleanerError):
         segments = list_partition(directory).segments
+        if segments:
+            first = end = segments[-1].base_offset
         if any(segment.size_bytes for segment in segments):
             first, end = segments[0].base_offset, segments[-1].base_offset + 1
             with suppress(LogCleanerError):

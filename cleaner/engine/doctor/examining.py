@@ -17,16 +17,17 @@ from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, 
 from cleaner.engine.checking.log_dir_files import read_meta_properties
 from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, overflowing, tails_of
-from cleaner.engine.doctor.only_copies import only_copies
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explaining.observing import Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
+from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space.account import FileSystemAccount
 from cleaner.engine.undo_notes import RenameTimes, rename_times
 from cleaner.errors import told
 from policies.checking.of_missing import EmptiedSegment
+from policies.checking.only_copies import OnlyCopy
 from policies.checking.shapes.diagnosis import Diagnosis, diagnose
 from policies.checking.shapes.symptoms import (
     NOT_WALKED,
@@ -286,9 +287,13 @@ class _Eyes:
             lost_segments(listing),
             tuple(self._emptied(listing, noted.log_start or 0)),
             () if self._is_live else tuple(hollow_swap_facts(listing)),
-            () if self._is_live else tuple(only_copies(LogDir(self.path.parent), self.topic_partition, listing)),
+            () if self._is_live else self._only_copies(listing, renamed_ms),
             None if self._is_live or not self._checkpoints.was_clean else counted_end_at(segments),
         )
+
+    def _only_copies(self, listing: Listing, renamed_ms: RenameTimes) -> tuple[tuple[str, OnlyCopy], ...]:
+        rule = OnlyCopies(LogDir(self.path.parent))
+        return tuple(rule.of(self.topic_partition, listing, renamed_ms).by_path(self.path))
 
     def _identity(self) -> TopicIdentity:
         known = (self._with.layers.topic_ids or {}).get(self.topic_partition.topic)
@@ -314,7 +319,7 @@ class _Eyes:
         planned = self._planned
         if planned is None or planned.facts.held_since_ms is not None:
             return []
-        left = Leftovers(planned, listing, planned.policy.file_delete_delay_ms, renamed_ms)
+        left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms, renamed_ms)
         sizes = [file.size_bytes for file in left.due(self._with.now_ms)]
         for path in left.others_due(self._with.now_ms):
             with suppress(FileNotFoundError):

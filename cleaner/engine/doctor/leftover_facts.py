@@ -9,15 +9,15 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from cleaner.engine.checking.set_aside import sole_copies_in
-from cleaner.engine.doctor.only_copies import only_copy
 from cleaner.engine.journal import read_entries
-from cleaner.engine.leftovers import due_ms, is_journalled
+from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.repair.kept import is_kept_other
-from cleaner.engine.undo_notes import rename_times
+from cleaner.engine.undo_notes import due_ms, rename_times
 from policies.checking.sweeping import LeftoverFacts, LeftoverKind, SweepAct
 from policies.config.config_layers import ConfigLayers
 from storage.directory import opened
-from storage.errors import LogCleanerError, as_unreadable
+from storage.errors import as_unreadable
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import (
     DirState,
@@ -88,12 +88,10 @@ def _file(log_dir: LogDir, name: str, parsed: PartitionDirName, status: os.stat_
     file = listed(path.parent, path.name, segment_file, status)
     due, is_held = due_ms(file, delay_ms, times), topic_partition in log_dir.holds()
     facts = LeftoverFacts(name, LeftoverKind.DELETED_FILE, status.st_size, 1, due, is_held)
-    try:
-        copy = only_copy(log_dir, topic_partition, file)
-    except LogCleanerError as error:
-        return facts._replace(unknown_because=str(error))
-    if copy is not None:
-        copy = copy._replace(is_restorable=is_journalled(file, times))
+    kept = OnlyCopies(log_dir).of(topic_partition, list_partition(path.parent), times)
+    copy = kept.copies.get(segment_file.base_offset)
+    if kept.unknown_because is not None and copy is not None:
+        return facts._replace(unknown_because=kept.unknown_because)
     return facts._replace(only_copy=copy)
 
 

@@ -115,7 +115,7 @@ class _LogWithKeys:
         facts = planned.facts
         times = rename_times(Path(facts.log_dir), {facts.topic_partition})
         delay_ms = planned.policy.file_delete_delay_ms
-        self._left = Leftovers(planned, listing, delay_ms, times.get(facts.topic_partition, {}))
+        self._left = Leftovers.of(planned, listing, delay_ms, times.get(facts.topic_partition, {}))
 
     def departures(self, group: Sequence[FileEvidence], now_ms: int) -> Departures:
         """Return when each file no longer holds each of its keys."""
@@ -154,6 +154,9 @@ class _LogWithKeys:
         if place.state is FileState.DELETED and file is not None:
             if self._case.is_exempt:
                 text = "It left the log, and stays as long as the partition is not touched, or until a broker starts."
+                return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
+            if file.name.base_offset in self._left.kept.copies:
+                text = "It left the log, and may be the only copy of records: it stays until a person or a broker takes it."
                 return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
             due_ms = self._left.due_ms(file)
             text = f"It left the log: clean, the daemon or a broker that starts removes it from {moment(due_ms)} on."

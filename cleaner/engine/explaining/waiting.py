@@ -16,14 +16,16 @@ from storage.segment import SegmentFile
 
 
 def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
-    """Return the ``.deleted`` files of a partition; None if there are none. Raises: UnreadableFile."""
+    """Return the ``.deleted`` files of a partition that may go; None if there are none. Raises: UnreadableFile."""
     facts = planned.facts
     listing = list_partition(Path(path_of(facts)))
-    files = listing.in_state(FileState.DELETED)
-    if not files:
+    if not listing.in_state(FileState.DELETED):
         return None
     times = rename_times(Path(facts.log_dir), {facts.topic_partition})
-    left = Leftovers(planned, listing, planned.policy.file_delete_delay_ms, times.get(facts.topic_partition, {}))
+    left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms, times.get(facts.topic_partition, {}))
+    files = left.waiting
+    if not files:
+        return None
     due_ms = [left.due_ms(file) for file in files]
     replaced_ms = _replaced_ms(facts)
     return WaitingFiles(

@@ -159,7 +159,7 @@ def removals_of(planned: LogDirPlan) -> Mapping[TopicPartition, tuple[Removal, .
     removals = {}
     for left in leftovers_of(planned, None):
         by_moment: defaultdict[int, Amount] = defaultdict(Amount)
-        for file in left.listing.in_state(FileState.DELETED):
+        for file in left.waiting:
             by_moment[left.due_ms(file)] += Amount(1, file.size_bytes, file.disk_bytes)
         for path, due_ms in left.others_due_ms():
             with suppress(FileNotFoundError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import DROPPED, GUARDED, partition_of, read_lines
+from cleaner.engine.journal import DROPPED, GUARDED, SOURCES, partition_of, read_lines
 from storage.checkpoints import CorruptCheckpoint
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
@@ -54,7 +54,8 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
         if entry is None:
             damaged_lines += 1
         elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
-            entry.pop("undo", None)
+            for noted in ("undo", SOURCES):
+                entry.pop(noted, None)
             newest = _newest_compaction(entries, entry.get("partition")) if entry["what"] in _OF_A_COMPACTION else None
             if newest is not None and entry["what"] == DROPPED:
                 entries[newest] = {**entries[newest], "records_unkeyed": entry.get("records_unkeyed")}

@@ -9,6 +9,7 @@ from cleaner.report.forecast.runways import closing, lines
 from cleaner.report.page import ATTENTION, Page, counted, size, two_sizes
 from cleaner.report.rollup.freed import freed_words
 from cleaner.report.totals import Totals
+from policies.checking.only_copies import KeptFile
 from policies.guards import may_drop_unkeyed
 from policies.plan import Plan
 
@@ -95,8 +96,23 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
     if totals.failed:
         others = "; the others were processed" if totals.partitions > totals.failed else ""
         page.line(f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}{others}", "bold red")
+    for file in outcome.kept:
+        page.line(f"{'Kept':{WORD_WIDTH}}  {kept_words(file)}", ATTENTION, hanging=WORD_WIDTH + 2)
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
+
+
+def kept_words(file: KeptFile) -> str:
+    """Return which file stays, and why."""
+    path, copy = f"{file.topic_partition}/{file.name}", file.copy
+    if copy is None:
+        why = "has no .log: records are missing, and a broker that starts removes what tells so"
+    elif file.unknown_because is not None:
+        return f"{path} stays, since nobody knows whether the log needs it: {file.unknown_because}"
+    else:
+        offsets = f"offsets {copy.first_offset} to {copy.last_offset}"
+        why = f"may be the only copy of {offsets}, which the log lacks; a broker that starts deletes it"
+    return f"{path} {why}. Do not start the broker; logcleaner doctor says what to do"
 
 
 def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.checking.findings import Finding, FindingCode, Harm
+from policies.checking.of_missing import INDEXES_GO
 from policies.checking.of_tails import RECOVER_TAIL
 from policies.checking.remedies import CLEANED_ANEW, END_LOST, START_LOST
 from policies.checking.shapes.symptoms import PartitionSymptoms
@@ -52,6 +53,7 @@ def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Find
     if bases:
         named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
         text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
+        text += f" {INDEXES_GO}"
     is_hidden = seen.ends_early or (seen.was_clean and not seen.is_live and seen.has_torn_end)
     remedy = RECOVER_TAIL if is_hidden else END_LOST
     return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")

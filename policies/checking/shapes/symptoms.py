@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from policies.checking.of_log_dir import MetaProperties
 from policies.checking.of_missing import EmptiedSegment
 from policies.checking.of_swaps import HollowSwapFacts
-from policies.checking.sweeping import OnlyCopy
+from policies.checking.only_copies import OnlyCopy
 from policies.explaining.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
 from policies.starting.lost import LostPartition, SetAside

@@ -160,16 +160,61 @@ def test_recovery_cut_short_anywhere_is_finished_by_the_next_one(tmp_path, expec
             assert recovered_offsets(left) == expected
 
 
-def test_index_files_of_a_segment_whose_log_is_gone_are_nothing(directory):
+INDEXES = (".index", ".timeindex", ".txnindex")
+LONE = {
+    "below the first segment": (0, b"entries", False),
+    "between two": (20, b"entries", True),
+    "between two, without an entry": (20, b"", True),
+    "behind the last": (50, b"entries", True),
+    "behind the last, without an entry": (50, b"", True),
+    "at the end, with an entry": (41, b"entries", True),
+    "at the end, as a roll leaves it that a power loss stopped": (41, bytes(8192), False),
+}
+
+
+@pytest.mark.parametrize(("base", "content", "stays"), LONE.values(), ids=LONE)
+def test_index_files_without_a_log_stay_where_they_tell_of_missing_records(tmp_path, base, content, stays):
+    made = PartitionDir(tmp_path).segment(10, keyed(10, "a=1")).segment(40, keyed(40, "b=2"))
+    for kind in INDEXES:
+        (made.path / name(base, kind)).write_bytes(content)
+    (made.path / name(51, ".snapshot")).touch()
+    recovery = plan_recovery(list_partition(made.path))
+    lone = {name(base, kind) for kind in INDEXES}
+    assert {file.file_name for file in recovery.evidence} == (lone if stays else set())
+    assert recovery.is_needed is not stays
+    assert recovered_offsets(made.path) == [10, 40]
+    assert lone & file_names(made.path) == (lone if stays else set())
+    assert name(51, ".snapshot") in file_names(made.path)
+
+
+def test_index_files_of_a_partition_without_any_log_stay(tmp_path):
+    made = PartitionDir(tmp_path)
+    for base in (0, 40):
+        (made.path / name(base, ".index")).write_bytes(b"entries")
+    recovery = plan_recovery(list_partition(made.path))
+    assert (recovery.is_needed, len(recovery.evidence)) == (False, 2)
+
+
+def test_index_files_of_a_source_that_lost_all_its_records_go_with_the_swap(directory):
+    """Where a full disk takes no longer name, sources are unlinked, the ``.log`` first."""
     move(directory, ".cleaned", ".swap")
-    for orphan in (".index", ".timeindex", ".txnindex"):
-        (directory / name(30, orphan)).touch()
-    (directory / name(31, ".snapshot")).touch()
+    for kind in INDEXES:
+        (directory / name(15, kind)).write_bytes(b"entries")
     recovery = plan_recovery(list_partition(directory))
-    assert {name(30, kind) for kind in (".index", ".timeindex", ".txnindex")} < set(recovery.names)
+    assert not recovery.evidence
     assert recovered_offsets(directory) == CLEANED
-    assert {found for found in file_names(directory) if found.startswith(f"{30:020d}")} == set()
-    assert name(31, ".snapshot") in file_names(directory)
+    assert not {found for found in file_names(directory) if found.startswith(f"{15:020d}")}
+
+
+def test_index_files_whose_log_waits_wait_with_it(tmp_path):
+    made = PartitionDir(tmp_path)
+    for base in (10, 20, 30):
+        made.segment(base, keyed(base, "a=1"))
+    made.log(20).rename(made.path / name(20, ".log.deleted"))
+    recovery = plan_recovery(list_partition(made.path))
+    assert not recovery.evidence
+    assert recovered_offsets(made.path) == [10, 30]
+    assert {name(20, kind) for kind in (".log.deleted", ".index.deleted", ".timeindex.deleted")} < file_names(made.path)
 
 
 def test_a_partition_with_a_log_that_is_a_symlink_is_not_recovered(directory):

@@ -1,0 +1,227 @@
+"""Reads what tells whether a ``.deleted`` log is the only copy of records: all that unlinks asks here.
+
+A line of our journal is the word of a policy: what it names may go. What no line names is judged by
+``policies.checking.only_copies``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.engine.journal import SOURCES, partition_of, read_entries
+from cleaner.engine.undo_notes import RenameTimes, is_journalled, rename_times
+from policies.checking.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
+from storage.errors import LogCleanerError
+from storage.log.end import next_offset_of
+from storage.log.listing import Listing
+from storage.log.recovery import plan_recovery
+from storage.log_dir import LogDir, Offsets
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    FileIdentity,
+    FileKind,
+    FileState,
+    TopicPartition,
+    segment_file_name,
+)
+from storage.segment import Segment, SegmentFile
+
+_ENDS: Final = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+_Source = tuple[int, int, int]
+"""Base offset, size and mtime (ns) of a log that a compaction read."""
+
+
+class OnlyCopyInTheWay(LogCleanerError):
+    """A segment would become ``.deleted`` where a ``.deleted`` log of that name waits: it is the only copy."""
+
+    path: Path
+    first_offset: int
+    last_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: may be the only copy of offsets {self.first_offset} to {self.last_offset}, and another file "
+            "would take its name; move it to a safe place first"
+        )
+
+
+class Kept(NamedTuple):
+    """The ``.deleted`` logs of a partition that nobody may unlink."""
+
+    copies: Mapping[int, OnlyCopy]
+    """By base offset."""
+    unknown_because: str | None = None
+    """Why nobody knows what the log lacks; then no log goes that no line of the journal names."""
+
+    def by_path(self, directory: Path) -> Iterator[tuple[str, OnlyCopy]]:
+        """Yield the logs that are known to be needed, with their paths."""
+        if self.unknown_because is None:
+            for base_offset, copy in self.copies.items():
+                yield f"{directory}/{segment_file_name(base_offset, FileKind.LOG, FileState.DELETED)}", copy
+
+
+NOTHING_KEPT: Final = Kept({})
+
+
+class OnlyCopies:
+    """Answers for the partitions of one log dir. Checkpoints and journal are read once, and only where it takes them.
+
+    Lives for one look: what a run changes is not seen.
+    """
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self._log_dir = log_dir
+
+    def of(self, topic_partition: TopicPartition, listing: Listing, renamed_ms: RenameTimes) -> Kept:
+        """Return what nobody may unlink.
+
+        Args:
+            topic_partition: the partition.
+            listing: of its directory.
+            renamed_ms: what the journal says of its ``.deleted`` files.
+        """
+        waiting = [f for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG]
+        unnamed = [file for file in waiting if not is_journalled(file, renamed_ms)]
+        if not unnamed:
+            return NOTHING_KEPT
+        try:
+            recovered = plan_recovery(listing).listing
+            copies = _Look(self, topic_partition, listing, recovered, waiting).copies(unnamed)
+        except LogCleanerError as error:
+            return Kept({file.name.base_offset: _unread(file) for file in unnamed}, str(error))
+        return Kept(copies)
+
+    def offsets(self, name: str, topic_partition: TopicPartition) -> int:
+        """Return an offset by a checkpoint; 0 without a line. Raises: CorruptCheckpoint, UnreadableFile."""
+        return self._checkpoints[name].get(topic_partition, 0)
+
+    @cached_property
+    def _checkpoints(self) -> Mapping[str, Offsets]:
+        names = (*_ENDS, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
+        return {name: self._log_dir.offsets(name) for name in names}
+
+    def sources(self, topic_partition: TopicPartition) -> frozenset[_Source]:
+        """Return the logs that compactions of ours read, as the journal names them. Raises: UnreadableFile."""
+        return self._sources.get(topic_partition, frozenset())
+
+    @cached_property
+    def _sources(self) -> Mapping[TopicPartition, frozenset[_Source]]:
+        found: dict[TopicPartition, frozenset[_Source]] = {}
+        for entry in read_entries(self._log_dir.path, "compact"):
+            if (topic_partition := partition_of(entry)) is not None:
+                with suppress(TypeError, ValueError):  # a line of an older version names none
+                    named = frozenset((int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ()))
+                    found[topic_partition] = found.get(topic_partition, frozenset()) | named
+        return found
+
+
+class _Look:
+    """A look at the ``.deleted`` logs of one partition."""
+
+    def __init__(
+        self,
+        rule: OnlyCopies,
+        topic_partition: TopicPartition,
+        listing: Listing,
+        recovered: Listing,
+        waiting: Sequence[SegmentFile],
+    ) -> None:
+        self._rule, self._name, self._listing = rule, topic_partition, listing
+        self._segments = recovered.segments
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._next_offsets: dict[int, int] = {}
+        self._waiting = waiting
+        logs = (*waiting, *(segment.log for segment in self._segments))
+        newest_snapshot = max((snapshot.name.base_offset for snapshot in recovered.snapshots), default=0)
+        self._log = LogAround(
+            rule.offsets(LOG_START_OFFSET_CHECKPOINT, topic_partition),
+            max(rule.offsets(name, topic_partition) for name in _ENDS) or newest_snapshot,
+            rule.offsets(CLEANER_OFFSET_CHECKPOINT, topic_partition),
+            Counter(log.identity.mtime_ms for log in logs),
+        )
+
+    def copies(self, unnamed: Sequence[SegmentFile]) -> dict[int, OnlyCopy]:
+        """Raises: UnreadableFile."""
+        found = {}
+        for file in unnamed:
+            copy = self._copy(file)
+            if copy is not None:
+                found[file.name.base_offset] = copy
+        return found
+
+    def _copy(self, file: SegmentFile) -> OnlyCopy | None:
+        base = file.name.base_offset
+        place = bisect_right(self._bases, base)
+        if not place and self._segments:
+            return None  # below the log, where retention takes what it takes
+        above = self._bases[place] if place < len(self._bases) else None
+        below = self._below(place - 1) if place else None
+        is_gap, is_compacted = below is not None and above is not None, self._is_named(base, file.identity)
+        if is_gap and is_compacted and below and not below.is_untouched:
+            return None  # ``is_source`` says the same, of a log that was read
+        retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ms, is_compacted)
+        lacks = lacking(retired, below, above, self._log)
+        if lacks is None:
+            return None
+        if below is not None and above is not None:
+            following = {f.identity.mtime_ms for f in self._waiting if base <= f.name.base_offset < above}
+            if below.is_put_in:  # the kill may have come before the last source was renamed
+                following |= {segment.mtime_ms for segment in self._segments[place:]}
+            if is_source(retired, below, following, self._log):
+                return None
+        others = tuple(f.file_name for f in self._beside(base) if f.name.kind is not FileKind.LOG)
+        return OnlyCopy(lacks[0], lacks[1] - 1, others, file.size_bytes, is_taken=base in self._bases)
+
+    def _beside(self, base_offset: int) -> list[SegmentFile]:
+        return [f for f in self._listing.in_state(FileState.DELETED) if f.name.base_offset == base_offset]
+
+    def _end(self, file: SegmentFile) -> int:
+        """Return the offset behind the last batch of a ``.deleted`` log; its index may wait with it."""
+        base = file.name.base_offset
+        kinds: dict[FileKind, SegmentFile] = {
+            f.name.kind: f for f in self._beside(base) if f.name.kind is not FileKind.SNAPSHOT
+        }
+        return next_offset_of(Segment(file.directory, base, kinds))
+
+    def _below(self, place: int) -> SegmentBelow:
+        segment = self._segments[place]
+        if place not in self._next_offsets:
+            self._next_offsets[place] = next_offset_of(segment)
+        log, base = segment.log, segment.base_offset
+        is_put_in = log.file_name != segment_file_name(base, FileKind.LOG)
+        is_named = self._is_named(base, log.identity)
+        return SegmentBelow(base, self._next_offsets[place], log.changed_ns, log.identity.mtime_ms, is_put_in, is_named)
+
+    def _is_named(self, base_offset: int, log: FileIdentity) -> bool:
+        return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)
+
+
+def _unread(file: SegmentFile) -> OnlyCopy:
+    return OnlyCopy(file.name.base_offset, file.name.base_offset, (), file.size_bytes)
+
+
+def ensure_no_copy_in_the_way(
+    log_dir: LogDir, topic_partition: TopicPartition, listing: Listing, base_offsets: Collection[int]
+) -> None:
+    """Let no segment that leaves the log take the ``.deleted`` name of an only copy.
+
+    Raises: OnlyCopyInTheWay, UnreadableFile.
+    """
+    waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
+    if not (met := waiting.intersection(base_offsets)):
+        return
+    renamed_ms = rename_times(log_dir.path, {topic_partition})[topic_partition]
+    kept = OnlyCopies(log_dir).of(topic_partition, listing, renamed_ms)
+    for base_offset in sorted(met & kept.copies.keys()):
+        copy = kept.copies[base_offset]
+        path = listing.directory / segment_file_name(base_offset, FileKind.LOG, FileState.DELETED)
+        raise OnlyCopyInTheWay(path, copy.first_offset, copy.last_offset)

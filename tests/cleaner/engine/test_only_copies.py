@@ -1,0 +1,218 @@
+"""What is the only copy of records stays, whatever unlinks: five kinds of it, and all that unlinks.
+
+Beside each only copy lies a leftover that may go, so that a test tells what stays from what nobody came to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cleaner.cli.main import main
+from storage.log import Log
+from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from tests.cleaner.engine.doctor.made import DENSE, FS, HOUR_MS, NOW_MS, Healthy, seen
+
+UNIQUE: Final = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+PARTITION: Final = "clicks-0"
+LEFTOVER: Final = f"payments-0/{0:020d}.log.deleted"
+
+
+@pytest.fixture
+def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Healthy:
+    """Its clock stands longer behind every rename than any delay takes."""
+    made = Healthy(tmp_path / "data")
+    changed_ms = max(path.lstat().st_ctime_ns for path in made.log_dir.rglob("*")) // 1_000_000
+    assert changed_ms + HOUR_MS < NOW_MS, "the samples of this test are of the past now"
+    monkeypatch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: NOW_MS)
+    (made.log_dir / LEFTOVER).write_bytes(b"of an earlier run")
+    return made
+
+
+def retire(healthy: Healthy, *places: int) -> list[Path]:
+    """Give logs of the partition, and their index files, the names of deleted ones."""
+    retired = []
+    logs = sorted((healthy.log_dir / PARTITION).glob("*.log"))
+    for log in [logs[place] for place in places]:
+        for suffix in (".log", ".index", ".timeindex"):
+            path = log.with_suffix(suffix)
+            retired.append(path.rename(path.with_name(f"{path.name}.deleted")))
+    return retired
+
+
+def a_gap(healthy: Healthy) -> list[Path]:
+    return retire(healthy, 1)
+
+
+def the_end(healthy: Healthy) -> list[Path]:
+    return retire(healthy, 2)
+
+
+def every_log(healthy: Healthy) -> list[Path]:
+    return retire(healthy, 0, 1, 2)
+
+
+def an_end_that_only_a_snapshot_knows(healthy: Healthy) -> list[Path]:
+    for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+        (healthy.log_dir / name).unlink()
+    return retire(healthy, 2)
+
+
+def a_stray_beside_an_empty_directory(healthy: Healthy) -> list[Path]:
+    """What a broker's start leaves of a partition without ``partition.metadata``, or of another id."""
+    full, aside = healthy.log_dir / PARTITION, healthy.log_dir / f"{PARTITION.partition('-')[0]}-0.{UNIQUE}-stray"
+    full.rename(aside)
+    Log.create(full, DENSE, FS, topic_id=healthy.ids["clicks"]).close()
+    return sorted(aside.iterdir())
+
+
+KINDS: Final[dict[str, Callable[[Healthy], list[Path]]]] = {
+    "a gap": a_gap,
+    "the end": the_end,
+    "every log": every_log,
+    "an end that only a snapshot knows": an_end_that_only_a_snapshot_knows,
+    "a stray beside an empty directory": a_stray_beside_an_empty_directory,
+}
+RETENTION: Final = ("--set", "file.delete.delay.ms=1")
+
+
+def clean(healthy: Healthy, _: list[Path]) -> None:
+    assert main(["clean", "--log-dir", str(healthy.log_dir), "--yes", *RETENTION]) == 0
+
+
+def clean_at_once(healthy: Healthy, _: list[Path]) -> None:
+    assert main(["clean", "--log-dir", str(healthy.log_dir), "--yes", "--delete-delay", "0"]) == 0
+
+
+def run(healthy: Healthy, _: list[Path]) -> None:
+    assert main(["run", "--once", "--log-dir", str(healthy.log_dir), *RETENTION]) == 0
+
+
+def free(healthy: Healthy, _: list[Path]) -> None:
+    assert main(["free", "--target", "100%", "--log-dir", str(healthy.log_dir), "--yes"]) in (0, 1, 5)
+
+
+def sweep(healthy: Healthy, kept: list[Path]) -> None:
+    named = {path.parent if path.parent.name.endswith("-stray") else path for path in kept}
+    names = [str(path.relative_to(healthy.log_dir)) for path in sorted(named)]
+    assert main(["doctor", "--log-dir", str(healthy.log_dir), "--yes", "--sweep", *names, LEFTOVER]) == 1
+
+
+def recovery(healthy: Healthy, _: list[Path]) -> None:
+    """Of a compaction that was interrupted in the same partition."""
+    unfinished = healthy.log_dir / PARTITION / f"{0:020d}.log.cleaned"
+    unfinished.write_bytes(b"")
+    assert main(["clean", "--log-dir", str(healthy.log_dir), "--yes"]) == 0
+    assert not unfinished.exists()
+
+
+def repair(healthy: Healthy, _: list[Path]) -> None:
+    main(["verify", "--repair", "--yes", "--log-dir", str(healthy.log_dir)])
+    (healthy.log_dir / LEFTOVER).unlink()
+
+
+UNLINKING: Final = {
+    one.__name__.replace("_", " "): one for one in (clean, clean_at_once, run, free, sweep, recovery, repair)
+}
+
+
+@pytest.mark.parametrize("unlink", UNLINKING.values(), ids=UNLINKING)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_an_only_copy_stays(
+    healthy: Healthy,
+    capsys: pytest.CaptureFixture[str],
+    kind: Callable[[Healthy], list[Path]],
+    unlink: Callable[[Healthy, list[Path]], None],
+) -> None:
+    kept = kind(healthy)
+    before = {path: path.read_bytes() for path in kept}
+    told = seen(capsys, healthy.log_dir)
+    unlink(healthy, kept)
+    capsys.readouterr()
+    assert {path: path.read_bytes() for path in kept} == before
+    assert not (healthy.log_dir / LEFTOVER).exists(), "what may go went"
+    for status, findings in (told, seen(capsys, healthy.log_dir)):
+        assert status == 4
+        assert [one for one in findings if one["harm"] == "data_lost" and one["path"] in told_of(kept)]
+
+
+def told_of(kept: list[Path]) -> set[str]:
+    return {str(path) for path in kept} | {str(path.parent) for path in kept}
+
+
+def test_dry_run_and_report_name_what_stays_and_the_journal_notes_it_once(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = retire(healthy, 1)[0]
+    names = ["--log-dir", str(healthy.log_dir)]
+    expected = {
+        "topic": "clicks", "partition": 0, "log_dir": str(healthy.log_dir), "name": log.name, "first_offset": 2,
+        "last_offset": 3, "unknown_because": None,
+    }  # fmt: skip
+    for options in (["-n"], [], []):
+        assert main(["clean", *names, "--json", *options]) == 0
+        assert json.loads(capsys.readouterr().out)["kept"] == [expected]
+    assert main(["clean", *names]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Kept {PARTITION}/{log.name} may be the only copy of offsets 2 to 3, which the log lacks" in told
+    assert "Do not start the broker" in told
+    assert evidence(healthy, capsys) == [
+        {"name": log.name, "bytes": log.stat().st_size, "first": 2, "last": 3},
+    ]
+
+
+def evidence(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    """What the journal has of files that tell of missing records."""
+    assert main(["history", "--log-dir", str(healthy.log_dir), "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)["log_dirs"][0]["entries"]
+    return [file for entry in entries if entry["what"] == "evidence" for file in entry["kept"]]
+
+
+@pytest.mark.parametrize("unlink", [clean, clean_at_once, run, free, repair], ids=lambda one: one.__name__)
+def test_index_files_without_a_log_stay_and_are_named(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], unlink: Callable[[Healthy, list[Path]], None]
+) -> None:
+    log = healthy.file(PARTITION, ".log", 1)
+    log.unlink()
+    lone = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    before = [path.read_bytes() for path in lone]
+    (told,) = [one for one in seen(capsys, healthy.log_dir)[1] if one["code"] == "OFFSET_GAP"]
+    assert told["remedy"].startswith("Do not start the broker: its start removes these index files, too.")
+    unlink(healthy, [])
+    capsys.readouterr()
+    assert [path.read_bytes() for path in lone] == before
+    assert [one for one in seen(capsys, healthy.log_dir)[1] if one["code"] == "OFFSET_GAP"] == [told]
+    assert main(["clean", "--log-dir", str(healthy.log_dir), "-n"]) == 0
+    report = " ".join(capsys.readouterr().out.split())
+    for path in lone:
+        assert f"Kept {PARTITION}/{path.name} has no .log: records are missing" in report
+    if unlink is not repair:
+        assert [one["name"] for one in evidence(healthy, capsys)] == [path.name for path in lone]
+        assert evidence(healthy, capsys)[0].items() >= {"first": 3, "last": 3}.items()
+
+
+def test_index_files_below_the_log_go(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
+    healthy.file(PARTITION, ".log").unlink()
+    clean(healthy, [])
+    assert not [*(healthy.log_dir / PARTITION).glob(f"{0:020d}.*index")]
+    capsys.readouterr()
+
+
+def test_no_segment_takes_the_name_of_an_only_copy(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log at that name was cut, so that the ``.deleted`` one has offsets that it lacks."""
+    log = healthy.file("orders-0", ".log")
+    whole = log.read_bytes()
+    waiting = log.with_name(f"{log.name}.deleted")
+    shutil.copyfile(log, waiting)
+    log.write_bytes(whole[: len(whole) // 2])
+    os.utime(waiting, ns=(1, 1))
+    assert main(["clean", "--log-dir", str(healthy.log_dir), "--topic", "orders", "--force-compaction"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "may be the only copy of offsets 1 to 1, and another file would take its name" in told
+    assert waiting.read_bytes() == whole
