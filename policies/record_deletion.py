@@ -19,6 +19,7 @@ from policies.facts import PartitionFacts
 from policies.plan import Deletion, LogDirPlan, PartitionPlan
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import below_log_start
+from storage.names import FileIdentity
 
 HIGH_WATERMARK: Final = -1
 """The offset by which DeleteRecords means the high watermark. Source: Kafka DeleteRecordsRequest.HIGH_WATERMARK."""
@@ -148,6 +149,36 @@ def _deletion(facts: PartitionFacts, log_start_offset: int) -> Deletion:
     segments = facts.segments[: len(reasons)]
     verdicts = (Verdict(s.base_offset, s.size_bytes, Action.DELETE, r) for s, r in zip(segments, reasons, strict=True))
     return Deletion(segments, tuple(verdicts), log_start_offset, None)
+
+
+def changed_since(asked: RecordDeletion, now: RecordDeletion) -> str | None:
+    """Return what is not as it was when a person was asked about a deletion; None if all that was shown is.
+
+    Every segment counts, not only those that go: each may be another file with other records, under the same offsets.
+    """
+    before, after = asked.facts, now.facts
+    if before.log_dir != after.log_dir:
+        return f"it lies in {after.log_dir} now"
+    if before.log_start_offset != after.log_start_offset:
+        return f"the log now starts at offset {after.log_start_offset}, and not at {before.log_start_offset}"
+    if asked.log_start_offset != now.log_start_offset:
+        return f"it would now delete up to offset {now.log_start_offset}, and not up to {asked.log_start_offset}"
+    found = {segment.base_offset: segment.identity for segment in after.segments}
+    for segment in before.segments:
+        identity = found.pop(segment.base_offset, None)
+        if identity is None:
+            return f"segment {segment.base_offset} is gone"
+        if identity != segment.identity:
+            return f"segment {segment.base_offset} {_difference(segment.identity, identity)}"
+    return f"segment {min(found)} is new" if found else None
+
+
+def _difference(before: FileIdentity, after: FileIdentity) -> str:
+    if (before.device, before.inode) != (after.device, after.inode):
+        return "is another file"
+    if before.size_bytes != after.size_bytes:
+        return f"has {after.size_bytes:,} bytes, and had {before.size_bytes:,}"
+    return "was written to"
 
 
 def restorable_until(deleted: RecordDeletion, now_ms: int) -> int:

@@ -13,6 +13,7 @@ from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.doctor.sweeping import Named, Sweeper
 from cleaner.engine.means import Means
 from cleaner.engine.moving.deleting import delete_records as delete_from
+from cleaner.engine.moving.deleting import plan_deletion
 from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.undo.restore import Restorer
@@ -94,7 +95,7 @@ def delete_records(log_dir: Path, fs: FileSystem) -> object:
         cleaner = a_cleaner(log_dir, DELETABLE, fs, FakeClock(AT_MS))
         before = Before(list_partition(directory).snapshots[-1].name.base_offset - 1)
         asked = request(AT_MS, topics=(str(name),), confirmed=True)
-        done.append(delete_from(cleaner, name, before, asked, lambda _: True))
+        done.append(delete_from(cleaner, name, before, asked, plan_deletion(cleaner, name, before, asked)))
     return done
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
-from cleaner.engine.moving.deleting import delete_records
+from cleaner.engine.moving.deleting import delete_records, plan_deletion
 from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.record_deletion import Before
@@ -221,7 +221,8 @@ def test_broker_that_starts_within_it_has_a_log_that_starts_before_or_after(
         shutil.copytree(before, work)
         cleaner = Cleaner(Configured((work,), layers), Means(disk, FakeClock(), Silent()))
         asked = replace(request(), topics=("orders-0",), confirmed=True)
-        delete_records(cleaner, Name("orders", 0), Before(offset), asked, lambda _: True)
+        name, until = Name("orders", 0), Before(offset)
+        delete_records(cleaner, name, until, asked, plan_deletion(cleaner, name, until, asked))
 
     starts, kept = [], [record.offset for record in whole.records()]
     for _ in crashes(run):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cleaner.engine.moving.deleting import DeletedRecords
-    from policies.record_deletion import Before, RecordDeletion
+    from policies.record_deletion import Before
 
 HELP = "delete the oldest records of a partition, as a broker does"
 _HIGH_WATERMARK = "-1"
@@ -85,16 +85,10 @@ def run(args: argparse.Namespace) -> int:
         shown = _counted(plan_deletion(cleaner, args.topic_partition, before, request))
         if args.dry_run or isinstance(shown.decided, RefusedDeletion):
             return _show(args, shown)
-        decided = shown.decided
-        if decided.has_work:
+        if shown.decided.has_work:
             confirm(args, danger_of(shown))
-
-        def agreed(now: RecordDeletion) -> bool:
-            same = (now.facts.log_start_offset, now.log_start_offset, len(now.deletion.segments))
-            return same == (decided.facts.log_start_offset, decided.log_start_offset, len(decided.deletion.segments))
-
         with _telling_of_a_stop(shown):
-            done = delete_records(cleaner, args.topic_partition, before, request, agreed)
+            done = delete_records(cleaner, args.topic_partition, before, request, agreed=shown)
     except UnsurveyedPartition as error:
         complain(f"{error}; nothing was deleted", Level.ERROR)
         return ExitStatus.FAILED

@@ -15,7 +15,6 @@ Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LogManager.checkpointLogS
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,15 +26,24 @@ from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, deletion_entry
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.moving.counting import first_as_late
+from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
 from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
-from policies.record_deletion import Before, RecordDeletion, RefusedDeletion, record_deletion, restorable_until
+from policies.record_deletion import (
+    Before,
+    RecordDeletion,
+    RefusedDeletion,
+    changed_since,
+    record_deletion,
+    restorable_until,
+)
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels import check_usable
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
 from storage.log.search.search import LogSearch
+from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.partitions import OffsetRange
@@ -67,6 +75,16 @@ class DeletedRecords:
     """When it was planned, or done, epoch ms."""
     is_done: bool = False
     error: str | None = None
+    topic_id: str | None = None
+    """By ``partition.metadata``; None if it has none, or cannot be read."""
+
+    def changed_since(self, asked: DeletedRecords) -> str | None:
+        """Return what is not as it was when a person was asked; None if all is."""
+        if self.topic_id != asked.topic_id:
+            return f"its topic id is {self.topic_id} now, and was {asked.topic_id}: it is another topic"
+        if isinstance(self.decided, RecordDeletion) and isinstance(asked.decided, RecordDeletion):
+            return changed_since(asked.decided, self.decided)
+        return None if self.decided == asked.decided else "it was refused before"
 
 
 def plan_deletion(cleaner: Cleaner, wanted: TopicPartition, before: Before, request: Request) -> DeletedRecords:
@@ -82,16 +100,17 @@ def plan_deletion(cleaner: Cleaner, wanted: TopicPartition, before: Before, requ
     """
     log_dir, planned = _found(cleaner.plan(request), wanted)
     decided = record_deletion(log_dir, planned, _offset(planned, before))
-    return DeletedRecords(wanted, log_dir.facts.path, before, decided, time_ms=request.now_ms)
+    topic_id = topic_id_if_readable(Path(log_dir.facts.path) / str(wanted))
+    return DeletedRecords(wanted, log_dir.facts.path, before, decided, time_ms=request.now_ms, topic_id=topic_id)
 
 
 def delete_records(
-    cleaner: Cleaner, wanted: TopicPartition, before: Before, request: Request, agreed: Callable[[RecordDeletion], bool]
+    cleaner: Cleaner, wanted: TopicPartition, before: Before, request: Request, agreed: DeletedRecords
 ) -> DeletedRecords:
     """Decide again under the locks, and act. Arguments and errors as of ``plan_deletion``.
 
     Args:
-        agreed: whether the user agreed to the deletion as it is now decided.
+        agreed: what the user agreed to. Nothing is done unless topic, segments and offsets are as they were.
 
     Raises also: PlanOutOfDate, LogDirLocked, UnreliableLock, UnsafeOwner, JournalFull.
     """
@@ -99,22 +118,25 @@ def delete_records(
         shown = plan_deletion(cleaner, wanted, before, request)
         if isinstance(shown.decided, RefusedDeletion):
             return shown
-        if not agreed(shown.decided):
-            raise PlanOutOfDate(
-                Path(shown.log_dir) / str(wanted),
-                f"the log now starts at offset {shown.decided.facts.log_start_offset}",
-            )
+        _ensure_as_agreed(agreed, shown)
         log_dir = LogDir(Path(shown.log_dir))
         with closing(Journal(log_dir.path, opened.means.fs, opened.means.clock.boot())) as journal:
             _recover(opened, log_dir, request, journal)
             found = Before(shown.decided.log_start_offset)  # of a time; to look it up again would read as much again
             shown = replace(plan_deletion(cleaner, wanted, found, request), before=before)
             assert isinstance(shown.decided, RecordDeletion), "recovery changes no offset"
+            _ensure_as_agreed(agreed, shown)
             if shown.decided.has_work:
                 return _carry_out(log_dir, shown.decided, before, journal, opened.means)
         # a crash behind the last rename left them as they were; a broker, too, cuts them when it starts
         truncate_leader_epochs(opened.means.fs, log_dir.path / str(wanted), shown.decided.log_start_offset)
         return shown
+
+
+def _ensure_as_agreed(agreed: DeletedRecords, shown: DeletedRecords) -> None:
+    """Raises: PlanOutOfDate."""
+    if (changed := shown.changed_since(agreed)) is not None:
+        raise PlanOutOfDate(Path(shown.log_dir) / str(shown.topic_partition), changed)
 
 
 def _found(plan: Plan, wanted: TopicPartition) -> tuple[LogDirPlan, PartitionPlan]:
@@ -176,9 +198,11 @@ def _carry_out(
 ) -> DeletedRecords:
     facts, deletion, fs = decided.facts, decided.deletion, means.fs
     name, now_ms = facts.topic_partition, means.clock.now_ms()
-    done = DeletedRecords(name, facts.log_dir, before, decided, time_ms=now_ms, is_done=True)
+    topic_id = topic_id_if_readable(log_dir.path / str(name))
+    done = DeletedRecords(name, facts.log_dir, before, decided, time_ms=now_ms, is_done=True, topic_id=topic_id)
     listing = _listed(log_dir.path, name)
     check_unchanged(listing.segments, deletion.segments)
+    ensure_no_copy_in_the_way(log_dir, name, listing, deletion.base_offsets)
     ensure_changeable(listing.directory, deletion.base_offsets)
     undo = undo_of(facts, deletion, listing) | {"until_ms": restorable_until(decided, now_ms)}
     entry = deletion_entry(deletion) | {"log_start_before": facts.log_start_offset}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,11 +70,14 @@ def delete(
     *,
     time_ms: int | None = None,
     now_ms: int = NOW_MS,
-    agreed: bool = True,
+    meanwhile: Callable[[Path], object] = str,
 ) -> DeletedRecords:
+    """Ask, and delete; ``meanwhile`` comes between the question and the deed."""
     cleaner = a_cleaner(log_dir, LAYERS, fs, FakeClock(now_ms))
     asked = replace(request(now_ms), topics=("clicks-0",), confirmed=True)
-    return delete_records(cleaner, CLICKS, Before(offset, time_ms), asked, lambda _: agreed)
+    agreed = plan_deletion(cleaner, CLICKS, Before(offset, time_ms), asked)
+    meanwhile(log_dir / "clicks-0")
+    return delete_records(cleaner, CLICKS, Before(offset, time_ms), asked, agreed)
 
 
 def restore(log_dir: Path, fs: FileSystem | None = None, now_ms: int = NOW_MS) -> Any:
@@ -246,12 +251,66 @@ def test_nothing_is_done_without_a_line_in_the_journal(tmp_path) -> None:
     assert contents(log_dir) == before
 
 
-def test_what_the_user_did_not_see_is_not_done(tmp_path) -> None:
+def log_of(directory: Path, place: int) -> Path:
+    return sorted(directory.glob("*.log"))[place]
+
+
+def another_topic(directory: Path) -> None:
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBQ\n")
+
+
+def another_file(directory: Path) -> None:
+    """With the same bytes and times."""
+    log = log_of(directory, 1)
+    copied = log.with_suffix(".copied")
+    shutil.copy2(log, copied)
+    copied.replace(log)
+
+
+def another_time(directory: Path) -> None:
+    os.utime(log_of(directory, 0), ns=(1, 1))
+
+
+def another_size(directory: Path) -> None:
+    with log_of(directory, -1).open("ab") as file:
+        file.write(b"0")
+
+
+def first_gone(directory: Path) -> None:
+    log_of(directory, 0).unlink()
+
+
+def middle_gone(directory: Path) -> None:
+    log_of(directory, 1).unlink()
+
+
+def one_more(directory: Path) -> None:
+    log_of(directory, -1).with_name(f"{100:020d}.log").touch()
+
+
+MEANWHILE = {
+    another_topic: "its topic id is BBBBBBBBBBBBBBBBBBBBBQ now, and was",
+    another_file: "segment 2 is another file",
+    another_time: "segment 0 was written to",
+    another_size: r"segment 6 has \d+ bytes, and had \d+",
+    first_gone: "the log now starts at offset 2, and not at 0",
+    middle_gone: "segment 2 is gone",
+    one_more: "segment 100 is new",
+}
+
+
+@pytest.mark.parametrize(("meanwhile", "told"), MEANWHILE.items(), ids=[one.__name__ for one in MEANWHILE])
+def test_what_the_user_did_not_see_is_not_done(tmp_path, meanwhile, told) -> None:
     log_dir = a_log_dir(tmp_path / "data")
-    before = contents(log_dir)
-    with pytest.raises(PlanOutOfDate, match="the log now starts at offset 0"):
-        delete(log_dir, 5, agreed=False)
-    assert contents(log_dir) == before
+    seen: dict[str, bytes] = {}
+
+    def change(directory: Path) -> None:
+        meanwhile(directory)
+        seen.update(contents(log_dir))
+
+    with pytest.raises(PlanOutOfDate, match=told):
+        delete(log_dir, 5, meanwhile=change)
+    assert contents(log_dir) == seen
     assert not (log_dir / JOURNAL_FILE).exists()
 
 
