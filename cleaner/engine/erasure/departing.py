@@ -156,7 +156,7 @@ class _LogWithKeys:
                 text = "It left the log, and stays as long as the partition is not touched, or until a broker starts."
                 return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
             if file.name.base_offset in self._left.kept.copies:
-                text = "It left the log, and may be the only copy of records: it stays until a person or a broker takes it."
+                text = "It left the log, and may be the only copy of records: a broker that starts removes it."
                 return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
             due_ms = self._left.due_ms(file)
             text = f"It left the log: clean, the daemon or a broker that starts removes it from {moment(due_ms)} on."
