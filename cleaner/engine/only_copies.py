@@ -150,7 +150,7 @@ class _Look:
         )
 
     def copies(self, unnamed: Sequence[SegmentFile]) -> dict[int, OnlyCopy]:
-        """Raises: UnreadableFile."""
+        """Return the only copies among logs that no line of the journal names. Raises: UnreadableFile."""
         found = {}
         for file in unnamed:
             copy = self._copy(file)

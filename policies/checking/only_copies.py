@@ -66,7 +66,7 @@ class SegmentBelow(NamedTuple):
 
 
 class LogAround(NamedTuple):
-    """What is there of the log."""
+    """The rest of a log, for the judgement of one of its retired segments."""
 
     log_start_offset: int
     """By the checkpoint; 0 without a line."""

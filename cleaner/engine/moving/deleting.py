@@ -134,7 +134,7 @@ def delete_records(
 
 
 def _ensure_as_agreed(agreed: DeletedRecords, shown: DeletedRecords) -> None:
-    """Raises: PlanOutOfDate."""
+    """Refuse a deletion that is not the one that was shown. Raises: PlanOutOfDate."""
     if (changed := shown.changed_since(agreed)) is not None:
         raise PlanOutOfDate(Path(shown.log_dir) / str(shown.topic_partition), changed)
 
