@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import InvalidConfig, as_unreadable
 
-STDIN: Final = Path("/dev/stdin")
+STDIN: Final = Path("-")
 _State = tuple[int, ...]
 
 
@@ -38,7 +39,7 @@ class CommandFiles:
         """Return the bytes of a file: read anew, or those of the first reading if it can be read only once.
 
         Args:
-            path: the file.
+            path: the file; ``-`` is stdin.
             option: the option or key that names the file; two of them cannot share what can be read only once.
 
         Raises:
@@ -49,6 +50,8 @@ class CommandFiles:
         if before and not before.is_regular and before.option == option:
             return before.data
         with as_unreadable(path):
+            if path == STDIN:
+                return self._read_stdin(option)
             self._check_unread(path, option, path.stat())
             with path.open("rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
@@ -69,6 +72,18 @@ class CommandFiles:
     def data_of(self, path: Path) -> bytes | None:
         """Return the bytes of a file, as they were read last; None if it was not read."""
         return self._read[path].data if path in self._read else None
+
+    def _read_stdin(self, option: str) -> bytes:
+        try:
+            status = os.fstat(sys.stdin.fileno())
+        except OSError:  # no file of the system stands behind it
+            state: _State = ()
+        else:
+            self._check_unread(STDIN, option, status)
+            state = _state(status)
+        data = sys.stdin.buffer.read()
+        self._read[STDIN] = _Read(option, data, state, is_regular=False)
+        return data
 
     def _check_unread(self, path: Path, option: str, status: os.stat_result) -> None:
         if stat.S_ISREG(status.st_mode):

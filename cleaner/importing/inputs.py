@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from cleaner.config.inputs import is_read_once
 from cleaner.errors import ExtraMissing
 from cleaner.importing.jsonl import read_lines
 from cleaner.importing.records import OFFSET_LAST, ImportedRecord, InputNotThere, UnusableInput
@@ -62,7 +63,7 @@ class Inputs:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the files; 0 of stdin. Raises: InputNotThere."""
+        """The size of the files; 0 of stdin and pipes. Raises: InputNotThere."""
         return sum(_size_of(path) for path in self.paths)
 
     @property
@@ -92,15 +93,18 @@ def _plain_bytes(path: Path) -> int:
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return whether a file begins as Parquet does. No JSON line begins so. Raises: InputNotThere."""
-    if path == STDIN:
+    """Return whether a file begins as Parquet does. No JSON line begins so. Raises: InputNotThere.
+
+    A pipe has JSON lines: a look would take its beginning out of it, and Parquet is read from its end.
+    """
+    if path == STDIN or is_read_once(path):
         return False
     with _opened(path) as file:
         return file.read(len(_PARQUET)) == _PARQUET
 
 
 def _size_of(path: Path) -> int:
-    if path == STDIN:
+    if path == STDIN or is_read_once(path):
         return 0
     with _opened(path):
         return path.stat().st_size

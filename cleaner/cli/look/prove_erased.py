@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import codecs
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,17 +14,17 @@ from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
-from storage.errors import InvalidConfig
+from storage.errors import InvalidConfig, UnreadableFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from cleaner.engine.erasure.places import FilePlace
     from cleaner.engine.erasure.proving import ErasureProof
 
 HELP: Final = "show that keys are gone, or where they are, until when"
 OPERAND: Final = "RECORD-KEY"
 _ENCODINGS: Final = ("text", "hex", "base64", "json", "avro-wire", "long")
-_STDIN: Final = Path("-")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
     given = _given(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
+    from cleaner.engine.erasure.cut_names import may_be_named
     from cleaner.engine.erasure.proving import HolderPlans, KeySearch, list_places, prove
     from cleaner.engine.erasure.wanted import KeyEncoding, wanted_keys
-    from cleaner.engine.inventory import is_named
     from cleaner.engine.outcome import Silent
     from cleaner.report.search.erasure import ErasureReport
 
@@ -80,10 +80,8 @@ def run(args: argparse.Namespace) -> int:
     now_ms = args.now(clock_ms) if args.now else clock_ms
     log_dirs = tuple(dict.fromkeys(path.resolve() for path in opened.loaded.log_dirs))
     question = KeySearch(keys, encoding, log_dirs, globs)
-    wants = (lambda name: is_named(name, globs)) if globs else None
-    listed = list_places(log_dirs, None)
-    known = {place.topic_partition for place in listed.values() if place.topic_partition}
-    check_globs(globs, known, ", ".join(map(str, log_dirs)))
+    wants = (lambda directory: may_be_named(directory, globs)) if globs else None
+    _check_globs(globs, log_dirs, list_places(log_dirs, None).values())
     with ProgressBar("searching") as bar:
         bar.expect(
             sum(place.size_bytes for place in list_places(log_dirs, wants).values() if place.content == "records")
@@ -96,15 +94,25 @@ def run(args: argparse.Namespace) -> int:
     return _status(proof, is_whole=not opened.missing)
 
 
+def _check_globs(globs: Sequence[str], log_dirs: Sequence[Path], places: Iterable[FilePlace]) -> None:
+    """Refuse each glob that names no partition there, not even one whose name Kafka may have cut."""
+    from cleaner.engine.erasure.cut_names import may_be_named
+
+    known = {place.topic_partition: place for place in places if place.topic_partition}
+    names = {place.path.parent.name for place in known.values()}
+    unmatched = [glob for glob in globs if not any(may_be_named(name, (glob,)) for name in names)]
+    check_globs(unmatched, known, ", ".join(map(str, log_dirs)))
+
+
 def _given(args: argparse.Namespace) -> Sequence[str]:
     """Return the keys as they were written. Raises: InvalidConfig if there is none, or the file cannot be read."""
     given = list(args.key)
     for path in args.keys:
         try:
-            data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
-        except OSError as error:
-            raise InvalidConfig("--keys", str(path), f"cannot be read: {error.strerror}") from error
-        lines = data.decode("utf-8", "surrogateescape").split("\n")
+            data = args.inputs.read(path, "--keys")
+        except UnreadableFile as error:
+            raise InvalidConfig("--keys", str(path), f"cannot be read: {error.cause}") from error
+        lines = _utf8(data, path).decode("utf-8", "surrogateescape").split("\n")
         given += [line for one in lines if (line := one.removesuffix("\r"))]
     if not given:
         raise InvalidConfig(OPERAND, None, "no key is named; name one, or a file of keys with --keys FILE")
@@ -112,6 +120,14 @@ def _given(args: argparse.Namespace) -> Sequence[str]:
         if key != key.strip():
             complain(f"the key {key!r} has blanks at an end: it is searched for with them")
     return given
+
+
+def _utf8(data: bytes, path: Path) -> bytes:
+    """Return the bytes of a text without the mark at its beginning that some editors write. Raises: InvalidConfig."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
+        reason = "is UTF-16, or no text: none of its keys would be found; write it as UTF-8"
+        raise InvalidConfig("--keys", str(path), f"{reason}, and keys with zero bytes by --encoding hex")
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _status(proof: ErasureProof, *, is_whole: bool) -> ExitStatus:

@@ -105,7 +105,8 @@ class FilePlace(NamedTuple):
     size_bytes: int
 
 
-Wants = Callable[[TopicPartition], bool]
+Wants = Callable[[str], bool]
+"""Whether a partition directory with this name is to be searched."""
 
 
 def places_in(log_dir: Path, wants: Wants | None) -> Iterator[FilePlace]:
@@ -113,7 +114,7 @@ def places_in(log_dir: Path, wants: Wants | None) -> Iterator[FilePlace]:
 
     Args:
         log_dir: the directory.
-        wants: chooses partitions; None takes all files, also those of no partition.
+        wants: chooses partition directories; None takes all files, also those of no partition.
 
     Raises: UnreadableFile.
     """
@@ -136,7 +137,7 @@ def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: 
     for entry, status in found:
         if stat.S_ISDIR(status.st_mode):
             below = parse_partition_dir_name(entry)
-            if wants is None or below is None or wants(below.topic_partition):
+            if wants is None or below is None or wants(entry):
                 yield from _walk(log_dir, directory / entry, below, wants)
         elif wants is None or name is not None:
             yield _place(log_dir, directory / entry, status, home, name, changed_ms)

@@ -359,3 +359,47 @@ def test_blanks_at_the_ends_of_a_key_are_told(tmp_path: Path, capsys: pytest.Cap
     assert "the key 'alice ' has blanks at an end" in capsys.readouterr().err
     assert run(tmp_path / "data", "alice") == 10
     assert "blanks" not in capsys.readouterr().err
+
+
+def test_a_mark_at_the_beginning_of_a_file_of_keys_is_no_part_of_a_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Windows writes it into each file of UTF-8."""
+    with_key(tmp_path / "data", b"alice")
+    (tmp_path / "keys").write_bytes("\ufeffalice\r\nbob\r\n".encode())
+    status, found = document(tmp_path / "data", capsys, "--keys", str(tmp_path / "keys"))
+    assert status == 10
+    assert [(one["given"], one["values"]) for one in found["keys"]] == [("alice", 1), ("bob", 0)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_keys_in_utf_16_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], encoding: str) -> None:
+    with_key(tmp_path / "data", b"alice")
+    (tmp_path / "keys").write_bytes("alice\n".encode(encoding))
+    assert run(tmp_path / "data", "--keys", str(tmp_path / "keys")) == 2
+    assert "write it as UTF-8" in capsys.readouterr().err
+
+
+LONG = "t" * 248 + "x"
+CUT = f"{LONG[:213]}-0.0123456789abcdef0123456789abcdef-delete"
+"""As Kafka names the directory: 255 characters in all."""
+
+
+@pytest.mark.parametrize("glob", [LONG, f"{LONG}-0", "t*x", "t*", "t?*[a-z]"])
+def test_a_topic_of_which_kafka_cut_the_name_when_it_was_deleted_is_searched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], glob: str
+) -> None:
+    with_key(tmp_path / "data", b"bob")
+    with_key(tmp_path / "data", b"alice", name=f"{LONG}-0").path.rename(tmp_path / "data" / CUT)
+    status, found = document(tmp_path / "data", capsys, "alice", "--topic", glob)
+    assert status == 10
+    assert {one["directory"] for one in found["files"]} == {"delete"}
+
+
+@pytest.mark.parametrize("glob", ["u" + LONG[1:], "x*", "orders", "t" * 212])
+def test_a_name_that_cannot_have_been_cut_so_is_not_searched_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], glob: str
+) -> None:
+    with_key(tmp_path / "data", b"bob")
+    with_key(tmp_path / "data", b"alice", name=f"{LONG}-0").path.rename(tmp_path / "data" / CUT)
+    assert run(tmp_path / "data", "alice", "--topic", glob) == (0 if glob == "orders" else 2)

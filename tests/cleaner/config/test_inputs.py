@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,23 +20,6 @@ from tests.metadata_dirs import write_metadata
 from tests.partition_dirs import PartitionDir
 
 SERVER = "node.id=1\nlog.retention.hours=720\n"
-
-
-@pytest.fixture
-def pipe() -> Iterator[Callable[[str], Path]]:
-    """Makes the path of a pipe that holds a text, as ``<(...)`` of a shell does."""
-    ends: list[int] = []
-
-    def holding(text: str) -> Path:
-        reading, writing = os.pipe()
-        ends.append(reading)
-        os.write(writing, text.encode())
-        os.close(writing)
-        return Path(f"/dev/fd/{reading}")
-
-    yield holding
-    for end in ends:
-        os.close(end)
 
 
 # Read once

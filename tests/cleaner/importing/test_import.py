@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +344,14 @@ def test_stdin_is_read(source: Path, target: Path, lines: list[bytes]) -> None:
     command = [sys.executable, "-m", "cleaner", "import", "-", "orders-0", "--to-dir", str(target)]
     done = subprocess.run(command, input=b"".join(lines), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert len(list(Log.open(target / "orders-0", LogConfig(), FileSystem()).records())) == len(lines)
+
+
+def test_a_pipe_is_read_from_its_beginning(
+    source: Path, target: Path, lines: list[bytes], pipe: Callable[[bytes], Path]
+) -> None:
+    """A look at its first bytes, for those of Parquet, would take them out of it."""
+    assert imported(pipe(b"".join(lines)), target) == 0
     assert len(list(Log.open(target / "orders-0", LogConfig(), FileSystem()).records())) == len(lines)
 
 
