@@ -147,6 +147,15 @@ def world_writable_mode(path: Path) -> int | None:
     return stat.S_IMODE(mode) if mode & stat.S_IWOTH else None
 
 
+def is_read_once(path: Path) -> bool:
+    """Return whether there is a pipe, a FIFO or a device at a path, which nobody can read a second time."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
 def followed(directory: Path) -> Path:
     """Return the directory that a symlink leads to; any other path as it is.
 

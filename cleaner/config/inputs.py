@@ -94,14 +94,5 @@ class CommandFiles:
                 raise InvalidConfig(option, str(path), reason)
 
 
-def is_read_once(path: Path) -> bool:
-    """Return whether there is a pipe, a FIFO or a device at a path, which nobody can read a second time."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
 def _state(status: os.stat_result) -> _State:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

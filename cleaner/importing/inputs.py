@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from cleaner.config.inputs import is_read_once
 from cleaner.errors import ExtraMissing
 from cleaner.importing.jsonl import read_lines
 from cleaner.importing.records import OFFSET_LAST, ImportedRecord, InputNotThere, UnusableInput
+from storage.directory import is_read_once
 
 STDIN: Final = Path("-")
 _PARQUET: Final = b"PAR1"

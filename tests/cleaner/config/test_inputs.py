@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.config.inputs import CommandFiles, is_read_once
+from cleaner.config.inputs import CommandFiles
 from cleaner.config.layers import Settings
 from cleaner.config.reader import ConfigurationChanges, ConfigurationReader
 from cleaner.config.settings import read_settings
 from cleaner.daemon.configuration import Configuration
+from storage.directory import is_read_once
 from storage.errors import InvalidConfig, UnreadableFile
 from tests.metadata_dirs import write_metadata
 from tests.partition_dirs import PartitionDir
