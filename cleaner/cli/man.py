@@ -92,7 +92,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _is_command(action: argparse.Action) -> bool:
     """Return whether an entry of a group stands for a command, which has a section of its own."""
-    return isinstance(action, argparse._SubParsersAction._ChoicesPseudoAction)  # type: ignore[attr-defined]
+    return isinstance(action, argparse._SubParsersAction._ChoicesPseudoAction)
 
 
 def _is_shown(action: argparse.Action) -> bool:

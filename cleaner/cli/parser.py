@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
             from rich_argparse import RawDescriptionRichHelpFormatter
 
             formatter = RawDescriptionRichHelpFormatter
-        self.formatter_class = partial(formatter, max_help_position=self._help_column)  # type: ignore[assignment]
+        self.formatter_class = partial(formatter, max_help_position=self._help_column)
         with self._wrapped(shutil.get_terminal_size().columns - 2):
             return super().format_help()
 
@@ -83,8 +83,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line on stderr, and exit with status 2."""
         if message.startswith(_REQUIRED) and (taking := self._taking_all()):
-            operands = message.removeprefix(_REQUIRED)
-            message += f"; {taking} takes every word behind it: {operands} goes before the options"
+            names = message.removeprefix(_REQUIRED).split(", ")
+            if operands := ", ".join(name for name in names if not name.startswith("-")):
+                message += f"; {taking} takes every word behind it: {operands} goes before the options"
         complain(f"{message}; see {self.prog} --help", Level.ERROR)
         sys.exit(ExitStatus.USAGE)
 

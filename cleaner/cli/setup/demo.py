@@ -77,7 +77,8 @@ def _line(made: MadeTopic) -> str:
 
     topic = made.topic
     policy, size = topic.configs["cleanup.policy"], _size(made.size_bytes)
-    figures = f"  {topic.name:<9} {policy:<14} {made.segments:>3} segments {size:>9}"
+    segments = "segment " if made.segments == 1 else "segments"
+    figures = f"  {topic.name:<9} {policy:<14} {made.segments:>3} {segments} {size:>9}"
     return f"{figures}\n{fill(topic.shows, _COLUMNS, initial_indent=_INDENT, subsequent_indent=_INDENT)}"
 
 

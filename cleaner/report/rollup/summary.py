@@ -138,7 +138,8 @@ def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
     estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
     if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
         lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
-        page.line(f"{lost}: not known without --exact. More than max.unkeyed.ratio hold a run back.")
+        page.line(f"{lost}: not known without --exact.")
+        page.line("A run leaves a partition alone that would lose more than max.unkeyed.ratio.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

@@ -118,6 +118,7 @@ def test_a_log_dir_with_the_name_of_a_partition_is_a_log_dir(data: Path, capsys:
         ("topics --topic orders data", "no log dir is named; say --log-dir data"),
         ("doctor --sweep x data", "no log dir is named; say --log-dir data"),
         ("owners data", "no log dir is named; say --log-dir data"),
+        ("export orders-0 x --log-dir data", "the following arguments are required: --to; see logcleaner export"),
         ("lookup orders-0 --offset 3 --offset 4", "argument --offset: takes one value, and was given twice"),
         ("clean -n --delete-delay 7d --delete-delay 0 data", "argument --delete-delay: takes one value"),
         ("clean -n --config a.toml --config b.toml data", "argument --config: takes one value"),

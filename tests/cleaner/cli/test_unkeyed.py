@@ -227,4 +227,6 @@ def test_explanation_counts_what_the_guard_rail_lets_through(log_dir, capsys):
 
 def test_dry_run_says_that_a_guard_rail_may_hold_the_run_back(run, capsys):
     assert run("clean", "--dry-run") == ExitStatus.DONE
-    assert "More than max.unkeyed.ratio hold a run back." in " ".join(capsys.readouterr().out.split())
+    assert "A run leaves a partition alone that would lose more than max.unkeyed.ratio." in " ".join(
+        capsys.readouterr().out.split()
+    )
