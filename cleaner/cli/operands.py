@@ -50,13 +50,15 @@ class OnePartition(argparse.Action):
         if values is None:
             return
         path = Path(values)
-        is_named = parse_topic_partition(values) is not None and os.sep not in values
-        if is_named or not path.is_dir():
+        found = parse_topic_partition(path.absolute().name)
+        is_named = os.sep not in values and found is not None
+        is_to_come = os.sep in values and found is not None and not os.path.lexists(path)  # it may be mounted later
+        if is_named or not (path.is_dir() or is_to_come):
             try:
                 setattr(namespace, self.dest, self._named(values))
             except argparse.ArgumentTypeError as error:
                 raise argparse.ArgumentError(self, str(error)) from error
-        elif (found := parse_topic_partition(path.absolute().name)) is not None and not _is_log_dir(path):
+        elif found is not None and not _is_log_dir(path):
             setattr(namespace, self.dest, found)
             _add(namespace, [path.absolute().parent])
         elif self.nargs == "?":

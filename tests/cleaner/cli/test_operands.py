@@ -132,8 +132,10 @@ def test_a_word_that_is_not_taken_is_told(
     assert told in capsys.readouterr().err
 
 
-def test_an_operand_that_may_be_mounted_later_is_not_there_yet(data: Path) -> None:
+def test_an_operand_that_may_be_mounted_later_is_not_there_yet(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", str(data / "nowhere")]) == 6
+    assert main(["lookup", str(data / "nowhere" / "orders-3"), "--offset", "4"]) == 6
+    assert f"{data / 'nowhere'}: does not exist" in capsys.readouterr().err
 
 
 def test_every_option_with_several_values_adds_up() -> None:
