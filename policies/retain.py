@@ -138,7 +138,7 @@ def batch_fate(
     batch: BatchFacts,
     can_discard: bool,
     producers: Mapping[int, ProducerEnd],
-    round_end_offset: int,
+    kept_end_offset: int,
     now_ms: int,
 ) -> BatchFate:
     """Decide one batch.
@@ -147,11 +147,11 @@ def batch_fate(
         batch: the facts about the batch.
         can_discard: the answer of ``TransactionFates`` for the batch.
         producers: the active producers' ends, by producer id.
-        round_end_offset: the first uncleanable offset of the round. The batch that ends there marks the end of the
-            log's clean part and stays, if need be empty (Kafka 4.0 to 4.3; KAFKA-17076).
+        kept_end_offset: the batch that ends here stays, if need be empty. It is the high watermark (since Kafka 4.4;
+            KAFKA-20452); Kafka 4.0 to 4.3 took the first uncleanable offset of the round (KAFKA-17076).
         now_ms: epoch ms.
     """
-    retains_empty = ends_a_producer(batch, producers) or batch.last_offset + 1 == round_end_offset
+    retains_empty = ends_a_producer(batch, producers) or batch.last_offset + 1 == kept_end_offset
     if batch.marker is None:
         if can_discard:
             return BatchFate.DISCARD_RETAIN_EMPTY if retains_empty else BatchFate.DISCARD

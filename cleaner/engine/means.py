@@ -43,6 +43,9 @@ class Means:
     """Asked before a partition is begun; False leaves it, and the ones behind it, to a later run."""
     side_by_side: int = 1
     """Compactions that may be at work at the same time, and share the memory for offset maps."""
+    keeps_round_end: bool = False
+    """A round keeps its last batch, if need be empty, as Kafka 4.0 to 4.3 do; later ones keep the one at the high
+    watermark. For comparisons with those releases."""
 
 
 class OpenLogDirs(NamedTuple):

@@ -107,10 +107,13 @@ class Life:
         self.log.roll(NOW_MS, at_offset)
         return self
 
-    def round(self, dirty: int = 0, until: int | None = None, now_ms: int = NOW_MS) -> Compacted:
+    def round(
+        self, dirty: int = 0, until: int | None = None, now_ms: int = NOW_MS, high_watermark: int | None = None
+    ) -> Compacted:
         """One round over all segments below ``until``, by default the active one's base, dirty from an offset on.
 
-        Active producers are those of the last append: a test's clock makes them no older.
+        The high watermark is the log end unless it is given. Active producers are those of the last append: a test's
+        clock makes them no older.
         """
         self.log.close()
         facts, policy = self._facts(), self.layers.policy_for("orders", compacted_before=True)
@@ -121,8 +124,9 @@ class Life:
         )
         listing = list_partition(self.path)
         segments = tuple(segment for segment in listing.segments if segment.base_offset < end)
-        start, producers = facts.log_start_offset, self.log.producer_state(NOW_MS)
-        round_ = Round(listing, segments, planned, policy, start, producers, now_ms, now_ms, facts.log_end_offset)
+        start, log_end, producers = facts.log_start_offset, facts.log_end_offset, self.log.producer_state(NOW_MS)
+        kept_end = log_end if high_watermark is None else high_watermark
+        round_ = Round(listing, segments, planned, policy, start, producers, now_ms, now_ms, log_end, kept_end)
         done = compact(round_, self._means())
         self.reopen()
         return done

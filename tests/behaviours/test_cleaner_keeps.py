@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from cleaner import Cleaner
+from cleaner.engine.means import Means
+from policies.config.configured import Configured
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.config import TimestampType
-from storage.records import Record, encode_batch
+from storage.records import Record, encode_batch, iter_batches
 from storage.records.control import ControlType, format_control_key
 from tests.behaviours.lives import AMPLE, Life, Writer, small_map
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
     NOW_MS,
+    FakeClock,
     PartitionDir,
     a_cleaner,
     committed,
@@ -25,6 +31,8 @@ from tests.partition_dirs import (
 )
 
 LATER_MS = NOW_MS + DAY_MS
+SINCE_4_4 = Means()
+UP_TO_4_3 = Means(keeps_round_end=True)
 KAFKAS_ROUNDS = small_map(1000)
 either_round = pytest.mark.parametrize("options", [(), KAFKAS_ROUNDS], ids=["full", "kafka"])
 
@@ -174,14 +182,26 @@ def test_segment_that_holds_the_first_uncleanable_offset_stays_as_it_is(tmp_path
     assert made.log(4).read_bytes() == before
 
 
-def test_only_the_batch_that_ends_the_round_stays_without_records(life):
-    # testCleanSegmentsRetainingLastEmptyBatch: Kafka 4.0 to 4.3 compares with the first uncleanable offset of the
-    # round, later versions with the high watermark
+def test_only_the_batch_at_the_high_watermark_stays_without_records(life):
+    # testCleanSegmentsRetainingLastEmptyBatch
     life.put(0).delete(0).roll().delete(1).roll()
     life.round()
     life.round(dirty=life.bases()[-1], now_ms=LATER_MS)
     (last,) = life.batches()
     assert (last.last_offset, last.header.record_count) == (life.bases()[-1] - 1, 0)
+
+
+@pytest.mark.parametrize(("means", "left"), [(SINCE_4_4, [0, 2]), (UP_TO_4_3, [0, 1, 2])], ids=["4.4", "4.0 to 4.3"])
+def test_empty_batch_where_a_round_ends_below_the_high_watermark_stays_by_the_older_rule_alone(tmp_path, means, left):
+    # KAFKA-17076, KAFKA-20452
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=0"), keyed(1, "b")).segment(2, keyed(2, "c=2"))
+    committed(tmp_path, made)
+    for now_ms in (NOW_MS, LATER_MS):
+        cleaner = Cleaner(Configured((tmp_path,), configured(orders=COMPACT)), replace(means, clock=FakeClock(now_ms)))
+        cleaner.clean(request(now_ms, force_compaction=True))
+        (tmp_path / "cleaner-offset-checkpoint").unlink()
+    batches = [batch for path in sorted(made.path.glob("*.log")) for batch in iter_batches(path.read_bytes(), path)]
+    assert [batch.header.last_offset for batch in batches] == left
 
 
 def test_no_empty_batch_stays_where_the_round_ends_behind_it(life):

@@ -26,7 +26,6 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 NEWEST: Final = "4.4.0"
-JUDGE: Final = "4.3.1"
 OLD: Final = "2.8.2"
 """The last that still writes and keeps the formats v0 and v1."""
 WITH_TOOLS: Final = "4.3.1"
@@ -84,7 +83,7 @@ def judging_version() -> str:
     Raises:
         ValueError: it names one without a list.
     """
-    version = os.environ.get(CHOSEN) or JUDGE
+    version = os.environ.get(CHOSEN) or NEWEST
     if version not in (known := listed_versions()):
         raise ValueError(f"{CHOSEN}={version}: no list of its jars; there are lists of {', '.join(known)}")
     return version
@@ -134,7 +133,12 @@ def listed_versions() -> list[str]:
     """The versions that have a list, oldest first."""
     lists = Path(__file__).parent.glob("kafka-*.jars.txt")
     versions = (path.name.removeprefix("kafka-").removesuffix(".jars.txt") for path in lists)
-    return sorted(versions, key=lambda version: [int(number) for number in version.split(".")])
+    return sorted(versions, key=release)
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Its numbers, which can be compared."""
+    return tuple(int(number) for number in version.split("."))
 
 
 def pinned_jars(version: str) -> tuple[Jar, ...]:

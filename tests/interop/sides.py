@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cleaner import Cleaner
+from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_sources import ConfigSources, Said
@@ -16,11 +17,14 @@ from policies.config.configured import Configured
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
 from storage.records import iter_batches
+from tests.interop.kafka_jars import judging_version, release
 from tests.interop.referee import Config, Referee
 from tests.interop.tally import TALLY
 from tests.interop.verdicts import Batch, Log, Segment
 
 PARTITION: Final = TopicPartition("random", 0)
+BY_HIGH_WATERMARK: Final = (4, 4, 0)
+"""The first release that keeps an empty batch at the high watermark, and not at the end of the round."""
 # The log start is compared as Kafka finds it: it writes that checkpoint once a minute.
 LOG_DIR_FILES: Final = (
     "cleaner-offset-checkpoint",
@@ -83,10 +87,18 @@ def untouched(before: Mapping[str, File], after: Mapping[str, File]) -> frozense
     return frozenset(name for name in after if name in before and before[name].inode == after[name].inode)
 
 
-def clean_with_ours(log_dir: Path, config: Config, now_ms: int) -> PartitionPlan:
-    """One run of our engine; gives what it planned."""
+def clean_with_ours(log_dir: Path, config: Config, now_ms: int, kafka: str | None = None) -> PartitionPlan:
+    """One run of our engine; gives what it planned.
+
+    Args:
+        log_dir: is changed.
+        config: of the topic.
+        now_ms: the moment of the run.
+        kafka: the release beside which we clean; by default the one that judges us.
+    """
+    means = Means(keeps_round_end=release(kafka or judging_version()) < BY_HIGH_WATERMARK)
     overrides = {key: Said(str(value), "the test") for key, value in config.items()}
-    cleaner = Cleaner(Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides))))
+    cleaner = Cleaner(Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides))), means)
     plan, outcome = cleaner.clean(Request(now_ms, confirmed=True, delete_delay_ms=0))
     assert not plan.failures
     assert not outcome.errors

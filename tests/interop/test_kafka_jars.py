@@ -11,7 +11,6 @@ import pytest
 from tests.interop import kafka_jars
 from tests.interop.kafka_jars import (
     CHOSEN,
-    JUDGE,
     NEWEST,
     WITH_TOOLS,
     Jar,
@@ -64,7 +63,7 @@ def test_lists_that_share_a_file_name_mean_the_same_jar() -> None:
 
 def test_the_newest_release_judges_unless_another_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CHOSEN, raising=False)
-    assert judging_version() == JUDGE
+    assert judging_version() == NEWEST
     monkeypatch.setenv(CHOSEN, "4.3.1")
     assert judging_version() == "4.3.1"
     monkeypatch.setenv(CHOSEN, "4.3.9")

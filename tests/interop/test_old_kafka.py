@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from tests.interop.kafka_jars import OLD
 from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import ALL_CODECS, HOUR_MS, MINUTE_MS
 from tests.interop.sides import (
@@ -176,7 +177,7 @@ def cleaned_by_both(referee: Referee, log_dir: Path, life: Life, config: Config,
     theirs, own = copy(log_dir, f"{log_dir.name}-kafka"), copy(log_dir, f"{log_dir.name}-ours")
     files = files_of(partition_dir(own))
     (found,) = referee.clean([partition_dir(theirs)], config=config, now_ms=now_ms, checkpoints=True)
-    clean_with_ours(own, life.cleaning, now_ms)
+    clean_with_ours(own, life.cleaning, now_ms, OLD)
     as_before = untouched(files, files_of(partition_dir(own)))
     opened = copy(own, f"{log_dir.name}-opened")
     kafka, ours = (side(referee, partition_dir(path), now_ms, config) for path in (theirs, opened))

@@ -259,7 +259,7 @@ def check_markers(world: World, before: Sequence[Batch], now_ms: int) -> None:
 
 
 def check_batches(world: World, before: Sequence[Batch]) -> None:
-    """Empty batches stay for the end of an active producer and for the end of the round, and for nothing else."""
+    """Empty batches stay for the end of an active producer and at the high watermark, and for nothing else."""
     expected = [
         batch.facts.last_offset
         for batch in before
@@ -315,7 +315,9 @@ def forgets_producers(batch: BatchFacts, can_discard: bool, producers: object, e
     return batch_fate(batch, can_discard, {}, end, now_ms)
 
 
-def forgets_the_end(batch: BatchFacts, can_discard: bool, producers: dict[int, ProducerEnd], *rest: int) -> BatchFate:
+def forgets_the_high_watermark(
+    batch: BatchFacts, can_discard: bool, producers: dict[int, ProducerEnd], *rest: int
+) -> BatchFate:
     return batch_fate(batch, can_discard, producers, -1, rest[1])
 
 
@@ -330,7 +332,7 @@ def forgets_the_end(batch: BatchFacts, can_discard: bool, producers: dict[int, P
         (Rules(batch=ignores_aborts), "record must be gone"),
         (Rules(batch=deduplicates_markers), "marker"),
         (Rules(batch=forgets_producers), "empty batches"),
-        (Rules(batch=forgets_the_end), "empty batches"),
+        (Rules(batch=forgets_the_high_watermark), "empty batches"),
     ],
 )
 def test_a_broken_twin_is_caught(twin: Rules, complaint: str) -> None:

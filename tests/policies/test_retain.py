@@ -107,9 +107,9 @@ MARKER_LAST = {7: ProducerEnd(None, 1)}
         ("another producer's data at that offset", batch(data(5, 8), False, ENDS_AT_5), BatchFate.DELETE_EMPTY),
         ("a producer whose last is a marker holds no data", batch(data(5), False, MARKER_LAST), BatchFate.DELETE_EMPTY),
         # Kafka LogCleanerTest.testCleanSegmentsRetainingLastEmptyBatch, testCleanSegmentsNotRetainingLastEmptyBatch
-        ("the last batch of the round", batch(DATA, False, end=6), BatchFate.RETAIN_EMPTY),
-        ("the last batch of the round, aborted", batch(data(5), True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
-        ("not the last one", batch(DATA, False, end=7), BatchFate.DELETE_EMPTY),
+        ("the batch at the high watermark", batch(DATA, False, end=6), BatchFate.RETAIN_EMPTY),
+        ("the batch at the high watermark, aborted", batch(data(5), True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
+        ("one below it", batch(DATA, False, end=7), BatchFate.DELETE_EMPTY),
     ],
 )
 def test_a_data_batch(story: str, fate: BatchFate, expected: BatchFate) -> None:
@@ -134,7 +134,7 @@ EMPTIED = COMMIT._replace(marker=Marker.NONE)
             batch(EXPIRED, True, MARKER_LAST),
             BatchFate.DISCARD_RETAIN_EMPTY,
         ),
-        ("at its horizon, the last of the round", batch(EXPIRED, True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
+        ("at its horizon, at the high watermark", batch(EXPIRED, True, end=6), BatchFate.DISCARD_RETAIN_EMPTY),
         ("at its horizon, its data is there again", batch(EXPIRED, False), BatchFate.KEEP),
         ("an abort marker", batch(COMMIT._replace(marker=Marker.ABORT), True), BatchFate.KEEP_STAMPED),
         # Kafka LogCleanerTest.testCleanEmptyControlBatch

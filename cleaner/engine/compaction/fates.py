@@ -46,7 +46,8 @@ class Fates:
 
     aborted: list[AbortedTransaction]
     producers: Mapping[int, ProducerEnd]
-    round_end_offset: int
+    kept_end_offset: int
+    """The batch that ends here stays, if need be empty."""
     now_ms: int
     log_start_offset: int = 0
     walked_to: int = 0
@@ -93,7 +94,7 @@ class Fates:
         table = slice_.table
         self.walked_to = int(table["last_offset"][-1]) + 1
         special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
-        special |= table["last_offset"] + 1 == self.round_end_offset
+        special |= table["last_offset"] + 1 == self.kept_end_offset
         if self._last_data_offsets.size:
             special |= np.isin(table["last_offset"], self._last_data_offsets)
         for row in np.flatnonzero(special):
@@ -102,7 +103,7 @@ class Fates:
                 self._transactions.begin_up_to(facts.last_offset)
                 continue
             can_discard = fed(self._transactions, facts, slice_.path)
-            fate = batch_fate(facts, can_discard, self.producers, self.round_end_offset, self.now_ms)
+            fate = batch_fate(facts, can_discard, self.producers, self.kept_end_offset, self.now_ms)
             table["fate"][row] = fate
         return not special.any()
 

@@ -58,6 +58,8 @@ class Round(NamedTuple):
     clock_ms: int
     """The wall clock, epoch ms. ``delete.retention.ms`` counts from it if ``--now`` lies far before it."""
     log_end_offset: int
+    kept_end_offset: int
+    """The batch that ends here stays, if need be empty: the high watermark."""
     is_at_once: bool = False
     """Each group's sources are unlinked before the next group needs space."""
     guard_of: Callable[[KeyCount], Reason | None] = lambda _: None
@@ -85,6 +87,7 @@ def round_of(
     """
     facts, compaction = partition.facts, partition.compaction
     assert compaction is not None
+    assert facts.high_watermark is not None, "without one, nothing is compacted"
     ensure_plain_files(listing)
     segments = tuple(check_unchanged(listing.segments, compaction.segments))
     producers = producer_state_of(facts, listing, request.now_ms, means)
@@ -98,6 +101,7 @@ def round_of(
         request.now_ms,
         means.clock.now_ms(),
         facts.log_end_offset,
+        compaction.round.end_offset if means.keeps_round_end else facts.high_watermark,
         request.is_at_once,
         partial(_guard_of, partition, request),
     )
@@ -290,7 +294,7 @@ def fates_maker(round_: Round) -> Callable[[], Fates]:
     end_offset = round_.compaction.round.end_offset
     aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)
     producers = ends_of(round_.producers)
-    return partial(Fates, aborted, producers, end_offset, round_.now_ms, round_.log_start_offset)
+    return partial(Fates, aborted, producers, round_.kept_end_offset, round_.now_ms, round_.log_start_offset)
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:

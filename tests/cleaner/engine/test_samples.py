@@ -25,9 +25,9 @@ HORIZON_TOLERANCE_MS = 5000
 
 
 def a_cleaner(path: Path, now_ms: int) -> Cleaner:
-    """Return a cleaner whose clock says the time at which Kafka cleaned."""
+    """Return a cleaner with the rules of Kafka 4.3.1, whose clock says the time at which that cleaned."""
     loaded = load_layers(Settings(kafka_defaults=True), [path])
-    return Cleaner(Configured(loaded.log_dirs, loaded.layers), Means(clock=FakeClock(now_ms)))
+    return Cleaner(Configured(loaded.log_dirs, loaded.layers), Means(clock=FakeClock(now_ms), keeps_round_end=True))
 
 
 @pytest.fixture(scope="module")

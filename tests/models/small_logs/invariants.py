@@ -68,7 +68,7 @@ def check_round(before: World, after: World, round_: CompactionRound, policy: To
     end = round_.end_offset
     check_bounds(before, after, end)
     check_lag(before, round_, policy)
-    check_offsets(before, after, end)
+    check_offsets(before, after)
     check_views(before, after, end)
     check_tombstones(before, after, policy, end)
     check_markers(before, after, policy, end)
@@ -93,7 +93,7 @@ def check_lag(before: World, round_: CompactionRound, policy: TopicPolicy) -> No
         demand(is_old or not (is_dirty and segment.batches), "compacted within min.compaction.lag.ms", before, segment)
 
 
-def check_offsets(before: World, after: World, end: int) -> None:
+def check_offsets(before: World, after: World) -> None:
     """What is left was there: each record and batch under its offset, in order, each segment under its base."""
     demand({s.base for s in after.segments} <= {s.base for s in before.segments}, "segment's base", before, after)
     for place, segment in enumerate(after.segments):
@@ -105,8 +105,8 @@ def check_offsets(before: World, after: World, end: int) -> None:
     for batch in left:
         demand(_identity(batch) in was, "batch changed its identity", before, batch)
         demand(set(batch.records) <= was[_identity(batch)], "record changed", before, batch)
-    ends = {batch.last + 1 for batch in before.batches} & {end}
-    demand(ends <= {batch.last + 1 for batch in left}, "the batch that ends the round is gone", before, after)
+    ends = {batch.last + 1 for batch in before.batches} & {before.high_watermark}
+    demand(ends <= {batch.last + 1 for batch in left}, "the batch at the high watermark is gone", before, after)
 
 
 def _identity(batch: Batch) -> tuple[object, ...]:
@@ -198,7 +198,8 @@ def check_settled(world: World, end: int) -> None:
     for marker, has_data in markers_of(world):
         if world.log_start <= marker.base < end:
             demand(has_data, "a marker never goes", world, marker)
-    needed = {producer.end.last_data_offset for producer in producers_of(world)[0].values()} | {end - 1}
+    needed = {producer.end.last_data_offset for producer in producers_of(world)[0].values()}
+    needed |= {world.high_watermark - 1}
     for batch in world.batches:
         if batch.marker is None and not batch.records and world.log_start <= batch.base < end:
             demand(batch.last in needed, "an empty batch never goes", world, batch)

@@ -59,6 +59,7 @@ class Round(NamedTuple):
     """One compaction, with what all its groups share."""
 
     end: int
+    high_watermark: int
     policy: TopicPolicy
     latest: dict[str, int]
     fates: TransactionFates
@@ -92,7 +93,7 @@ def compacted(world: World, compaction: Compaction, policy: TopicPolicy, rules: 
     aborted = [e for e in world.aborted if e.last_offset >= world.log_start and e.first_offset < end]
     latest = rules.latest(world, aborted, planned.first_dirty_offset, end)
     ends = {id_: producer.end for id_, producer in producers_of(world)[0].items()}
-    round_ = Round(end, policy, latest, rules.fates(aborted), ends, rules, seen)
+    round_ = Round(end, world.high_watermark, policy, latest, rules.fates(aborted), ends, rules, seen)
     by_base = {segment.base: segment for segment in world.segments}
     cleaned = [_cleaned([by_base.pop(base) for base in group], round_) for group in planned.groups]
     return world._replace(segments=(*cleaned, *by_base.values()), checkpoint=end)
@@ -113,7 +114,7 @@ def _rewritten(batch: Batch, round_: Round) -> list[Batch]:
         batch.last, batch.producer_id, batch.epoch, batch.is_transactional, batch.marker, batch.horizon_ms
     )
     can_discard = round_.fates.can_discard(facts)
-    fate = round_.rules.batch(facts, can_discard, round_.producers, round_.end, NOW_MS)
+    fate = round_.rules.batch(facts, can_discard, round_.producers, round_.high_watermark, NOW_MS)
     round_.seen.add(fate)
     if batch.marker is not None:
         return _control_left(batch, fate, round_)

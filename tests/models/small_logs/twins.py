@@ -119,7 +119,7 @@ def forgets_producers(batch: BatchFacts, can_discard: bool, *rest: Any) -> Batch
     return batch_fate(batch, can_discard, {}, end, now_ms)
 
 
-def forgets_the_end(batch: BatchFacts, can_discard: bool, *rest: Any) -> BatchFate:
+def forgets_the_high_watermark(batch: BatchFacts, can_discard: bool, *rest: Any) -> BatchFate:
     producers, _, now_ms = rest
     return batch_fate(batch, can_discard, producers, -1, now_ms)
 
@@ -174,7 +174,7 @@ TWINS: Final = (
     _twin("two transactions", "a marker never goes", batch=keeps_markers),
     _twin("producers", "aborted records left", batch=keeps_aborted_data),
     _twin("producers", "producer's last batch", batch=forgets_producers),
-    _twin("keys and tombstones", "the batch that ends the round is gone", batch=forgets_the_end),
+    _twin("keys and tombstones", "the batch at the high watermark is gone", batch=forgets_the_high_watermark),
     _twin("keys and tombstones", "tombstone gone too early", record=drops_tombstones_a_tick_early),
     _twin("keys and tombstones", "tombstone gone too early", record=drops_tombstones_at_once),
     _twin("keys and tombstones", "a tombstone never goes", record=keeps_tombstones),
