@@ -54,7 +54,11 @@ The events of the daemon; those within a round also have ``round``, its number:
     daemon_stopped           info     signal
     job_begun                debug    job, partitions: how many the job is for; 0 means all
     job_done                 info     job, seconds, deleted_segments, deleted_bytes, freed_bytes,
-                                      compacted_from_bytes, compacted_to_bytes: only if the job changed something
+                                      compacted_from_bytes, compacted_to_bytes, changed_partitions, changed: what was
+                                      done to each, by which limit; only if the job changed something
+    round_asked              info     signal: it asks for everything now; round_done with asked_by answers
+    round_done               info     seconds, partitions, changed_partitions, the sums of its jobs, limits: segments
+                                      that each let go, failures, held, asked_by; not of a round that only looked
     job_failed               error    job, error: the daemon tries again when the job is next due
     partition_backs_off      warning  topic, partition, log_dir, job, failures, pause_ms; without pause_ms the
                                       partition waits until its files change
@@ -143,6 +147,8 @@ class Event(StrEnum):
     DAEMON_STOPPED = "daemon_stopped"
     JOB_BEGUN = "job_begun", Level.DEBUG
     JOB_DONE = "job_done"
+    ROUND_ASKED = "round_asked"
+    ROUND_DONE = "round_done"
     JOB_FAILED = "job_failed", Level.ERROR
     PARTITION_BACKS_OFF = "partition_backs_off", Level.WARNING
     COMPACTION_WITHDRAWN = "compaction_withdrawn"
@@ -273,7 +279,7 @@ def _processors(log_format: LogFormat) -> list[Processor]:
 
     if log_format is LogFormat.JSON:
         stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-        return [structlog.processors.add_log_level, stamp, structlog.processors.JSONRenderer()]
+        return [structlog.processors.add_log_level, stamp, _named_first, structlog.processors.JSONRenderer()]
     stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
     colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     return [
@@ -282,6 +288,11 @@ def _processors(log_format: LogFormat) -> list[Processor]:
         _escaped,
         structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False),
     ]
+
+
+def _named_first(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Put the name of the event first, where the eye looks for it in a journal."""
+    return {"event": fields["event"], **fields}
 
 
 def _escaped(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

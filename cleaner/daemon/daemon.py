@@ -179,6 +179,7 @@ class Daemon:
                     case signal.SIGHUP:
                         self._want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
                     case signal.SIGUSR1:
+                        self._teller.event(Event.ROUND_ASKED, signal="SIGUSR1")
                         self._want(Schedule.asked_for_everything)
                     case number:
                         return number

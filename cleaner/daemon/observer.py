@@ -72,6 +72,9 @@ class Observer:
     def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
         """A plan was spent: of retention over all partitions, or of the compaction of one."""
 
+    def round_ended(self) -> None:
+        """What was spent since this was last called is one run; what comes is another one."""
+
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
         """Take the log dirs of the configuration, and whether something is wrong with each as a whole."""
 
@@ -112,6 +115,11 @@ class Observers(Observer):
         """Pass it on."""
         for observer in self._observers:
             observer.ran(plan, outcome, started_ms, ended_ms)
+
+    def round_ended(self) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.round_ended()
 
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
         """Pass it on."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -11,11 +12,11 @@ from typing import Final
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.outcome import PASSES, Outcome
+from cleaner.engine.outcome import PASSES, Outcome, PartitionResult
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
-from policies.plan import PartitionKey, Plan
-from policies.reasons import ReasonCode
+from policies.plan import PartitionKey, PartitionPlan, Plan
+from policies.reasons import Reason, ReasonCode
 from storage.errors import LogCleanerError
 from storage.lock import LogDirLocked
 
@@ -47,6 +48,8 @@ _WORDS: Final = {
     JobKind.COMPACTION: "compacting {}",
 }
 _FIGURES = ("deleted_segments", "deleted_bytes", "freed_bytes", "compacted_from_bytes", "compacted_to_bytes")
+_NAMED_MAX: Final = 20
+"""A line names no more partitions than these, the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,25 @@ class Planned:
         return cls(len(plan.partitions), has_failures, is_held_back)
 
 
+@dataclass(slots=True)
+class _RoundTotals:
+    """What the jobs of a round did until now."""
+
+    figures: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_FIGURES, 0)))
+    limits: Counter[str] = field(default_factory=Counter)
+    """Key of the limit -> the segments that it let go."""
+    changed: set[PartitionKey] = field(default_factory=set)
+    failures: int = 0
+    is_worth_a_line: bool = False
+
+    def add(self, figures: Mapping[str, int], limits: Mapping[str, int], changed: Iterable[PartitionKey]) -> None:
+        """Add what a job changed."""
+        self.figures.update(figures)
+        self.limits.update(limits)
+        self.changed.update(changed)
+        self.is_worth_a_line = True
+
+
 class Teller:
     """Passes on to log and observer what the worker meets; tells each trouble once for as long as it lasts."""
 
@@ -84,14 +106,39 @@ class Teller:
         self.has_failed = False
         """Whether anything failed since the start."""
         self.newest: Planned | None = None
+        self._totals = _RoundTotals()
 
     def begin_round(self, number: int) -> None:
         """Number the events that follow."""
         self._log = self._unbound.bind(round=number)
 
-    def end_round(self) -> None:
-        """Number no further events."""
+    def end_turn(self) -> None:
+        """Number no further events. A round goes on in another turn, if the locks had to be let go meanwhile."""
         self._log = self._unbound
+
+    def end_round(self, seconds: float, asked_by: str | None) -> None:
+        """Tell the totals of a round, unless it only looked, and nobody asked for it.
+
+        Args:
+            seconds: from its begin, the time between its turns included.
+            asked_by: the signal that asked for everything now; None if nobody did.
+        """
+        totals, self._totals = self._totals, _RoundTotals()
+        self._observer.round_ended()
+        if not (totals.is_worth_a_line or totals.failures or asked_by):
+            return
+        held = {"held": [f"{path} by {holder}" for path, holder in sorted(self.held.items())]} if self.held else {}
+        self._log.event(
+            Event.ROUND_DONE,
+            seconds=round(seconds, 3),
+            partitions=self.newest.partitions if self.newest else 0,
+            changed_partitions=len(totals.changed),
+            **totals.figures,
+            limits=dict(totals.limits),
+            failures=totals.failures,
+            **held,
+            **({"asked_by": asked_by} if asked_by else {}),
+        )
 
     def event(self, name: str, **fields: object) -> None:
         """Log one event."""
@@ -118,7 +165,20 @@ class Teller:
         sums = {name: sum(getattr(result, name) for result in outcome.results.values()) for name in _FIGURES}
         sums["freed_bytes"] += outcome.swept_bytes
         if any(sums.values()):
-            self._log.event(Event.JOB_DONE, job=job.kind.value, seconds=round(outcome.seconds, 3), **sums)
+            of_plan = {p.key: p for p in plan.partitions}
+            changed = {key: _words_of(of_plan.get(key), r) for key, r in _by_size(outcome.results) if _has_changed(r)}
+            if not changed and job.partitions:
+                changed = dict.fromkeys(job.partitions, "the delay of deleted files is over")
+            named = {str(key[1]): told for key, told in list(changed.items())[:_NAMED_MAX]}
+            self._log.event(
+                Event.JOB_DONE,
+                job=job.kind.value,
+                seconds=round(outcome.seconds, 3),
+                **sums,
+                changed_partitions=len(changed),
+                changed=named,
+            )
+            self._totals.add(sums, _segments_by_limit(of_plan, outcome.results), changed)
 
     def configured(self, now_ms: int, log_dirs: Iterable[Path]) -> None:
         """Pass on that a configuration was taken, at the start or again. ``now_ms``: epoch ms."""
@@ -128,8 +188,9 @@ class Teller:
         self._tell_log_dirs()
 
     def began(self, kind: JobKind) -> None:
-        """Note that a job was begun."""
+        """Note that a job was begun. A round with a retention is told, also if nothing was due."""
         self._failed_jobs.discard(kind)
+        self._totals.is_worth_a_line |= kind is JobKind.RETENTION
 
     def ended(self, kind: JobKind, started_ms: int, ended_ms: int) -> None:
         """Pass on that a job ended. Times in epoch ms."""
@@ -140,6 +201,7 @@ class Teller:
     def failed(self, event: Event, where: JobKind, error: str, **fields: object) -> None:
         """Tell an error that no outcome tells of. ``where``: the kind of the job that met it."""
         self.has_failed = True
+        self._totals.failures += 1
         self._failed_jobs.add(where)
         if event is not Event.LOG_DIR_FAILED or error not in self.failing:
             self._log.event(event, error=error, **fields)
@@ -195,6 +257,7 @@ class Teller:
     def backs_off(self, work: Work, failure: Failure) -> None:
         """Tell that a partition failed, and is left alone for a while."""
         self.has_failed = True
+        self._totals.failures += 1
         self._failed_jobs.add(work[0])
         kind, (log_dir, topic_partition) = work
         pause = {} if failure.is_corrupt else {"pause_ms": failure.pause_ms}
@@ -293,6 +356,49 @@ def words(job: Job) -> str:
     """Return a job as one line for people."""
     keys = job.partitions
     return _WORDS[job.kind].format(keys[0][1] if len(keys) == 1 else f"{len(keys)} partitions")
+
+
+def _has_changed(result: PartitionResult) -> bool:
+    return any(getattr(result, name) for name in _FIGURES)
+
+
+def _by_size(results: Mapping[PartitionKey, PartitionResult]) -> list[tuple[PartitionKey, PartitionResult]]:
+    """Return the results, those with the most bytes first."""
+    return sorted(results.items(), key=lambda item: (-item[1].deleted_bytes - item[1].compacted_from_bytes, item[0]))
+
+
+def _gone_by(planned: PartitionPlan | None, result: PartitionResult) -> list[Reason]:
+    """Return the reason of each segment that was deleted: the oldest go first."""
+    verdicts = planned.deletion.verdicts if planned and planned.deletion else ()
+    return [verdict.reason for verdict in verdicts[: result.deleted_segments]]
+
+
+def _segments_by_limit(
+    of_plan: Mapping[PartitionKey, PartitionPlan], results: Mapping[PartitionKey, PartitionResult]
+) -> Counter[str]:
+    gone = (reason for key, result in results.items() for reason in _gone_by(of_plan.get(key), result))
+    return Counter(reason.limit.key if reason.limit else reason.code.value for reason in gone)
+
+
+def _words_of(planned: PartitionPlan | None, result: PartitionResult) -> str:
+    """Return what was done to a partition, and by which limits."""
+    gone = Counter(
+        reason.limit.stated.sentence if reason.limit else reason.code.value for reason in _gone_by(planned, result)
+    )
+    told = [f"{_segments(count)} deleted by {limit}" for limit, count in gone.items()]
+    if result.deleted_segments and not told:
+        told = [f"{_segments(result.deleted_segments)} deleted"]
+    if result.compacted_from_bytes:
+        compaction = planned.compaction if planned else None
+        told.append(f"{_segments(len(compaction.segments))} compacted" if compaction else "compacted")
+        dirty = [v.reason for v in planned.verdicts if v.reason.code is ReasonCode.DIRTY] if planned else []
+        if limits := dict.fromkeys(reason.limit.stated.sentence for reason in dirty if reason.limit):
+            told[-1] += f" by {', '.join(limits)}"
+    return "; ".join(told)
+
+
+def _segments(count: int) -> str:
+    return f"{count} segment{'s' * (count != 1)}"
 
 
 def _complaints(plan: Plan) -> Iterator[Complaint]:

@@ -72,6 +72,10 @@ class Worker:
         self._orders: SimpleQueue[Change] = SimpleQueue()
         self._cleaner: Cleaner | None = None
         self._rounds = 0
+        self._round_began_seconds: float | None = None
+        """None between two rounds."""
+        self._is_asked = False
+        """A person asked for everything now."""
         self._is_once = False
         self._rests_until_seconds = 0.0
         self._doing = JobKind.SURVEY
@@ -100,7 +104,9 @@ class Worker:
         """
         if self._clock.seconds() < self._rests_until_seconds or not self._due():
             return False
-        self._rounds, self._is_once = self._rounds + 1, is_once
+        if self._round_began_seconds is None:
+            self._rounds, self._round_began_seconds = self._rounds + 1, self._clock.seconds()
+        self._is_once = is_once
         self._teller.begin_round(self._rounds)
         with Turn(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
             while not self._pulse.stopping() and not self._must_let_go(round_) and (jobs := self._due()):
@@ -109,8 +115,16 @@ class Worker:
         self._tell_held(round_)
         if round_.held_seconds:
             self._rests_until_seconds = self._clock.seconds() + (REST_SECONDS if self._must_let_go(round_) else 0)
-        self._teller.end_round()
+        self._end_turn(round_)
         return True
+
+    def _end_turn(self, round_: Turn) -> None:
+        """End the round, too, unless the turn only let go of the locks: then the next turn goes on with it."""
+        if self._round_began_seconds is not None and not (self._must_let_go(round_) and self._due()):
+            asked_by = "SIGUSR1" if self._is_asked else None
+            self._teller.end_round(self._clock.seconds() - self._round_began_seconds, asked_by)
+            self._round_began_seconds, self._is_asked = None, False
+        self._teller.end_turn()
 
     def _tell_held(self, round_: Turn) -> None:
         """Tell how much longer the locks are held by now: a turn counts while it lasts, too."""
@@ -127,7 +141,9 @@ class Worker:
     def _due(self) -> tuple[Job, ...]:
         try:
             while True:
-                self._schedule = self._orders.get_nowait()(self._schedule)
+                change = self._orders.get_nowait()
+                self._schedule = change(self._schedule)
+                self._is_asked |= change is Schedule.asked_for_everything and not self._is_once
         except Empty:
             return due(self._schedule, self._clock.now_ms())
 

@@ -135,7 +135,11 @@ LAST_RUN_SWEPT: Final = _family(
 )
 SWEPT: Final = _family("swept_bytes_total", "Size of the waiting .deleted files that were unlinked since the start.")
 PLAN_TIME: Final = _family("plan_timestamp_seconds", "Time at which the log dirs were last read.")
-RUNS: Final = _family("runs_total", "Number of runs since the start, by result: done, failed or interrupted.", "result")
+RUNS: Final = _family(
+    "runs_total",
+    "Number of plans that were carried out since the start, by result: done, failed or interrupted.",
+    "result",
+)
 RUN_SECONDS: Final = _family("run_seconds_total", "Time spent in runs since the start.")
 FAILURES: Final = _family(
     "failures_total", "Number of failures outside of partitions since the start, by the kind of the job.", "where"

@@ -24,12 +24,22 @@ class LastRunFigures(NamedTuple):
     figures: Mapping[str, Figures]
     """Log dir -> its figures."""
 
+    def following(self, before: LastRunFigures) -> LastRunFigures:
+        """Return the figures of a run of which ``before`` is the first part, and this one the rest."""
+        figures = {path: Counter(of_dir) for path, of_dir in before.figures.items()}
+        for path, of_dir in self.figures.items():
+            figures.setdefault(path, Counter()).update(of_dir)
+        seconds, swept_bytes = before.seconds + self.seconds, before.swept_bytes + self.swept_bytes
+        return LastRunFigures(self.ended_ms, seconds, swept_bytes, figures)
+
 
 class RunTotals:
     """The totals over runs, and the partitions that failed."""
 
     def __init__(self) -> None:
         self.last: LastRunFigures | None = None
+        self._is_open = False
+        """More plans of the last run may be spent."""
         self.last_success_ms: int | None = None
         self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._results: Counter[str] = Counter(dict.fromkeys(names.RUN_RESULTS, 0))
@@ -52,7 +62,8 @@ class RunTotals:
         seconds = (ended_ms - started_ms) / 1000
         used = [result.map_utilisation for result in outcome.results.values() if result.compacted_from_bytes]
         self._map_utilisation = max(used, default=self._map_utilisation)
-        self.last = LastRunFigures(ended_ms, seconds, outcome.swept_bytes, figures)
+        newest = LastRunFigures(ended_ms, seconds, outcome.swept_bytes, figures)
+        self.last, self._is_open = newest.following(self.last) if self.last and self._is_open else newest, True
         self._seconds += seconds
         self._swept_bytes += outcome.swept_bytes
         result = _result(plan, outcome)
@@ -61,6 +72,10 @@ class RunTotals:
             self.last_success_ms = ended_ms
         for key, of_partition in outcome.results.items():
             self._note(key, has_failed=of_partition.error is not None)
+
+    def end_run(self) -> None:
+        """End a run: the next plan that is spent begins another one."""
+        self._is_open = False
 
     def died(self) -> None:
         """Count a run of which no outcome came back."""

@@ -101,6 +101,11 @@ class Metrics(Observer, Collector):
             if isinstance(self._plan, _Unread):
                 self._plan = self._plan._replace(failed=self._runs.failed)
 
+    def round_ended(self) -> None:
+        """Let the next plan that is spent begin another run."""
+        with self._lock:
+            self._runs.end_run()
+
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
         """Set the log dirs and whether each fails; a vanished one is in no plan, but must stay visible."""
         with self._lock:

@@ -31,6 +31,7 @@ def test_json_line_holds_name_level_and_fields(capsys: pytest.CaptureFixture[str
     EventLog(1, LogFormat.JSON).event("segment_deleted", topic="orders", partition=3, bytes=7)
     captured = capsys.readouterr()
     line = json.loads(captured.err)
+    assert next(iter(line)) == "event"  # what a person reads first in a journal
     assert captured.out == ""
     assert line.pop("timestamp").endswith("Z")
     assert line == {

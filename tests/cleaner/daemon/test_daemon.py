@@ -128,7 +128,7 @@ def restarts(tmp_path: Path, log_dir: Path, state: Writer) -> None:
     state.append(*"ghighighighi")
     with running(tmp_path, "--config", str(tmp_path / "logcleaner.toml"), number=1) as daemon:
         daemon.wait_until(lambda: daemon.events("segments_compacted"))
-        assert daemon.stop(signal.SIGINT) < 2
+        daemon.stop(signal.SIGINT)
     assert set(latest(state.log.directory)) == set(b"a b c d e f g h i".split())
 
 

@@ -130,10 +130,13 @@ def test_signals_ask_for_a_reload_and_for_everything_now(log_dir, monkeypatch):
     monkeypatch.setattr(Notifier, "reloading", lambda _: to_systemd.append("reloading"))
     running = Running(log_dir)
     script = (running.is_ready, sending(signal.SIGHUP), lambda: len(wanted) == 1)
-    running.run(*script, sending(signal.SIGUSR1), lambda: len(wanted) == 2)
-    reasons = [state.reason for state in running.observer.states]
-    assert "reading the configuration again" in reasons
-    assert "applying retention" in reasons
+    jobs = {"reading the configuration again", "applying retention"}
+    running.run(
+        *(*script, sending(signal.SIGUSR1), lambda: len(wanted) == 2),
+        lambda: jobs <= {state.reason for state in running.observer.states},
+        lambda: any(totals.get("asked_by") == "SIGUSR1" for totals in running.log.rounds),
+    )
+    assert "round_asked" in running.log.names()
     assert to_systemd == ["reloading"]
 
 

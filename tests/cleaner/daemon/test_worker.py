@@ -83,9 +83,13 @@ class Recorded(EventLog):
     def __init__(self) -> None:
         super().__init__()
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.rounds: list[dict[str, Any]] = []
+        """Totals of rounds, which are told beside what happened."""
 
     def event(self, name: str, **fields: object) -> None:
-        if name != "job_begun":
+        if name == "round_done":
+            self.rounds.append(fields)
+        elif name != "job_begun":
             self.events.append((name, fields))
 
     def names(self) -> list[str]:

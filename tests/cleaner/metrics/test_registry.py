@@ -107,6 +107,7 @@ def test_a_run_is_told_of_and_added_to_the_others() -> None:
     metrics = Metrics()
     metrics.planned(plan, NOW_MS)
     metrics.ran(plan, a_run(plan), NOW_MS, NOW_MS + 1500)
+    metrics.round_ended()
     metrics.ran(plan, replace(a_run(plan), swept_bytes=7), NOW_MS + 2000, NOW_MS + 2500)
     found = values(metrics)
     assert found["last_run_deleted_segments{/data}"] == 2
