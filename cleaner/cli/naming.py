@@ -139,6 +139,11 @@ def warn_of_names(loaded: LoadedLayers) -> None:
     """Warn of names without effect: keys that a broker ignores, and, in one line, patterns that match no topic."""
     for sentence in loaded.ignored:
         complain(sentence)
+    warn_of_patterns(loaded)
+
+
+def warn_of_patterns(loaded: LoadedLayers) -> None:
+    """Warn, in one line, of ``[topics]`` patterns that match no topic."""
     if patterns := patterns_without_topic(loaded):
         near = [_meant_by(pattern, loaded) for pattern in patterns]
         told = [f"{p} ({n})" if n else p for p, n in zip(patterns, near, strict=True)]

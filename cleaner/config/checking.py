@@ -10,12 +10,18 @@ from cleaner.config.inputs import CommandFiles
 from cleaner.config.layers import Settings, build_layers
 from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
+from policies.config.config_keys import TOPIC_KEY
 from policies.config.config_layers import ConfigLayers
+from policies.config.config_values import show_value
+from policies.config.policy import Layer
+from policies.reasons import duration
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.properties import Property
 
-_MOSTLY_DAYS: Final = frozenset({"retention.ms", "segment.ms"})
-_MS_OF_A_SLIP: Final = 1000
+_MOSTLY_DAYS: Final = frozenset({"retention.ms", "segment.ms", "delete.retention.ms", "max.compaction.lag.ms"})
+_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_SECONDS = 1_000, 60_000, 3_600_000, 86_400
+_KIB: Final = 1 << 10
+_SEGMENT: Final = "segment.bytes"
 
 
 def check_files(
@@ -49,12 +55,36 @@ def check_files(
 
 
 def slips(layers: ConfigLayers) -> Iterator[str]:
-    """Yield a warning for each time limit of so few milliseconds that a unit was probably forgotten."""
-    for table in (*layers.broad.values(), *(table for _, table in layers.topics_file)):
+    """Yield a warning for each limit below an hour or a segment: probably another unit was meant."""
+    stated_broadly = [table for layer, table in sorted(layers.broad.items()) if layer is not Layer.KAFKA_DEFAULT]
+    sizes = [table[_SEGMENT].value for _, table in sorted(layers.broad.items()) if _SEGMENT in table]
+    for table in (*stated_broadly, *(table for _, table in layers.topics_file)):
+        segment_bytes = table[_SEGMENT].value if _SEGMENT in table else sizes[-1]
         for stated in table.values():
             value = stated.value
-            if stated.key in _MOSTLY_DAYS and isinstance(value, int) and 0 < value < _MS_OF_A_SLIP:
-                yield f"{stated.sentence}: {value} milliseconds; if days were meant, say {value}d"
+            if not isinstance(value, int):
+                continue
+            if stated.key in _MOSTLY_DAYS and 0 <= value < _HOUR_MS:
+                yield f"{stated.key} is {duration(value)} ({stated.origin}): less than an hour{_days_meant(value)}"
+            if stated.key == "retention.bytes" and isinstance(segment_bytes, int) and 0 <= value < segment_bytes:
+                sizes_told = f"less than a segment, which has {_told_size(segment_bytes)}"
+                meant = f"; did you mean {value}GiB?" if 0 < value < _KIB else ""
+                yield f"{stated.key} is {_told_size(value)} ({stated.origin}): {sizes_told}{meant}"
+
+
+def _days_meant(value: int) -> str:
+    """Return which span was probably meant by a number of milliseconds that is less than an hour."""
+    if value == 0:
+        return ""
+    if value < _SECOND_MS:
+        return f"; did you mean {value}d?"
+    if value % _DAY_SECONDS and value % _MINUTE_MS == 0:  # 30m, typed for 30d
+        return f"; did you mean {value // _MINUTE_MS}d?"
+    return f"; {value} seconds are {duration(value * _SECOND_MS)}: did you mean that?"
+
+
+def _told_size(value: int) -> str:
+    return "1 byte" if value == 1 else show_value(TOPIC_KEY["retention.bytes"], value)
 
 
 def misspelt_of(settings: Settings, inputs: CommandFiles) -> tuple[str, ...]:

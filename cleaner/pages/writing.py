@@ -28,10 +28,8 @@ def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
     Raises: InvalidConfig.
     """
     from cleaner.replacing import target_of  # noqa: PLC0415 - few runs make a page
-    from cleaner.report.html import is_drawable  # noqa: PLC0415 - few runs make a page
 
-    if not is_drawable():
-        raise InvalidConfig(key, str(path), f"needs pygal, which is not installed; {how_to_install('report')}")
+    check_drawable(key, path)
     no_file = InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html")
     if str(path) in {"-", "."}:
         raise no_file
@@ -49,6 +47,14 @@ def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
     for log_dir in log_dirs:
         if path.resolve().is_relative_to(log_dir.resolve()):
             raise InvalidConfig(key, str(path), f"lies in the log dir {log_dir}; name a file elsewhere")
+
+
+def check_drawable(key: str, path: Path) -> None:
+    """Refuse a page if what draws it is not installed. Raises: InvalidConfig."""
+    from cleaner.report.html import is_drawable  # noqa: PLC0415 - few runs make a page
+
+    if not is_drawable():
+        raise InvalidConfig(key, str(path), f"needs pygal, which is not installed; {how_to_install('report')}")
 
 
 def provenance_of(loaded: LoadedLayers, command: Sequence[str], made_ms: int) -> Provenance:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_names
+from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_names, warn_of_patterns
 from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of
 from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.parser import Parser
 from cleaner.cli.showing import show
-from storage.errors import InvalidConfig
+from storage.errors import InvalidConfig, LogCleanerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_check(
         actions.add_parser(
             "check",
-            help="check the files, and tell all problems at once; touch no log dir unless --log-dir names it",
+            help="check the files, and tell all problems at once; change nothing",
             epilog=help_on(
                 ExitStatus.NOT_YET,
                 also={ExitStatus.DONE: "the files are sound", ExitStatus.USAGE: "something is wrong: see stderr"},
@@ -95,7 +95,8 @@ def _takes_topics_by_option(parser: argparse.ArgumentParser) -> None:
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Check --config, the server.properties that it or --server-properties names, and --set. With --log-dir, also "
-        "that they agree with the cluster metadata there, and that each [topics] pattern matches a topic."
+        "that they agree with the cluster metadata there, and that each [topics] pattern matches a topic; without it, "
+        "a pattern that matches none in log.dirs is a warning, if they are here."
     )
     add_log_dirs_operand(parser)
     add_log_dir_arguments(parser, with_topics=False)
@@ -147,24 +148,40 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from cleaner.config.checking import check_files, misspelt_of, slips
+    from cleaner.pages.writing import check_drawable
 
     if not (args.config or args.server_properties or args.set_options):
         raise InvalidConfig("config check", None, "has nothing to check; add --config FILE or --server-properties FILE")
     settings, layers = check_files(args.config, lambda read: overridden(read, args), args.set_options, args.inputs)
-    for sentence in misspelt_of(settings, args.inputs):
+    if settings.report_html is not None:  # run refuses to start without it
+        check_drawable("report.html", settings.report_html)
+    warnings = [*misspelt_of(settings, args.inputs), *slips(layers)]
+    for sentence in warnings:
         complain(sentence)
     found = [str(path) for path in (settings.path, settings.server_properties) if path]
+    words = ""
     if args.log_dir:
         loaded, _ = _load(args)
         _warn_of_another_broker(loaded)
         check_patterns(loaded)
         found = [*_files(loaded), *(f"the topics of {path}" for path in loaded.log_dirs)]
-    for slip in slips(layers):
-        complain(slip)
-    uncompared = "; [topics] is compared with the topics of a log dir only with --log-dir"
-    words = uncompared if settings.topics and not args.log_dir else ""
-    sys.stdout.write(f"no problem found in {', '.join(found) or '--set'}{words}\n")
+    elif settings.topics:
+        words = _compared(args)
+    told = "nothing that a run refuses" if warnings else "no problem"
+    sys.stdout.write(f"{told} found in {', '.join(found) or '--set'}{words}\n")
     return ExitStatus.DONE
+
+
+def _compared(args: argparse.Namespace) -> str:
+    """Warn of ``[topics]`` without a topic, if the log dirs of the configuration are here. Return what was compared."""
+    try:
+        loaded, missing = _load(args)
+    except (LogCleanerError, OSError):
+        missing, loaded = [], None
+    if loaded is None or missing or not loaded.log_dirs:
+        return "; [topics] is not compared with any topics, because the log dirs are not here: name one by --log-dir"
+    warn_of_patterns(loaded)
+    return f"; [topics] is compared with the topics of {', '.join(map(str, loaded.log_dirs))}"
 
 
 def _apply(args: argparse.Namespace) -> int:

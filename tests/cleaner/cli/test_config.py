@@ -284,18 +284,70 @@ class TestCheck:
     def test_sound_files_are_one_line(self, config, place: Place) -> None:
         status, out, err = config("check")
         assert (status, err) == (0, "")
-        uncompared = "; [topics] is compared with the topics of a log dir only with --log-dir"
-        assert out == f"no problem found in {place.config}, {place.properties}{uncompared}\n"
+        compared = f"; [topics] is compared with the topics of {place.log_dir}"
+        assert out == f"no problem found in {place.config}, {place.properties}{compared}\n"
         place.config.write_text(CONFIG.format(log_dir=place.log_dir).partition("[topics")[0])
         assert "[topics]" not in config("check")[1]
 
-    def test_a_limit_of_a_few_milliseconds_is_a_warning(self, config, place: Place) -> None:
-        place.config.write_text('[defaults]\nsegment.ms = "7d"\n[topics.a]\nretention.ms = 3\n')
-        status, _, err = config("check")
+    @pytest.mark.parametrize(
+        ("stated", "told"),
+        [
+            ("retention.ms = 3", "retention.ms is 3ms ({}): less than an hour; did you mean 3d?"),
+            (
+                "retention.ms = 604800",
+                "retention.ms is 10m 4s ({}): less than an hour; 604800 seconds are 7d: did you mean that?",
+            ),
+            ("retention.ms = '30m'", "retention.ms is 30m ({}): less than an hour; did you mean 30d?"),
+            ("retention.ms = 0", "retention.ms is 0ms ({}): less than an hour"),
+            ("delete.retention.ms = 7", "delete.retention.ms is 7ms ({}): less than an hour; did you mean 7d?"),
+            (
+                "retention.bytes = 1",
+                "retention.bytes is 1 byte ({}): less than a segment, which has 1MiB; did you mean 1GiB?",
+            ),
+            ("retention.bytes = '1000KiB'", "retention.bytes is 1000KiB ({}): less than a segment, which has 1MiB"),
+            ("retention.ms = '1h'", None),
+            ("retention.ms = -1", None),
+            ("retention.bytes = '1MiB'", None),
+            ("retention.bytes = -1", None),
+        ],
+    )
+    @pytest.mark.parametrize("table", ["defaults", "topics.a"])
+    def test_a_limit_below_an_hour_or_a_segment_is_a_warning(
+        self, config, place: Place, table: str, stated: str, told: str | None
+    ) -> None:
+        place.config.write_text(f"[defaults]\nsegment.bytes = '1MiB'\nsegment.ms = '7d'\n[{table}]\n{stated}\n")
+        if table == "defaults":
+            place.config.write_text(f"[defaults]\nsegment.bytes = '1MiB'\nsegment.ms = '7d'\n\n{stated}\n")
+        status, out, err = config("check")
         assert status == 0
-        assert err == (
-            f"logcleaner: retention.ms=3ms ({place.config} line 4): 3 milliseconds; if days were meant, say 3d\n"
-        )
+        assert err == (f"logcleaner: {told.format(f'{place.config} line 5')}\n" if told else "")
+        assert out.startswith("nothing that a run refuses found in " if told else "no problem found in ")
+
+    def test_a_limit_below_the_segments_of_kafkas_default_is_a_warning(self, config, place: Place) -> None:
+        place.config.write_text("[topics.a]\nretention.bytes = '512MiB'\n")
+        assert "retention.bytes is 512MiB" in config("check")[2]
+        place.config.write_text("[topics.a]\nretention.bytes = '512MiB'\nsegment.bytes = '1MiB'\n")
+        assert config("check")[2] == ""
+
+    def test_topics_are_looked_for_in_the_log_dirs_of_the_configuration(self, config, place: Place) -> None:
+        place.config.write_text(f"log.dirs = '{place.log_dir}'\n[topics.nosuch]\nretention.ms = '7d'\n")
+        status, out, err = config("check")
+        assert status == 0
+        assert err == f"logcleaner: {place.config}: these [topics] match no topic here: nosuch\n"
+        assert out.endswith(f"; [topics] is compared with the topics of {place.log_dir}\n")
+        shutil.rmtree(place.log_dir)
+        status, out, err = config("check")
+        assert (status, err) == (0, "")
+        assert "[topics] is not compared with any topics" in out
+
+    def test_a_page_that_run_would_refuse_to_start_for_is_refused(self, config, place: Place, monkeypatch) -> None:
+        page = place.config.parent / "plan.html"
+        place.config.write_text(f"[report]\nhtml = '{page}'\n")
+        assert config("check")[0] == 0
+        monkeypatch.setattr("cleaner.report.html.is_drawable", lambda: False)
+        status, _, err = config("check")
+        assert status == 2
+        assert "needs pygal, which is not installed" in err
 
     @pytest.mark.parametrize(
         ("text", "told"),
@@ -381,7 +433,7 @@ class TestCheck:
     def test_patterns_without_a_topic_are_errors_if_a_log_dir_is_named(self, config, place: Place) -> None:
         place.config.write_text(
             "".join(
-                f'[topics."{pattern}"]\nretention.ms = 5\n'
+                f'[topics."{pattern}"]\nretention.ms = "7d"\n'
                 for pattern in ("orders-*", "plian", "elsewhere", "zz*", "audit")
             )
         )
