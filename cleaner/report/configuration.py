@@ -26,6 +26,8 @@ from policies.config.policy import NOBODY, Layer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from policies.config.config_sources import RawLayer
+
 SCHEMA: Final = "logcleaner.config/1"
 _TOPICS_SHOWN: Final = 5
 _POLICY: Final = "cleanup.policy"
@@ -48,11 +50,13 @@ class Scope:
     Attributes:
         topic: None for the broker.
         unknown_because: why the topic's cleanup policy is unknown, so that everything of it stays.
+        unread: what the cluster metadata states by keys that we do not know. The values of brokers may be secrets.
     """
 
     topic: str | None
     explanations: tuple[Explanation, ...]
     unknown_because: str | None = None
+    unread: RawLayer = field(default_factory=dict)
 
     def shown(self, *, every_key: bool) -> list[Explanation]:
         """Return the keys that somebody stated, or that differ from Kafka's default; with ``every_key``, all.
@@ -105,6 +109,8 @@ class ConfigurationReport:
         tail = Page(width)
         if left := len(scope.explanations) - len(shown):
             tail.line(f"{counted(left, 'more key')} with Kafka's default: --all shows {'it' if left == 1 else 'them'}.")
+        if scope.unread:
+            tail.line(f"Unknown to logcleaner: {', '.join(_unread(scope))}.", hanging=2)
         if scope.topic is None and self.differing_topics:
             have = "has values of its own" if self.differing_topics == 1 else "have values of their own"
             tail.line(f"{counted(self.differing_topics, 'topic')} {have}: --topic NAME shows them.")
@@ -151,6 +157,13 @@ class KeyReport:
         if self.scope.topic:
             return f" for topic {self.scope.topic}"
         return " for topics without a value of their own" if key.name in TOPIC_KEY else ""
+
+
+def _unread(scope: Scope) -> Iterator[str]:
+    """Yield each key that we do not know: ``a.key=value (cluster metadata, topic orders)``."""
+    for key, said in sorted(scope.unread.items()):
+        value = "" if scope.topic is None else f"={said.value}"
+        yield printable(f"{key}{value} ({said.origin})")
 
 
 def value_text(key: ConfigKey, value: Value) -> str:
@@ -251,6 +264,9 @@ def _document(read: Read, scopes: Sequence[tuple[Scope, list[Explanation]]]) -> 
             "topic": scope.topic,
             "unknown_because": scope.unknown_because,
             "keys": [_explained(one) for one in shown],
+            "unknown_keys": [
+                {"key": key, "value": said.value, "origin": said.origin} for key, said in sorted(scope.unread.items())
+            ],
         }
         for scope, shown in scopes
         if scope.topic is not None

@@ -20,7 +20,7 @@ class Standing(NamedTuple):
     is_live: bool
     """Whether a broker, or another process, holds the lock of the log dir."""
     is_recovered: bool
-    """Whether the next start of the broker recovers the segment: it did not stop cleanly."""
+    """Whether the next start of the broker recovers the segment: it did not stop cleanly, or it is the metadata log."""
 
     @property
     def is_clean(self) -> bool:

@@ -59,7 +59,7 @@ def tail_finding(
     if not standing.is_last:
         harm, so, remedy = _of_a_sealed(standing, is_zero=is_zero)
     elif standing.is_recovered:
-        so = "The stop was not clean, so the next start of the broker finds the end, and cuts them off."
+        so = "The next start of the broker recovers the log: it finds the end, and cuts them off."
         harm, remedy = Harm.SLOW_START, _CUT_BY_ITSELF
     elif is_zero:
         so = "The stop was clean, so the next start does not look for the end: it meets a record of size 0, and fails."
@@ -116,7 +116,7 @@ def _not_found(offset: int | None, counted: int | None) -> str:
 
 def _of_a_sealed(standing: Standing, *, is_zero: bool) -> tuple[Harm, str, str]:
     if standing.is_recovered:
-        so = "The stop was not clean, so the next start cuts the log there, and deletes all later segments."
+        so = "The next start recovers the log: it cuts it there, and deletes all later segments."
         return Harm.DATA_LOST, so, _CUT_ZEROS if is_zero else FETCH_AGAIN
     if is_zero:
         return Harm.WRONG_ANSWER, "Consumers fail there, and get no further.", _CUT_ZEROS

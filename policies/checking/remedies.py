@@ -9,7 +9,7 @@ FETCH_AGAIN: Final = (
     " from a backup."
 )
 REBUILD: Final = "Stop the broker, and run logcleaner verify --repair: it builds the file anew from the log."
-BY_ITSELF: Final = "Nothing: the next start of the broker builds the file anew, since the broker did not stop cleanly."
+BY_ITSELF: Final = "Nothing: the next start of the broker recovers the log, and builds the file anew."
 TIME_INDEX_PADDED: Final = (
     "a broker takes 1970 for the segment's newest record, and retention by time deletes the segment at its next check"
 )

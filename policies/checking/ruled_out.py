@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from policies.checking.findings import Finding, FindingCode, RepairGroup
-from policies.checking.remedies import FETCH_AGAIN
+from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.checking.remedies import BY_ITSELF, FETCH_AGAIN
 from policies.checking.repairs import kind_of, missing_near
 from storage.names import FileKind, FileState, parse_segment_file_name
 
@@ -49,6 +49,19 @@ def _as_one(group: Sequence[Finding]) -> Finding:
         return first
     others = "another entry is" if len(group) == 2 else f"{len(group) - 1:,} more entries are"
     return first._replace(text=f"{first.text} {others[0].upper()}{others[1:]} wrong in the same way.")
+
+
+def without_repairs(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings of the metadata log, which no repair touches: each start recovers it from its beginning."""
+    for finding in findings:
+        name = parse_segment_file_name(PurePath(finding.path).name)
+        if finding.repair is None:
+            yield finding
+        elif name is not None and name.kind in _OF_INDEXES:
+            yield finding._replace(harm=max(finding.harm, Harm.SLOW_START), remedy=BY_ITSELF, repair=None)
+        else:
+            remedy = finding.remedy if finding.harm >= Harm.SLOW_START else FETCH_AGAIN
+            yield finding._replace(remedy=remedy, repair=None)
 
 
 def with_one_remedy(findings: Sequence[Finding], directory: str, end_offset: int) -> list[Finding]:

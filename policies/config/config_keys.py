@@ -164,6 +164,8 @@ def _retention_synonyms() -> tuple[Synonym, ...]:
     )
 
 
+RECORD_BYTES_MAX: Final = 2_147_483_639
+"""The largest array that a JVM allocates."""
 _CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 _POLICIES: Final = ("compact", "delete")
 
@@ -187,6 +189,15 @@ TOPIC_KEYS: Final = (
     _ms("min.compaction.lag.ms", 0, 0, Synonym("log.cleaner.min.compaction.lag.ms")),
     _ms("max.compaction.lag.ms", LONG_MAX, 1, Synonym("log.cleaner.max.compaction.lag.ms")),
     _bytes("max.message.bytes", 1_048_588, 0, "message.max.bytes"),
+    ConfigKey(
+        "max.decompressed.message.bytes",
+        ValueKind.INT,
+        RECORD_BYTES_MAX,
+        1,
+        RECORD_BYTES_MAX,
+        unit=ValueUnit.BYTES,
+        synonyms=_named("max.decompressed.message.bytes"),
+    ),
     _text("compression.type", "producer", _CODECS, "compression.type"),
     _level("compression.gzip.level", -1, 1, 9, -1),
     _level("compression.lz4.level", 9, 1, 17),
@@ -198,6 +209,10 @@ TOPIC_KEYS: Final = (
     _bool("remote.storage.enable", False),
     _bool("remote.log.copy.disable", False),
     _bool("remote.log.delete.on.disable", False),
+    # without a unit: -1 does not say "no limit", but that local retention decides
+    ConfigKey("remote.copy.lag.ms", ValueKind.LONG, 0, -1, synonyms=_named("log.remote.copy.lag.ms")),
+    ConfigKey("remote.copy.lag.bytes", ValueKind.LONG, -1, -1, synonyms=_named("log.remote.copy.lag.bytes")),
+    _bool("errors.deadletterqueue.group.enable", False),
     _bool("compaction.upgrade.format", False, ours=True),
     _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
     _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),

@@ -20,7 +20,15 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS, ConfigKey
-from policies.config.config_sources import ConfigSources, RawLayer, Said, StatedLayer, read_layer, unknown_key
+from policies.config.config_sources import (
+    ConfigSources,
+    RawLayer,
+    Said,
+    StatedLayer,
+    read_layer,
+    unknown_key,
+    unread_of,
+)
 from policies.config.explanation import Exclusion, Explanation, LayerValue
 from policies.config.policy import NOBODY, OUR_DEFAULT, BrokerPolicy, Layer, Stated, TopicPolicy
 from storage.errors import InvalidConfig, InvalidConfigs
@@ -43,12 +51,14 @@ class ConfigLayers:
         topic_metadata: topic -> the values that the cluster metadata states for it.
         topics_file: (name or glob, table) of ``[topics]``, the strongest last.
         topic_ids: topic -> its id, of the topics in the cluster metadata; None if there is no cluster metadata.
+        unread: topic, or None for brokers -> what the cluster metadata states by keys that we do not know.
     """
 
     broad: Mapping[Layer, StatedLayer]
     topic_metadata: Mapping[str, StatedLayer]
     topics_file: tuple[tuple[str, StatedLayer], ...]
     topic_ids: Mapping[str, str] | None
+    unread: Mapping[str | None, RawLayer]
     _policies: dict[tuple[str, bool], TopicPolicy] = field(init=False, repr=False, compare=False, default_factory=dict)
     """The results of ``policy_for``, kept because it is called more than once for every partition of a topic."""
 
@@ -71,6 +81,7 @@ class ConfigLayers:
             topic_metadata={},
             topics_file=_read_tables(sources.topics_file, problems),
             topic_ids=None,
+            unread={},
         )
         return layers._with_cluster(sources, problems)
 
@@ -100,11 +111,16 @@ class ConfigLayers:
             Layer.BROKER: sources.broker,
         }
         topics = sources.topic_metadata.items()
+        of_brokers = {
+            **unread_of(Layer.CLUSTER_DEFAULT, sources.cluster_default),
+            **unread_of(Layer.BROKER, sources.broker),
+        }
         layers = replace(
             self,
             broad={**self.broad, **_read(stated, problems)},
             topic_metadata={topic: read_layer(Layer.TOPIC_METADATA, raw, problems) for topic, raw in topics},
             topic_ids=sources.topic_ids,
+            unread={None: of_brokers} | {topic: unread_of(Layer.TOPIC_METADATA, raw) for topic, raw in topics},
         )
         problems += _contradictions(layers)
         if problems:

@@ -83,6 +83,11 @@ def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> St
     return {key: _strongest_name(named) for key, named in ranked.items()}
 
 
+def unread_of(layer: Layer, raw: RawLayer) -> RawLayer:
+    """Return what a layer states by names that we do not know: of a newer Kafka, or of something else."""
+    return {written: said for written, said in raw.items() if written not in _NAMES[layer]}
+
+
 def _strongest_name(named: list[tuple[int, Stated]]) -> Stated:
     """Return the value of the name with the smallest rank, with the values of the other names."""
     if len(named) == 1:

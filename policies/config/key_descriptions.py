@@ -45,6 +45,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "compaction begins above this dirty ratio",
     "min.compaction.lag.ms": "records younger than this are not compacted",
     "max.compaction.lag.ms": "a log with dirty records older than this is compacted whatever its dirty ratio is",
+    "max.decompressed.message.bytes": "`doctor` and `explain` name it where Kafka's cleaner may have given "
+    "a partition up for it; logcleaner compacts larger records, too",
     "local.retention.ms": "`doctor` tells of uploaded segments that stay longer; nothing is deleted by it",
     "remote.storage.enable": "if true, logcleaner leaves the topic alone",
     "compaction.upgrade.format": "compaction rewrites v0 and v1 batches as v2, as Kafka does since 4.0",

@@ -123,6 +123,8 @@ class TopicPolicy:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = 2_147_483_639
+    """Since 4.4 Kafka's cleaner fails at a larger record in a compressed batch."""
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -134,6 +136,9 @@ class TopicPolicy:
     remote_storage_enable: bool = False
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    remote_copy_lag_bytes: int = -1
+    errors_deadletterqueue_group_enable: bool = False
     compaction_upgrade_format: bool = False
     compaction_rounds: str = "full"
     """``kafka`` ends a round at the record that would overfill Kafka's offset map."""

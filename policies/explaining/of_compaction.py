@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.compaction import Cleanable
+from policies.config.config_keys import RECORD_BYTES_MAX
 from policies.explaining.blockers import Blocker, BlockerCode
 from policies.explaining.dirtiness import bytes_missing, due_since
 from policies.explaining.fates import Case, SegmentFate
@@ -68,6 +69,13 @@ def _cleaner_behind(case: Case) -> Iterator[Blocker]:
         more = "was" if due.closed_since == 1 else "were"
         text += f", and {counted(due.closed_since, 'more segment')} {more} closed since"
     text += f". {whose}"
+    limit = planned.policy.value_of("max.decompressed.message.bytes")
+    if planned.policy.max_decompressed_message_bytes < RECORD_BYTES_MAX:
+        text += (
+            f" It may be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record in a"
+            f" compressed batch, and look-ups by time fail there."
+        )
+        remedy = f"Raise {limit.key} above the largest record first. {remedy}"
     bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
     yield Blocker(
         BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,

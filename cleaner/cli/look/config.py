@@ -243,7 +243,8 @@ def _scopes(loaded: LoadedLayers, topics: Sequence[str | None], key: str | None 
         keys: Iterable[str] = (key,) if key else TOPIC_KEY if topic else (*TOPIC_KEY, *BROKER_KEY)
         policy = layers.policy_for(topic, compacted_before=topic in compacted) if topic else None
         explanations = tuple(layers.explain(name, topic) for name in keys)
-        scopes.append(Scope(topic, explanations, policy.unknown_because if policy else None))
+        unread = {} if key else layers.unread.get(topic, {})
+        scopes.append(Scope(topic, explanations, policy.unknown_because if policy else None, unread))
     return scopes
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from policies.starting.start import Start
 
 HELP: Final = "tell what the next start of Kafka will do or refuse"
-_NEWEST: Final = "4.3"
+_NEWEST: Final = "4.4"
 _OLDEST: Final = (2, 8)
 _SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": _NEWEST}
 """The newest version of each series."""

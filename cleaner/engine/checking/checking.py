@@ -340,7 +340,7 @@ def _circumstances(place: _Place) -> Circumstances:
     dir_, name = place.dir, place.name
     return Circumstances(
         dir_.is_live,
-        dir_.is_clean,
+        dir_.is_clean and name.topic != CLUSTER_METADATA_TOPIC,  # each start recovers that log, from its beginning on
         dir_.offsets(RECOVERY_POINT_CHECKPOINT).get(name, 0),
         dir_.offsets(LOG_START_OFFSET_CHECKPOINT).get(name, 0),
         name in dir_.offsets(CLEANER_OFFSET_CHECKPOINT),

@@ -30,13 +30,20 @@ from policies.checking.of_tails import early_end_finding
 from policies.checking.of_transactions import transaction_findings
 from policies.checking.remedies import REBUILD
 from policies.checking.repairs import RepairKind, missing_near
-from policies.checking.ruled_out import grouped, with_one_remedy, with_true_remedies
+from policies.checking.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.listing import Listing, strange_files
 from storage.log.loading.positions import counted_end_of
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log_dir import read_file
-from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, TopicPartition, segment_file_name
+from storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    LEADER_EPOCH_CHECKPOINT,
+    FileKind,
+    FileState,
+    TopicPartition,
+    segment_file_name,
+)
 from storage.scan.segment_contents import CheckedSegment
 
 _OF_A_FILE_ALONE = frozenset({FindingCode.EPOCHS_CORRUPT, FindingCode.SNAPSHOT_CORRUPT})
@@ -122,6 +129,8 @@ def partition_findings(
     if not circumstances.is_live:
         found += swap_findings(hollow_swap_facts(listing))
     found += partition_name_findings(log.directory, [*listing.others, *odd.values()], _orphans(listing), name)
+    if name.topic == CLUSTER_METADATA_TOPIC:
+        return list(without_repairs(grouped(found)))
     deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
     return with_one_remedy(with_true_remedies(grouped(found), deleted), log.directory, log.end_offset)
 

@@ -17,7 +17,7 @@ PRUNED_WITHIN_MS: Final = 86_400_000
 """A broker prunes every few minutes; what is a day old was not pruned."""
 SKEW_MS: Final = 3_600_000
 """A clock that is ahead by less holds nothing for long: Kafka's default of ``message.timestamp.after.max.ms``."""
-_BY_VERSION: Final = "Kafka 4.4 takes the file time instead for uploaded segments of tiered topics, and for no others"
+_BY_VERSION: Final = "No release takes the file time instead, up to Kafka 4.4"
 
 
 def retention_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
@@ -58,9 +58,9 @@ def _future(seen: PartitionSymptoms, explained: PartitionExplanation, now_ms: in
         ahead = duration(first.times.newest_ms - now_ms)
         text = (
             f"A record of segment {base} has the timestamp {moment(first.times.newest_ms)}, {ahead} ahead of the "
-            f"clock: before Kafka 4.4 local retention by time never takes the segment, nor those behind it."
+            f"clock: until then local retention by time does not take the segment, nor those behind it."
         )
-        remedy = "local.retention.bytes takes it by size; Kafka 4.4 takes its file time once it is uploaded."
+        remedy = f"local.retention.bytes takes it by size. {_BY_VERSION}."
     else:
         return
     yield Finding(FindingCode.FUTURE_TIMESTAMP, Harm.WASTE, seen.path, text, remedy, None, base, "KAFKA-20609")

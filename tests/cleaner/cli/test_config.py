@@ -11,7 +11,9 @@ import pytest
 
 from cleaner.cli.main import main
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS
-from tests.metadata_dirs import METADATA_DIR, write_metadata
+from storage.metadata.metadata_encode import encode_config
+from storage.metadata.metadata_records import ConfigSet, ResourceType
+from tests.metadata_dirs import METADATA_DIR, alter, append_metadata, write_metadata
 from tests.ordinary import run_as_ordinary_user
 
 CONFIG = """
@@ -107,6 +109,23 @@ class TestShow:
         assert (orders["retention.ms"]["value"], orders["retention.ms"]["pattern"]) == (259_200_000, "or*")
         assert orders["cleanup.policy"]["origin"] == "cluster metadata, topic orders"
         assert keys(out, "audit")["retention.ms"]["value"] == 5
+
+    def test_keys_of_a_newer_kafka_are_shown_as_unknown_and_hide_nothing(self, config, place: Place) -> None:
+        append_metadata(place.log_dir, [bytes([1, 120, 0, 7, 0])])
+        alter(place.log_dir, audit={"a.key.of.kafka.9": "on"})
+        _, out, _ = config("show", "--json", "--topic", "audit")
+        assert keys(out, "audit")["retention.ms"]["value"] == 5
+        (audit,) = json.loads(out)["topics"]
+        origin = "cluster metadata, topic audit"
+        assert audit["unknown_keys"] == [{"key": "a.key.of.kafka.9", "value": "on", "origin": origin}]
+        assert f"Unknown to logcleaner: a.key.of.kafka.9=on ({origin})." in config("show", "--topic", "audit")[1]
+
+    def test_values_of_brokers_by_unknown_keys_may_be_secrets_and_are_not_shown(self, config, place: Place) -> None:
+        secret = ConfigSet(ResourceType.BROKER, "", "ssl.keystore.password", "s3cret")
+        append_metadata(place.log_dir, [encode_config(secret)])
+        _, out, _ = config("show")
+        assert "Unknown to logcleaner: ssl.keystore.password (cluster metadata, all brokers)." in out
+        assert "s3cret" not in out
 
     @pytest.mark.parametrize(("glob", "topics"), [("orders-1", ["orders"]), ("elsewhere", ["elsewhere"])])
     def test_a_partition_names_its_topic_and_the_metadata_know_topics_too(self, config, glob, topics) -> None:

@@ -47,11 +47,19 @@ OF_THE_BROKER: dict[str, tuple[Any, Any]] = {
 LETS_NOTHING_GO = {
     # what a partition is written with, or how it is worked on
     *("segment.bytes", "segment.ms", "segment.jitter.ms", "segment.index.bytes", "index.interval.bytes"),
-    *("flush.messages", "flush.ms", "max.message.bytes", "preallocate", "compaction.upgrade.format"),
+    *(
+        "flush.messages",
+        "flush.ms",
+        "max.message.bytes",
+        "max.decompressed.message.bytes",
+        "preallocate",
+        "compaction.upgrade.format",
+    ),
     *("compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
     *("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
     # of tiered topics, which nothing touches
     *("local.retention.ms", "local.retention.bytes", "remote.log.copy.disable", "remote.log.delete.on.disable"),
+    *("remote.copy.lag.ms", "remote.copy.lag.bytes", "errors.deadletterqueue.group.enable"),
     # where, when, with how much memory and at which rate the work is done
     *("log.dirs", "metadata.log.dir", "log.retention.check.interval.ms", "log.initial.task.delay.ms"),
     *("log.flush.offset.checkpoint.interval.ms", "log.flush.start.offset.checkpoint.interval.ms"),

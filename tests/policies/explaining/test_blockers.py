@@ -288,6 +288,14 @@ def test_a_cleaner_that_works_elsewhere_has_given_this_partition_up() -> None:
     assert "log-cleaner.log" in given_up.remedy
 
 
+def test_a_low_max_decompressed_message_bytes_is_named_as_what_a_cleaner_may_have_died_of() -> None:
+    limited = replace(COMPACT, max_decompressed_message_bytes=100)
+    found = the(BlockerCode.CLEANER_BEHIND, closed(20, 1000), limited)
+    assert "max.decompressed.message.bytes=100B" in found.text
+    assert found.remedy.startswith("Raise max.decompressed.message.bytes above the largest record first.")
+    assert "max.decompressed" not in the(BlockerCode.CLEANER_BEHIND, closed(20, 1000), COMPACT).text
+
+
 def test_failed_attempts_are_told_with_their_cause() -> None:
     failed = FailedAttempts(NOW_MS - DAY_MS, NOW_MS - HOUR_MS, "0.log at byte 7: CRC-32C mismatch", files_changed=False)
     found = the(BlockerCode.FAILED_ATTEMPT, a_log().segments(5, 5), COMPACT, failed=failed)

@@ -66,6 +66,36 @@ def test_log_dirs_of_kafka_are_healthy(
     assert checked.partitions == len(partitions) + 1  # the metadata log, too
 
 
+def padded_metadata(log_dir: Path) -> Path:
+    """The metadata log as Kafka 4.4 leaves it behind a clean stop: its indexes are as they were allocated."""
+    directory = log_dir / "__cluster_metadata-0"
+    for path, entry_bytes in ((directory / f"{0:020}.index", 8), (directory / f"{0:020}.timeindex", 12)):
+        data = path.read_bytes()
+        path.write_bytes(data if entry_bytes == 8 else data[:-entry_bytes])  # the last time comes with the next roll
+        os.truncate(path, (10 << 20) // entry_bytes * entry_bytes)
+    return directory
+
+
+def test_padded_indexes_of_the_metadata_log_behind_a_clean_stop_are_healthy(samples: Samples, tmp_path: Path) -> None:
+    log_dir = staged(samples, tmp_path / "data", "after", NEW)
+    padded_metadata(log_dir)
+    assert (log_dir / ".kafka_cleanshutdown").exists()
+    checked = check(log_dir)
+    assert (checked.findings, checked.problems) == ([], [])
+
+
+def test_no_remedy_for_the_metadata_log_is_a_repair_that_refuses_it(samples: Samples, tmp_path: Path) -> None:
+    log_dir = staged(samples, tmp_path / "data", "after", NEW)
+    directory = padded_metadata(log_dir)
+    (directory / f"{0:020}.timeindex").unlink()
+    (directory / f"{0:020}.index").write_bytes(bytes([255] * 15))
+    (directory / "leader-epoch-checkpoint").write_text("no checkpoint")
+    found = check(log_dir).findings
+    assert {finding.harm for finding in found if "index" in finding.path} == {Harm.SLOW_START}
+    assert {finding.repair for finding in found} == {None}
+    assert [finding for finding in found if "--repair" in finding.remedy] == []
+
+
 @pytest.mark.parametrize("stage", ["before", "after"])
 def test_log_dirs_of_an_old_kafka_are_healthy(old_samples: Samples, tmp_path: Path, stage: str) -> None:
     checked = check(staged(old_samples, tmp_path / "data", stage, OLD), is_deep=True)
