@@ -6,7 +6,7 @@ import base64
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tests.interop.jvms import QUICK, ClassArchive
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
 
@@ -60,6 +61,10 @@ class Broker:
     settings: Mapping[str, str]
     ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
     _process: subprocess.Popen[bytes] | None = None
+    _archive: ClassArchive = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._archive = ClassArchive(self.classpath, "kafka.Kafka")
 
     @property
     def bootstrap(self) -> str:
@@ -93,11 +98,15 @@ class Broker:
         """Format the log dir where it is new, and start the process."""
         properties = self._write_properties()
         if not (self.log_dir / "meta.properties").exists():
-            command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+            command = self._java(
+                self._archive.use(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
+            )
             subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS_MAX)
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(properties)), stdout=output, stderr=subprocess.STDOUT
+                self._java(self._archive.use_or_leave(), "kafka.Kafka", str(properties)),
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
         TALLY.jvm_starts += 1
 
@@ -111,6 +120,7 @@ class Broker:
         except subprocess.TimeoutExpired:
             self.kill()
             raise BrokerEnded(f"did not stop within {STOP_SECONDS_MAX} s\n{self.last_words()}") from None
+        self._archive.keep()
         self._process = None
 
     def kill(self) -> None:
@@ -118,6 +128,7 @@ class Broker:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._archive.drop()
             self._process = None
 
     def wait_for_refusal(self) -> str:
@@ -139,8 +150,8 @@ class Broker:
     def _output(self) -> Path:
         return self.log_dir.with_name(f"{self.log_dir.name}.out")
 
-    def _java(self, *arguments: str) -> list[str]:
-        return [str(java()), "-Xmx512m", "-cp", self.classpath, *arguments]
+    def _java(self, options: Sequence[str], *arguments: str) -> list[str]:
+        return [str(java()), *QUICK, *options, "-Xmx512m", "-cp", self.classpath, *arguments]
 
     def _write_properties(self) -> Path:
         client, controller = self.ports

@@ -24,6 +24,7 @@ from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
 from policies.config.policy import Layer
 from tests.interop.broker import Broker
 from tests.interop.clients import commit_as_group, create_topics
+from tests.interop.jvms import QUICK, ClassArchive
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
 
@@ -167,13 +168,14 @@ TOPICS: Final = {"plain": dict[str, str](), "some": own(2), "all": own(1)}
 
 def kafka_configs(tools: str, broker: Broker, *arguments: str) -> str:
     """What the command prints."""
-    quick = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    command = [str(java()), *quick, "-cp", tools, "kafka.admin.ConfigCommand"]
+    archive = ClassArchive(tools, "kafka.admin.ConfigCommand")
+    command = [str(java()), *QUICK, *archive.use_or_leave(), "-Xmx256m", "-cp", tools, "kafka.admin.ConfigCommand"]
     TALLY.jvm_starts += 1
     done = subprocess.run(
         [*command, "--bootstrap-server", broker.bootstrap, *arguments],
         capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False,
     )  # fmt: skip
+    archive.keep()
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

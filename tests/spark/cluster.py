@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyspark
 
+from tests.interop.jvms import QUICK
+
 ROOT = Path(__file__).parents[2]
 _SPARK_HOME = Path(pyspark.__file__).parent
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _SECONDS_MAX = 120
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For machines of Java that live for seconds."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executorEnv.PYTHONPATH": str(ROOT),
-            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": " ".join(QUICK),
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
             "spark.sql.shuffle.partitions": "2",
@@ -86,7 +86,7 @@ def _started(log: Path, kind: str, *options: str) -> subprocess.Popen[bytes]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK),
     }
     command = [str(_SPARK_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *options]
     with log.open("wb") as out:

@@ -11,20 +11,27 @@ import pytest
 
 from cleaner.spark import open_session
 from cleaner.spark.errors import SparkUnavailable
+from tests.interop.jvms import QUICK
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SPARK_SUBMIT_OPTS", " ".join(QUICK))
+        session = _session()
+    yield session
+    session.stop()
+
+
+def _session() -> Any:
     config = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     try:
-        session = open_session("local[2]", config | {"spark.sql.shuffle.partitions": "2"})
+        return open_session("local[2]", config | {"spark.sql.shuffle.partitions": "2"})
     except SparkUnavailable as reason:
         if os.environ.get("LOGCLEANER_REQUIRE_KAFKA"):
             raise
         pytest.skip(str(reason))
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from cleaner.spark.bulk.bulk import Bulk
 from tests.cleaner.engine.test_unkeyed_guard import mixed
+from tests.interop.jvms import QUICK
 from tests.partition_dirs import COMPACT, PartitionDir, committed, configured, keyed
 from tests.spark.bulk_on_a_cluster import PARTITIONS
 from tests.spark.rounds import assert_same_by, cleaned
@@ -41,7 +43,8 @@ def test_spark_finds_the_survivors_that_the_local_engine_finds(spark: Any, tmp_p
 def test_worker_that_is_killed_in_mid_job_changes_no_byte(spark: Any, tmp_path: Path) -> None:
     del spark  # asked for since it says where there is no Java
     command = [sys.executable, "-m", "tests.spark.bulk_on_a_cluster", str(CLUSTER_MIB), str(tmp_path / "cluster")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=550, check=False)
+    quick = os.environ | {"SPARK_SUBMIT_OPTS": " ".join(QUICK)}
+    done = subprocess.run(command, cwd=ROOT, env=quick, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stderr
     found = re.search(r"the same bytes, though a worker was killed when (\d+) segments", done.stdout)
     assert found
