@@ -48,6 +48,29 @@ def test_a_wheel_is_for_any_python_and_either_libc(wheel: Path) -> None:
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}.whl")
 
 
+@pytest.mark.slow
+def test_two_builds_of_one_commit_give_the_same_wheel_bit_for_bit(wheel: Path, tmp_path: Path) -> None:
+    """The second one lies elsewhere, compiles all anew, and has another umask, time zone, language and hash seed."""
+    copy = tmp_path / "elsewhere with a longer name"
+    for name in done("git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[
+        :-1
+    ]:
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            shutil.copy(ROOT / name, copy / name)
+            (copy / name).chmod(0o700 if os.access(ROOT / name, os.X_OK) else 0o600)
+    other = {"TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONHASHSEED": "7", "COLUMNS": "40", "HOME": str(tmp_path)}
+    kept = {"UV_CACHE_DIR": done(UV, "cache", "dir").strip()}
+    command = (UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "out", copy)
+    done("sh", "-c", 'umask 077; exec "$@"', "sh", *command, **other, **kept)
+    (again,) = (tmp_path / "out").glob("*.whl")
+    assert again.name == wheel.name
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as two:
+        members = [[(member.filename, member.CRC, member.external_attr) for member in z.infolist()] for z in (one, two)]
+    assert members[0] == members[1]
+    assert again.read_bytes() == wheel.read_bytes()
+
+
 def test_a_wheel_carries_the_kernels_and_not_their_compiler(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

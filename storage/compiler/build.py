@@ -24,6 +24,8 @@ from storage.machine.library import COMPILED, LEVELS, sources_hash
 _ROOT: Final = Path(__file__).parents[2]
 _CPU_NAMES: Final = {"aarch64": "generic"}
 _TOOLS: Final = ("numba", "llvmlite", "ziglang")
+ROOMS: Final = ("kernels", "codecs", "printing")
+"""Those of ``storage`` that have kernels, by the time they take, the longest first: a process lowers each."""
 _SCRATCH: Final = ".compiling-"
 BUILD: Final = '''"""Written by storage.compiler: the libraries beside this file, and what they were made of."""
 
@@ -51,14 +53,20 @@ def levels() -> tuple[str, ...]:
     return LEVELS[machine]
 
 
-def environment(level: str) -> dict[str, str]:
-    """Return the variables with which a process compiles for a level, always to the same bytes."""
+def environment() -> dict[str, str]:
+    """Return the variables with which a process compiles, always to the same bytes."""
+    baseline, *_ = levels()
     return {
-        "NUMBA_CPU_NAME": _CPU_NAMES.get(level, level),
+        "NUMBA_CPU_NAME": cpu_name(baseline),
         "NUMBA_CPU_FEATURES": "",
         "NUMBA_OPT": "3",
         "PYTHONHASHSEED": "0",
     }
+
+
+def cpu_name(level: str) -> str:
+    """Return what LLVM calls the CPU of a level."""
+    return _CPU_NAMES.get(level, level)
 
 
 def build_id(sources: str) -> str:
@@ -82,7 +90,7 @@ def _module(sources: str, libraries: Iterable[Path]) -> str:
 
 
 def build(directory: Path = COMPILED, wanted: Iterable[str] | None = None, *, if_needed: bool = False) -> None:
-    """Compile and link the levels, as many at a time as there are CPUs, and replace those in the directory.
+    """Compile and link the levels, with as many processes as there are CPUs, and replace those in the directory.
 
     A second build in the same place waits for the first.
 
@@ -112,7 +120,8 @@ def _build(directory: Path, names: Iterable[str]) -> None:
     sources = sources_hash()
     scratch_of = tempfile.TemporaryDirectory(dir=directory.parent, prefix=_SCRATCH)
     with scratch_of as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = list(pool.map(lambda level: _library(level, build_id(sources), Path(scratch)), names))
+        parts = list(pool.map(lambda room: _bitcode(room, Path(scratch)), ROOMS))
+        made = list(pool.map(lambda level: _library(level, build_id(sources), parts, Path(scratch)), names))
         if sources_hash() != sources:
             raise BuildRefused(directory, "the sources changed while they were compiled; run it again")
         module = Path(scratch) / "build.py"
@@ -123,6 +132,8 @@ def _build(directory: Path, names: Iterable[str]) -> None:
         for path in (*made, module):
             path.chmod(0o644)
             path.replace(directory / path.name)
+        for other in {*directory.glob("*.so")} - {directory / f"{level}.so" for level in levels()}:
+            other.unlink()  # of a level that there was once: a wheel would carry it
         # two builds within a second give modules of one size and time, which Python takes for one
         Path(importlib.util.cache_from_source(str(directory / module.name))).unlink(missing_ok=True)
 
@@ -137,11 +148,20 @@ def _alone(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _library(level: str, identity: str, scratch: Path) -> Path:
+def _bitcode(room: str, scratch: Path) -> Path:
+    made = scratch / f"{room}.bc"
+    _run("storage.compiler.ahead", room, str(made))
+    return made
+
+
+def _library(level: str, identity: str, parts: Iterable[Path], scratch: Path) -> Path:
     object_file, library = scratch / f"{level}.o", scratch / f"{level}.so"
-    own = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    variables = own | environment(level)
-    command = [sys.executable, "-m", "storage.compiler.level", level, str(object_file), identity]
-    subprocess.run(command, cwd=_ROOT, env=variables, check=True)  # noqa: S603
+    _run("storage.compiler.level", level, str(object_file), identity, *map(str, parts))
     link(object_file, library)
     return library
+
+
+def _run(module: str, *arguments: str) -> None:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    command = [sys.executable, "-m", module, *arguments]
+    subprocess.run(command, cwd=_ROOT, env=own | environment(), check=True)  # noqa: S603

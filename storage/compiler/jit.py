@@ -44,8 +44,8 @@ def jitted(function: FunctionType, signature: Signature | None, *, inline: bool)
     return njit(*signatures, **options)(own)
 
 
-def optimized(entry: Any, signature: Signature) -> tuple[str, bytes]:
-    """Return the symbol of an entry point that ``jitted`` made, and its optimised LLVM module as bitcode.
+def optimizable(entry: Any, signature: Signature) -> tuple[str, bytes]:
+    """Return the symbol of an entry point that ``jitted`` made, and its LLVM module as bitcode.
 
     Raises:
         RuntimeError: this version of numba passes arguments in another way than ``storage.machine.entry`` does.

@@ -1,85 +1,59 @@
-"""The object file of all kernels for one CPU level: ``python -m storage.compiler.level LEVEL FILE BUILD_ID``.
+"""An object file of all kernels for a CPU level: ``python -m storage.compiler.level LEVEL FILE BUILD_ID BITCODE...``.
 
-A process compiles one level: numba reads the variables of ``environment`` when it is imported. The object is the same
-on any machine: numba optimises for the level that is named there, not for the CPU it runs on.
+The object is the same on any machine: LLVM optimises for the level that is named there, not for the CPU it runs on.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.binding as llvm
 
-from storage.compiler.build import environment, levels
-from storage.machine.kernel import Kernel
+from storage.compiler.build import cpu_name, levels
 from storage.machine.library import BUILD_ID_SYMBOL, CPU_LEVEL_SYMBOL
 
-_ROOT: Final = Path(__file__).parents[2]
-_ROOMS: Final = ("storage/kernels", "storage/codecs", "storage/printing")
 
+def object_file(level: str, build_id: str, parts: list[bytes]) -> bytes:
+    """Compile the modules of ``ahead`` into one position-independent object, which exports the entry points alone.
 
-def entry_points(level: str) -> list[Kernel]:
-    """Return the kernels that the library of a level exports, in the order of their names."""
-    baseline, *others = levels()
-    found = {kernel.symbol: kernel for kernel in _kernels() if kernel.signature}
-    if others and level == baseline:
-        return [found[CPU_LEVEL_SYMBOL]]
-    return [found[symbol] for symbol in sorted(found) if symbol != CPU_LEVEL_SYMBOL]
-
-
-def _kernels() -> Iterator[Kernel]:
-    for room in _ROOMS:
-        for path in sorted((_ROOT / room).glob("*.py")):
-            if "@kernel(" in path.read_text("utf-8"):
-                module = importlib.import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts))
-                yield from (value for value in vars(module).values() if isinstance(value, Kernel))
-
-
-def object_file(level: str, build_id: str) -> bytes:
-    """Compile all kernels of a level into one position-independent object, which exports the entry points alone."""
+    That of the lowest level, if there are several, exports the kernel alone that tells the level of a CPU.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
     whole = llvm.parse_assembly(f'@{BUILD_ID_SYMBOL} = constant [{len(build_id)} x i8] c"{build_id}"')
     whole.triple = llvm.get_default_triple()
-    exported = {BUILD_ID_SYMBOL}
-    for kernel in entry_points(level):
-        whole.link_in(_module_of(kernel))
-        exported.add(kernel.symbol)
-    _hide_all_but(exported, whole)
+    for part in parts:
+        whole.link_in(llvm.parse_bitcode(part))
+    _hide_kernels_of_others(level, whole)
     machine = llvm.Target.from_triple(whole.triple).create_target_machine(
-        cpu=environment(level)["NUMBA_CPU_NAME"], features="", opt=3, reloc="pic", codemodel="default"
+        cpu=cpu_name(level), features="", opt=3, reloc="pic", codemodel="default"
     )
-    _remove_unused(whole, machine)
+    how = llvm.create_pipeline_tuning_options(speed_level=3)
+    how.loop_vectorization, how.slp_vectorization = True, False  # as numba has it
+    builder = llvm.create_pass_builder(machine, how)
+    _remove_unused(whole, builder)
+    builder.getModulePassManager().run(whole, builder)
+    _remove_unused(whole, builder)
     return bytes(machine.emit_object(whole))
 
 
-def _module_of(kernel: Kernel) -> Any:
-    from storage.compiler.jit import optimized  # noqa: PLC0415  (imports numba, which reads the environment)
-
-    assert kernel.signature
-    symbol, bitcode = optimized(kernel.generator(), kernel.signature)
-    module = llvm.parse_bitcode(bitcode)
-    module.get_function(symbol).name = kernel.symbol
-    return module
-
-
-def _hide_all_but(exported: set[str], module: Any) -> None:
-    for value in (*module.functions, *module.global_variables):
-        if not value.is_declaration and value.name not in exported:
+def _hide_kernels_of_others(level: str, module: Any) -> None:
+    baseline, *others = levels()
+    for value in module.functions:
+        is_asking = value.name == CPU_LEVEL_SYMBOL
+        if others and not value.is_declaration and is_asking != (level == baseline):
             value.linkage = "internal"
 
 
-def _remove_unused(module: Any, machine: Any) -> None:
+def _remove_unused(module: Any, builder: Any) -> None:
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    passes.run(module, builder)
 
 
 if __name__ == "__main__":
-    _level, _file, _build_id = sys.argv[1:]
-    Path(_file).write_bytes(object_file(_level, _build_id))
+    _level, _file, _build_id, *_parts = sys.argv[1:]
+    Path(_file).write_bytes(object_file(_level, _build_id, [Path(part).read_bytes() for part in _parts]))

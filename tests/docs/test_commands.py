@@ -77,7 +77,8 @@ CANNOT_RUN = {
 NEEDS_A_CLUSTER = re.compile(r"^kubectl |\| kubectl ")
 """What such a command hands in is checked in tests/packaging/test_kubernetes.py, and run in test_image.py."""
 ALTERED = (
-    ("python3 -m venv .venv && .venv/bin/pip install -q . && ", ""),  # the rest of the line is run
+    ("&& .venv/bin/pip install -q . ", ""),  # the rest of the line is run
+    ("python3 -m venv .venv && ", ""),
     (".venv/bin/logcleaner", "logcleaner"),
     ("sudo logcleaner systemd install", "logcleaner systemd install --root {world}/root"),
     ("/var/lib/kafka/data", "{world}/data"),
