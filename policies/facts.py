@@ -52,6 +52,16 @@ class SegmentFacts(NamedTuple):
         return "its newest record" if is_recorded else "the file time of its .log (no record has a timestamp)"
 
 
+class MissingRecords(NamedTuple):
+    """Records that a log lacks, and that a file tells of: their only copy, or an index file without its ``.log``."""
+
+    base_offset: int
+    name: str
+    """The name of the file."""
+    newest_ms: int = NO_TIMESTAMP
+    """The timestamp of the last entry of their time index, epoch ms; NO_TIMESTAMP if there is none."""
+
+
 class KeyCount(NamedTuple):
     """The records of a compaction round that a key decides on, and the number of those without a key.
 
@@ -93,6 +103,8 @@ class PartitionFacts:
     """The number of files renamed to ``.deleted`` that are still there."""
     lone_indexes: tuple[str, ...] = ()
     """The names of index files without a ``.log`` that recovery leaves: they tell of records that are missing."""
+    missing: tuple[MissingRecords, ...] = ()
+    """What is known of records that the log lacks, by what tells of them."""
     held_since_ms: int | None = None
     """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
     counted: CountedRound | None = None

@@ -3,17 +3,20 @@
 Pure functions over facts. Source: Kafka UnifiedLog.deleteOldSegments: three full passes in this order. Each pass walks
 from the oldest segment on, and stops at its first refusal. A segment must lie wholly below the high watermark, and an
 empty active segment never goes.
+
+One rule is ours: no limit takes the segment below missing records that are not due themselves. Else the log would begin
+above them, and what may be their only copy, or tells of them, would count as older than the log (``missing_above``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from policies.compared import age_beside, size_beside
 from policies.config.policy import TopicPolicy
-from policies.facts import PartitionFacts, SegmentFacts
+from policies.facts import MissingRecords, PartitionFacts, SegmentFacts
 from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, as_int64, moment
 
 Rule = Callable[[int], Reason | None]
@@ -62,9 +65,16 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     if policy.cleanup_delete:
         reasons += _pass(log, len(reasons), _over_size(log, policy))
         reasons += _pass(log, len(reasons), _expired(log, policy, now_ms))
+    held: dict[int, Reason] = {}
+    while reasons and reasons[-1].code is not ReasonCode.LOG_START_OFFSET:
+        missing = missing_above(log, len(reasons) - 1, policy, now_ms)
+        if missing is None:
+            break
+        reasons.pop()
+        held[len(reasons)] = _before_missing(missing)
     oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
     gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, reason) for s, reason in oldest]
-    return Retention((*gone, *_kept(log, len(gone), policy, now_ms)), len(gone))
+    return Retention((*gone, *_kept(log, len(gone), held, policy, now_ms)), len(gone))
 
 
 def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
@@ -91,6 +101,22 @@ def barrier(log: PartitionFacts, place: int) -> Reason | None:
     if is_active and log.torn_tail_bytes:
         text = f"{log.torn_tail_bytes} bytes at its end are no record batch; nothing is rolled behind them"
         return Reason(ReasonCode.TORN_TAIL, text)
+    return None
+
+
+def missing_above(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> MissingRecords | None:
+    """Return records that are missing between this segment and the next, and that no limit lets go; None without any.
+
+    Of what the size limit would leave of them, nothing but the bytes above them counts. Where nobody knows their age,
+    no limit of time lets them go.
+    """
+    base, upper = log.segments[place].base_offset, log.upper_offset(place)
+    between = [missing for missing in log.missing if base < missing.base_offset < upper]
+    if not between or 0 <= policy.retention_bytes <= left_bytes(log)[place + 1]:
+        return None
+    for missing in between:
+        if policy.retention_ms < 0 or missing.newest_ms < 0 or now_ms - missing.newest_ms <= policy.retention_ms:
+            return missing
     return None
 
 
@@ -143,17 +169,32 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
     return rule
 
 
-def _kept(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> list[Verdict]:
-    """Return a verdict for each segment that stays, with the moment from which time retention could delete it."""
+def _kept(
+    log: PartitionFacts, first: int, held: Mapping[int, Reason], policy: TopicPolicy, now_ms: int
+) -> list[Verdict]:
+    """Return a verdict for each segment that stays, with the moment from which time retention could delete it.
+
+    Args:
+        log: the facts.
+        first: the place of the first segment that stays.
+        held: by place, why segments stay that are due.
+        policy: the configuration.
+        now_ms: epoch ms.
+    """
     verdicts: list[Verdict] = []
     stays = _stays(log, first, policy, now_ms)
     until_ms = 0
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
         until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
-        reason = barrier(log, place) or stays(place, until_ms)
+        reason = barrier(log, place) or held.get(place) or stays(place, until_ms)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts
+
+
+def _before_missing(missing: MissingRecords) -> Reason:
+    text = f"records are missing above it, and without it {missing.name} would count as older than the log"
+    return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
 
 
 def _stays(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
 from cleaner.engine.means import Means
+from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.repair.kept import kept_others
 from cleaner.engine.uncleanable import CountedFiles, counts_in
 from cleaner.errors import told
@@ -142,8 +143,9 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         found, counts = list(log_dir.partitions()), counts_in(log_dir.path)
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
+    rule = OnlyCopies(log_dir)
     surveyed = (
-        _survey_partition(log_dir, tp, path, checkpoints, survey, counts.get(tp))
+        _survey_partition(log_dir, tp, path, checkpoints, survey, counts.get(tp), rule)
         for tp, path in found
         if survey.wants(tp)
     )
@@ -163,7 +165,7 @@ def survey_again(
 ) -> PartitionFacts | UnreadablePartition | None:
     """Read the facts of a known partition for another survey; None if a live broker has deleted it meanwhile."""
     path = log_dir.path / str(known.topic_partition)
-    found = _survey_partition(log_dir, known.topic_partition, path, checkpoints, survey, None)
+    found = _survey_partition(log_dir, known.topic_partition, path, checkpoints, survey, None, OnlyCopies(log_dir))
     if isinstance(known, PartitionFacts) and isinstance(found, PartitionFacts):
         return replace(found, counted=known.counted)  # it says nothing of a configuration
     return found
@@ -201,6 +203,7 @@ def _survey_partition(
     checkpoints: Checkpoints,
     survey: Survey,
     counted: CountedFiles | None,
+    rule: OnlyCopies,
 ) -> PartitionFacts | UnreadablePartition | None:
     """Return the partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
     listing: Listing | None = None
@@ -208,7 +211,7 @@ def _survey_partition(
     def survey_now() -> PartitionFacts:
         nonlocal listing
         listing = list_partition(path)
-        facts = survey_partition(log_dir, topic_partition, listing, checkpoints, survey)
+        facts = survey_partition(log_dir, topic_partition, listing, checkpoints, survey, rule)
         return replace(facts, counted=counted.of(listing)) if counted else facts
 
     try:
@@ -230,6 +233,7 @@ def survey_partition(
     listing: Listing,
     checkpoints: Checkpoints,
     survey: Survey,
+    rule: OnlyCopies,
 ) -> PartitionFacts:
     """Read the facts of one partition, as if the leftovers of a crash were recovered.
 
@@ -257,6 +261,7 @@ def survey_partition(
         torn_bytes,
         len(listing.in_state(FileState.DELETED)) + len(kept_others(listing.others)),
         tuple(file.file_name for file in recovery.evidence),
+        rule.missing(topic_partition, listing, recovery.evidence),
         _held_since_ms(listing.directory, topic_partition, checkpoints),
     )
 

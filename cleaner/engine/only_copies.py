@@ -17,7 +17,9 @@ from typing import Final, NamedTuple
 from cleaner.engine.journal import SOURCES, partition_of, read_entries
 from cleaner.engine.undo_notes import RenameTimes, is_journalled, rename_times
 from policies.checking.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
-from storage.errors import LogCleanerError
+from policies.facts import NO_TIMESTAMP, MissingRecords
+from storage.errors import LogCleanerError, UnreadableFile
+from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing
 from storage.log.recovery import plan_recovery
@@ -99,6 +101,32 @@ class OnlyCopies:
         except LogCleanerError as error:
             return Kept({file.name.base_offset: _unread(file) for file in unnamed}, str(error))
         return Kept(copies)
+
+    def missing(
+        self, topic_partition: TopicPartition, listing: Listing, evidence: Sequence[SegmentFile]
+    ) -> tuple[MissingRecords, ...]:
+        """Return what is known of records that a log lacks. Where the journal cannot be read, no line names any file.
+
+        Args:
+            topic_partition: the partition.
+            listing: of its directory.
+            evidence: its index files without a ``.log`` that tell of missing records (``Recovery.evidence``).
+        """
+        waiting = listing.in_state(FileState.DELETED)
+        names = {file.name.base_offset: file.file_name for file in evidence}
+        if any(file.name.kind is FileKind.LOG for file in waiting):
+            kept = self.of(topic_partition, listing, self._renamed_ms.get(topic_partition, {}))
+            names |= {base: segment_file_name(base, FileKind.LOG, FileState.DELETED) for base in kept.copies}
+        indexes = {
+            file.name.base_offset: file for file in (*evidence, *waiting) if file.name.kind is FileKind.TIME_INDEX
+        }
+        return tuple(MissingRecords(base, names[base], _newest_ms(indexes.get(base))) for base in sorted(names))
+
+    @cached_property
+    def _renamed_ms(self) -> Mapping[TopicPartition, RenameTimes]:
+        with suppress(UnreadableFile):
+            return rename_times(self._log_dir.path, {name for name, _ in self._log_dir.partitions()})
+        return {}
 
     def offsets(self, name: str, topic_partition: TopicPartition) -> int:
         """Return an offset by a checkpoint; 0 without a line. Raises: CorruptCheckpoint, UnreadableFile."""
@@ -203,6 +231,15 @@ class _Look:
 
     def _is_named(self, base_offset: int, log: FileIdentity) -> bool:
         return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)
+
+
+def _newest_ms(time_index: SegmentFile | None) -> int:
+    """Return the timestamp of the last entry, epoch ms; NO_TIMESTAMP where there is none, or where none can be read."""
+    if time_index is not None:
+        with suppress(LogCleanerError):
+            last = last_time_index_entry(time_index.location, time_index.name.base_offset)
+            return last.timestamp_ms if last else NO_TIMESTAMP
+    return NO_TIMESTAMP
 
 
 def _unread(file: SegmentFile) -> OnlyCopy:

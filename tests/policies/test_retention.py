@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from policies.config.policy import TopicPolicy
-from policies.facts import NO_TIMESTAMP, PartitionFacts
+from policies.facts import NO_TIMESTAMP, MissingRecords, PartitionFacts
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import Retention, retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
@@ -200,6 +202,51 @@ def test_an_empty_sealed_segment_goes_as_any_other() -> None:
 def test_a_torn_tail_holds_the_active_segment_only() -> None:
     log = aged(500, 500).torn_tail(17)
     assert codes(log, a_policy(retention_ms=100)) == ["RETENTION_TIME", "TORN_TAIL"]
+
+
+def missing_at(base_offset: int, newest_ms: int = NOW_MS) -> PartitionFacts:
+    """A log of five segments from 0 on, ten offsets each, without the one of this base; the oldest three are due."""
+    facts = a_log().segments(50, 50, 50, newest_ms=0).segments(50, 50).facts()
+    kept = tuple(segment for segment in facts.segments if segment.base_offset != base_offset)
+    return replace(facts, segments=kept, missing=(MissingRecords(base_offset, f"{base_offset}.index", newest_ms),))
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "gone"),
+    [
+        pytest.param(10, [0, 20], id="what lies above is due, too, so that the missing are older than all that stays"),
+        pytest.param(20, [0], id="what lies above stays, so that the segment below does"),
+        pytest.param(30, [0, 10], id="the segment below is the last that is due"),
+        pytest.param(50, [0, 10, 20], id="the missing lie behind the log"),
+    ],
+)
+@pytest.mark.parametrize("newest_ms", [NOW_MS, NO_TIMESTAMP], ids=["young", "of an age that nobody knows"])
+def test_no_limit_takes_the_segment_below_missing_records_alone(
+    base_offset: int, gone: list[int], newest_ms: int
+) -> None:
+    found = retention(missing_at(base_offset, newest_ms), a_policy(retention_ms=DAY_MS), NOW_MS)
+    assert [verdict.base_offset for verdict in found.gone] == gone
+    held = [verdict for verdict in found.kept if verdict.reason.code is ReasonCode.RECORDS_MISSING]
+    assert [verdict.base_offset for verdict in held] == ([] if base_offset in (10, 50) else [base_offset - 10])
+    assert all(f"{base_offset}.index" in verdict.reason.text for verdict in held)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [
+        pytest.param(a_policy(retention_ms=DAY_MS), [0, 10], id="by their age"),
+        pytest.param(a_policy(retention_bytes=100), [0, 10], id="by the bytes above them, which are the limit"),
+        pytest.param(a_policy(retention_bytes=101), [0], id="not by one byte less"),
+    ],
+)
+def test_missing_records_that_are_due_themselves_hold_nothing(policy: TopicPolicy, gone: list[int]) -> None:
+    found = retention(missing_at(20, newest_ms=0), policy, NOW_MS)
+    assert [verdict.base_offset for verdict in found.gone] == gone
+
+
+def test_the_log_start_goes_over_missing_records_as_a_user_or_the_cluster_said() -> None:
+    facts = replace(missing_at(20), log_start_offset=30)
+    assert retention(facts, a_policy(), NOW_MS).deleted == 2
 
 
 @pytest.mark.parametrize("records", [0, 1, 25])

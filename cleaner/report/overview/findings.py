@@ -33,6 +33,7 @@ _ASKS: Final = frozenset(
         ReasonCode.OPEN_TRANSACTION,
         ReasonCode.HELD,
         ReasonCode.TORN_TAIL,
+        ReasonCode.RECORDS_MISSING,
         ReasonCode.POLICY_EMPTY,
         ReasonCode.CLEANER_DISABLED,
         ReasonCode.NO_LIMIT,

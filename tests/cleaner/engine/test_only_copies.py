@@ -17,6 +17,7 @@ import pytest
 from cleaner.cli.main import main
 from storage.log import Log
 from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.records import Record
 from tests.cleaner.engine.doctor.made import DENSE, FS, HOUR_MS, NOW_MS, Healthy, seen
 
 UNIQUE: Final = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
@@ -202,6 +203,41 @@ def test_index_files_below_the_log_go(healthy: Healthy, capsys: pytest.CaptureFi
     clean(healthy, [])
     assert not [*(healthy.log_dir / PARTITION).glob(f"{0:020d}.*index")]
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("unlink", ["clean", "run", "free"])
+@pytest.mark.parametrize("how", ["set aside", "removed"])
+def test_what_tells_of_missing_records_never_comes_to_lie_below_the_log(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], unlink: str, how: str
+) -> None:
+    """There it would count as older than the log, and the next run would take it."""
+    shutil.rmtree(healthy.log_dir / PARTITION)
+    with Log.create(healthy.log_dir / PARTITION, DENSE, FS, topic_id=healthy.ids["clicks"]) as made:
+        for age_ms in (1_000 * HOUR_MS, HOUR_MS, HOUR_MS):  # ``retention.ms`` is 240 hours
+            made.append_records([Record(0, NOW_MS - age_ms, b"k", b"v")] * 2, now_ms=NOW_MS - age_ms, leader_epoch=0)
+            made.roll(NOW_MS - age_ms)
+    healthy.stopped()
+    log = healthy.file(PARTITION, ".log", 1)
+    kept = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    if how == "removed":
+        log.unlink()
+    else:
+        kept = retire(healthy, 1)
+    before = {path: path.read_bytes() for path in kept}
+    log_dir = ("--log-dir", str(healthy.log_dir))
+    command = {"clean": ["clean", "--yes"], "run": ["run", "--once"], "free": ["free", "--target", "100%", "--yes"]}
+    for _ in range(2):
+        assert main([*command[unlink], *log_dir, "--set", "file.delete.delay.ms=1"]) <= 1
+    assert {path: path.read_bytes() for path in kept} == before
+    assert healthy.file(PARTITION, ".log").name == f"{0:020d}.log", "the segment below stays with them"
+    capsys.readouterr()
+    assert main(["clean", "-n", "--json", "--topic", "clicks", *log_dir]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert [one["reason"]["code"] for one in told["segments"]] == [
+        "RECORDS_MISSING",
+        "TIME_NOT_REACHED",
+        "ACTIVE_EMPTY",
+    ]
 
 
 def test_no_segment_takes_the_name_of_an_only_copy(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,19 @@ from dataclasses import replace
 from typing import Final
 
 from policies.config.policy import BrokerPolicy, TopicPolicy
-from policies.facts import ClockFacts, ConfigFacts, CountedRound, KeyCount, LogDirFacts, PartitionFacts
+from policies.facts import (
+    NO_TIMESTAMP,
+    ClockFacts,
+    ConfigFacts,
+    CountedRound,
+    KeyCount,
+    LogDirFacts,
+    MissingRecords,
+    PartitionFacts,
+)
 from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
 from policies.reasons import ReasonCode
+from policies.reload import Confirmed
 from policies.rescue import SpaceTarget, Volume, narrowed
 from tests.builders import NOW_MS
 from tests.models.small_logs.invariants import demand
@@ -19,7 +29,7 @@ from tests.models.small_logs.invariants import demand
 def checked_guards(facts: PartitionFacts, policy: TopicPolicy, turn: int) -> set[ReasonCode]:
     """The reasons that a guard gives; it lets nothing happen. The last in turn lets no more happen than without it."""
     if turn % (len(GUARDS) + 1) == len(GUARDS):
-        return _checked_narrowed(facts, _deleting(policy))
+        return _checked_narrowed(facts, _deleting(policy)) | _checked_missing(facts, _deleting(policy))
     guarded = GUARDS[turn % (len(GUARDS) + 1)](facts, policy)
     demand(not _takes_something(guarded), "not stopped by a guard", guarded)
     return {verdict.reason.code for verdict in guarded.verdicts}
@@ -47,6 +57,23 @@ def _checked_linked(facts: PartitionFacts, policy: TopicPolicy, volume: Volume) 
     (part,) = narrowed(_plan(linked, policy), [volume], SpaceTarget(1)).partitions
     demand(part.deletion is None, "free takes what another link keeps", facts)
     return {verdict.reason.code for verdict in part.verdicts}
+
+
+def _checked_missing(facts: PartitionFacts, policy: TopicPolicy) -> set[ReasonCode]:
+    """Without its second segment, a log begins above the missing records only if they are due, too."""
+    if len(facts.segments) < 3:
+        return set()
+    (first, lost, *others), codes = facts.segments, set()
+    young = [segment._replace(newest_record_ms=NOW_MS) for segment in others]
+    left = replace(facts, segments=(first._replace(newest_record_ms=0), *young))
+    for newest_ms in (NO_TIMESTAMP, 0, NOW_MS):
+        missing = MissingRecords(lost.base_offset, f"{lost.base_offset:020d}.index", newest_ms)
+        planned = _planned(replace(left, missing=(missing,)), policy)
+        start = planned.deletion.new_log_start_offset if planned.deletion else 0
+        is_let_go = newest_ms == 0 or facts.log_start_offset >= others[0].base_offset
+        demand(is_let_go or start <= lost.base_offset, "begins above missing records", facts)
+        codes |= {verdict.reason.code for verdict in planned.verdicts}
+    return codes
 
 
 def _plan(facts: PartitionFacts, policy: TopicPolicy, clock: ClockFacts | None = None) -> Plan:
@@ -93,6 +120,14 @@ def _jumped(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
 
 def _too_much(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
     return _planned(facts, replace(_deleting(policy), max_delete_ratio=0.0))
+
+
+def _unconfirmed(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
+    """What the limits were that somebody confirmed last cannot be read."""
+    confirmed = {"/data": Confirmed(unreadable="a file is damaged")}
+    log_dirs = [LogDirFacts("/data", None, 0, 0, (facts,))]
+    (planned,) = plan(log_dirs, lambda _: policy, Request(NOW_MS), None, confirmed).partitions
+    return planned
 
 
 def _unkeyed(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
@@ -146,6 +181,7 @@ GUARDS: Final[tuple[Callable[[PartitionFacts, TopicPolicy], PartitionPlan], ...]
     _foreign,
     _switched_off,
     _too_much,
+    _unconfirmed,
     _unkeyed,
     _uncommitted,
     _not_asked,
