@@ -68,7 +68,7 @@ class Runway:
     born_bytes_per_day: int
     """What is written to the logs that count."""
     days: float | None
-    """The days until the file system is full; infinite if it never is, None if no log's rate is known."""
+    """The days until the file system is full; infinite if what counts never fills it, None if no rate is known."""
     counted: int
     """The partitions that count."""
     left_out: int
@@ -76,8 +76,13 @@ class Runway:
 
     @property
     def is_endless(self) -> bool:
-        """True if the file system does not fill."""
-        return self.days == math.inf
+        """True if the file system does not fill: every partition on it counts, and retention keeps up with all."""
+        return self.days == math.inf and not self.left_out
+
+    @property
+    def is_endless_in_part(self) -> bool:
+        """True if the partitions that count do not fill the file system, and nobody knows what the others do."""
+        return self.days == math.inf and self.left_out > 0
 
 
 class _Change(NamedTuple):

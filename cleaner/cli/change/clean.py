@@ -81,7 +81,8 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         "--now",
         type=moment,
         metavar="TIME",
-        help="take this as the time: epoch ms, ISO 8601 or +7d; a future time needs --dry-run",
+        help="take this as the time: epoch ms, ISO 8601 or +7d; a future time needs --dry-run; if it lies more "
+        "than an hour back, delete horizons count from the wall clock",
     )
     group.add_argument(
         "--delete-delay",

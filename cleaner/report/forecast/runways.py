@@ -45,6 +45,8 @@ def lasts(runway: Runway) -> str:
         return "not known"
     if runway.is_endless:
         return "never full"
+    if runway.is_endless_in_part:
+        return f"not filled by {in_part(runway.counted, runway.left_out)}"
     left = _span(runway.days)
     return f"full in {left}" if left else "full now"
 
@@ -55,6 +57,8 @@ def _lasts_again(runway: Runway) -> str:
         return "full now; after a clean: not known"
     if runway.is_endless:
         return "full now; after a clean: never full"
+    if runway.is_endless_in_part:
+        return f"full now; after a clean: not filled by {in_part(runway.counted, runway.left_out)}"
     again = _span(runway.days)
     return f"full now; after a clean: full in {again}" if again else "full now, and after a clean"
 
@@ -71,6 +75,8 @@ def _told(runway: Runway) -> str:
     window = f"last {WINDOW_MS // DAY_MS} days"
     if runway.days is None:
         return f"{lasts(runway)}: no partition says how much was written in the {window}"
+    if runway.is_endless_in_part:
+        return f"{lasts(runway)}, at {size(runway.born_bytes_per_day)} a day ({window}); the others do not say"
     rest = f", {without(runway.left_out)}" if runway.left_out else ""
     return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
 
@@ -78,6 +84,11 @@ def _told(runway: Runway) -> str:
 def without(left_out: int) -> str:
     """Return what a runway leaves out."""
     return f"without {counted(left_out, 'partition')}"
+
+
+def in_part(counted_: int, left_out: int) -> str:
+    """Return how many partitions say how much is written to them."""
+    return f"{counted_} of {counted(counted_ + left_out, 'partition')}"
 
 
 def ahead_ms(plan: Plan) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cleaner.printable import printable
-from cleaner.report.forecast.runways import without
+from cleaner.report.forecast.runways import in_part, without
 from cleaner.report.html.charts import Series, curve, growth_areas, marks_of, reason_bars, shares, stacked_bars
 from cleaner.report.html.content import Chart, ChartTable, Column, DataTable, Headline, Kind, PageContent, Remark
 from cleaner.report.html.packing import Packer, columns_of
@@ -86,7 +86,8 @@ def _headlines(document: Document) -> Iterator[Headline]:
 
 def _freed_when(report: Document) -> str:
     """Return what is freed when, and what nobody knows of it."""
-    note = report["freed_when"].removeprefix(f"{report['freed']}; ") or "nothing goes"
+    amount, _, when = report["freed"].removeprefix("at least ").partition(" in ")
+    note = report["freed_when"].removeprefix(f"{amount} " if when else "").removeprefix("or more ") or "nothing goes"
     if not report["totals"]["is_estimate"]:
         return note
     return (
@@ -99,13 +100,17 @@ def _runway(runways: Sequence[Document]) -> Headline:
     """Return the headline of the file system that is full first."""
     label = "Disk full"
     known = [runway for runway in runways if runway["fills"]]
-    if not runways or all(runway["fills"] is None for runway in runways):
+    counting = sum(runway["partitions"] for runway in runways)
+    if not counting:
         return Headline(label, "not known", "no partition says how much is written")
     left_out = sum(runway["partitions_left_out"] for runway in runways)
     rest = f", {without(left_out)}" if left_out else ""
+    rates = sum(runway["written_bytes_per_day"] for runway in runways)
+    if not known and left_out:
+        told = f"not by {in_part(counting, left_out)}: retention keeps up with their {size(rates)} a day"
+        return Headline(label, "not known", f"{told}; the others do not say")
     if not known:
-        rates = sum(runway["written_bytes_per_day"] for runway in runways)
-        return Headline(label, "never", f"retention keeps up with {size(rates)} a day{rest}")
+        return Headline(label, "never", f"retention keeps up with {size(rates)} a day")
     first = min(known, key=lambda runway: runway["days"])
     when = "now" if first["days"] * _DAY_MS < 60_000 else f"in {duration(round(first['days'] * _DAY_MS))}"
     rate, free = size(first["written_bytes_per_day"]), size(first["free_bytes"])

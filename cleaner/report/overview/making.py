@@ -82,7 +82,7 @@ def overview_of(
     return Overview(
         provenance,
         _sentence(sums, totals, runways, outcome),
-        freed_figure(freed_of(plan, sums, outcome), outcome),
+        freed_figure(plan, sums, outcome, ended_ms),
         freed_words(plan, sums, outcome, ended_ms),
         totals,
         topics,
@@ -217,7 +217,7 @@ def _sentence(done: Totals, totals: OverviewTotals, runways: Sequence[Runway], o
 
 
 def _lasts(runway: Runway) -> str:
-    is_part = runway.days is not None and runway.left_out
+    is_part = runway.days is not None and runway.left_out and not runway.is_endless_in_part
     return f"{lasts(runway)}{f', {without(runway.left_out)}' if is_part else ''}"
 
 

@@ -221,7 +221,9 @@ class TestWhatIsFree:
         assert "at 2027-01-16 08:01 UTC" in self.freed(a_run(self.PLAN), delete_delay_ms=DAY_MS)
 
     def test_dry_run_says_how_much_later(self) -> None:
-        assert "; 2.0 MiB or more of 100.0 MiB 1m later" in self.freed(a_dry_run(self.PLAN))
+        assert "Would free     2.0 MiB or more of 100.0 MiB in 1 minute, by the next clean" in self.freed(
+            a_dry_run(self.PLAN)
+        )
 
     def test_of_a_compaction_that_was_not_read_nothing_is_promised(self) -> None:
         estimate = PartitionResult(Basis.ESTIMATE, compacted_from_bytes=2 * MIB, compacted_to_bytes=2 * MIB)

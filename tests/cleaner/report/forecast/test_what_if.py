@@ -167,12 +167,12 @@ def test_where_values_compact_more_or_less_there_is_a_column_for_it() -> None:
 
 def test_the_runway_is_that_of_each_value() -> None:
     assert re.search(
-        r"Runway: as now: never full; 1d: never full; no\s+limit: full in 2d 10h",
-        text_of(a_report("retention.ms=1d,-1")),
+        r"Runway: as now: not filled by 4 of 5 partitions; 1d: not filled by 4 of 5 .*; no limit: full in 2d 10h",
+        " ".join(text_of(a_report("retention.ms=1d,-1")).split()),
     )
-    of_two = text_of(a_report("retention.ms=1d", log_dirs=2, free_bytes=1 << 40))
-    assert "Runway of /data: as now: never full; 1d: never full\n" in of_two
-    assert "Runway of /data1: as now: not known; 1d: not known\n" in of_two
+    of_two = " ".join(text_of(a_report("retention.ms=1d", log_dirs=2, free_bytes=1 << 40)).split()) + " "
+    assert "Runway of /data: as now: not filled by 4 of 5 partitions; 1d: not filled by 4 of 5 partitions " in of_two
+    assert "Runway of /data1: as now: not known; 1d: not known " in of_two
 
 
 def test_json_has_the_plan_as_it_is_and_the_answers_beside_it() -> None:
@@ -205,4 +205,5 @@ def test_json_has_the_plan_as_it_is_and_the_answers_beside_it() -> None:
     assert (clicks["value"], clicks["freed_bytes"], clicks["basis"]) == (DAY_MS, 6 * (MIB + 4096), "exact")
     (orders,) = [topic for topic in in_force["topics"] if topic["topic"] == "orders"]
     assert (orders["value"], orders["long_run_bytes"]) == (-1, None)
-    assert in_force["runway"][0]["fills"] is not None
+    runway = in_force["runway"][0]
+    assert (runway["fills"], runway["partitions"], runway["partitions_left_out"]) == (None, 4, 1)

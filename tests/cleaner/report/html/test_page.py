@@ -46,6 +46,12 @@ def test_the_policy_allows_the_script_and_the_style_of_the_page_alone(page: str)
     assert not re.findall(r"\s(?:style|on\w+|src)=", page.partition("<body>")[2].partition("<script")[0])
 
 
+def test_findings_stand_before_the_charts() -> None:
+    page = page_of(report_of(a_hostile_plan()).document())
+    assert page.index('<section id="findings"') < page.index('<section id="charts"')
+    assert page.index('href="#findings"') < page.index('href="#charts"')
+
+
 def sha256_of(name: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256((ASSETS / name).read_bytes()).digest()).decode()}'"
 

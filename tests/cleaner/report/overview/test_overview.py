@@ -122,7 +122,7 @@ def test_findings_beyond_the_first_hundred_are_counted() -> None:
         (
             a_plan(a_partition("clicks-0", 9, 5, 1), a_partition("orders-0", 4, 3)),
             "This run would delete 2 segments of 1 partition (2.0 MiB) and compact 1 partition "
-            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. Disk: never full, without 1 partition.",
+            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. Disk: not filled by 1 of 2 partitions.",
         ),
         (
             a_plan(a_partition("copied-0", 9)),
@@ -155,14 +155,15 @@ def test_what_failed_is_not_told_as_done() -> None:
     found = document["report"]
     assert found["sentence"] == (
         "This run deleted 2 segments of 1 partition (2.0 MiB) and compacted 1 partition (1.0 MiB to 512.0 KiB); "
-        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: never full, without 2 partitions."
+        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: not filled by 1 of 3 partitions."
     )
     assert (found["totals"]["compacted_segments"], found["totals"]["compacted_bytes"]) == (1, MIB)
     assert [one["compacted_bytes"] for one in found["partitions"]] == [0, MIB, 0]
     assert {"action": "keep", "code": "NOT_DONE", "segments": 2, "bytes": 2 * MIB} in found["topics"][1]["reasons"]
     content = content_of(document)
     assert content.notes == ("orders-1: damaged",)
-    assert content.headlines[3].note.endswith(" a day, without 2 partitions")
+    assert content.headlines[3].words == "not known"
+    assert content.headlines[3].note.startswith("not by 1 of 3 partitions: retention keeps up with their ")
     codes = [content.segments["reasons"][place][:2] for place in content.segments["reason"]]
     assert [code for code in codes if code[1] == "NOT_DONE"] == [["keep", "NOT_DONE"]] * 2
 
@@ -170,6 +171,8 @@ def test_what_failed_is_not_told_as_done() -> None:
 def test_a_page_tells_what_an_estimate_leaves_open_and_what_state_a_run_shows() -> None:
     planned = a_plan(a_partition("clicks-0", 9, 1), a_partition("orders-0", 4, 3))
     dry, done = content_of(report_of(planned).document()), content_of(report_of(planned, a_run(planned)).document())
+    assert dry.headlines[1].words == "at least 1.5 MiB in 1 minute"
+    assert dry.headlines[1].note.startswith("of 100.0 MiB in 1 minute, by the next clean (--delete-delay 0: at once). ")
     assert "max.unkeyed.ratio" in dry.headlines[1].note
     assert "max.unkeyed.ratio" not in done.headlines[1].note
     assert done.heading.endswith("what was there before, and what became of it")
