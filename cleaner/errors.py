@@ -61,10 +61,13 @@ class ExtraMissing(LogCleanerError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return what to do to have the packages of an extra. A bundle (``packaging/bundle``) cannot be added to."""
-    command = f"pip install 'logcleaner[{extra}]'"
+    """Return what to do to have the packages of an extra. A bundle (``packaging/bundle``) cannot be added to.
+
+    No index has logcleaner by its name, so the sources or a wheel are named.
+    """
+    command = f"pip install '.[{extra}]' in the sources of logcleaner, or 'FILE.whl[{extra}]'"
     if "bundle" in sys._xoptions:
-        return f"{command} on a machine with Python 3.11 or newer, because it is not in the bundle"
+        return f"{command}, on a machine with Python 3.11 or newer, because it is not in the bundle"
     return command
 
 

@@ -191,7 +191,7 @@ def test_what_needs_spark_or_pyarrow_says_what_to_do(userland: Userland, argumen
         userland.own("srv")
     said = one_line(userland(*arguments))
     assert "not in the bundle" in said
-    assert "pip install 'logcleaner[" in said
+    assert "pip install '.[" in said
 
 
 def test_what_the_host_preloads_and_python_variables_do_nothing(userland: Userland) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,25 @@ def test_every_command_is_documented() -> None:
 def test_every_exit_status_is_documented() -> None:
     documented = {int(n) for line in re.findall(r"^\| ([\d, ]+) \|", COMMANDS, re.MULTILINE) for n in line.split(",")}
     assert documented == {int(status) for status in ExitStatus}
+
+
+BY_A_NAME_THAT_NO_INDEX_HAS = re.compile(
+    r"logcleaner\[\w|(?:pipx?|uv pip|uv tool|uv) (?:install|add) (?:-\S+ )*['\"]?logcleaner\b"
+)
+EXTRA = re.compile(r"(?:'\.|FILE\.whl)\[(\w+)\]'")
+
+
+def test_what_installs_an_extra_works_where_no_index_has_logcleaner() -> None:
+    """README, help, errors, units and examples name the sources or a wheel."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    texts = {
+        name: (ROOT / name).read_text("utf-8")
+        for name in listed.split("\0")
+        if name.endswith((".md", ".py", ".txt", ".toml", ".service", ".yaml", ".yml")) and (ROOT / name).is_file()
+    }
+    here = Path(__file__).relative_to(ROOT).as_posix()
+    wrong = {name: found[0] for name, text in texts.items() if (found := BY_A_NAME_THAT_NO_INDEX_HAS.search(text))}
+    assert wrong.keys() <= {here}, wrong
+    extras = tomllib.loads(texts["pyproject.toml"])["project"]["optional-dependencies"].keys()
+    named = {extra for name, text in texts.items() if not name.startswith("tests/") for extra in EXTRA.findall(text)}
+    assert named == set(extras)

@@ -53,11 +53,10 @@ def test_line_names_the_place_and_the_cause(error: Exception, line: str) -> None
 
 
 def test_in_the_bundle_an_extra_is_to_be_installed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert how_to_install("spark") == "pip install 'logcleaner[spark]'"
+    here = "pip install '.[spark]' in the sources of logcleaner, or 'FILE.whl[spark]'"
+    assert how_to_install("spark") == here
     monkeypatch.setitem(sys._xoptions, "bundle", True)
-    elsewhere = (
-        "pip install 'logcleaner[spark]' on a machine with Python 3.11 or newer, because it is not in the bundle"
-    )
+    elsewhere = f"{here}, on a machine with Python 3.11 or newer, because it is not in the bundle"
     assert how_to_install("spark") == elsewhere
 
 

@@ -65,8 +65,8 @@ CANNOT_RUN = {
     ".venv/bin/uv run --locked python -m tests.benchmarks.dumping /dev/shm/dump": (
         "needs a JVM and 1 GB of memory; tests/benchmarks/test_dumping.py runs it on little"
     ),
-    "pip install 'logcleaner[spark]'": INSTALLS,
-    "python3 -m venv environment && environment/bin/pip install 'logcleaner[spark]' venv-pack": INSTALLS,
+    "pip install '.[spark]'": INSTALLS,
+    "python3 -m venv environment && environment/bin/pip install '.[spark]' venv-pack": INSTALLS,
     "environment/bin/venv-pack -p environment -o environment.tar.gz": INSTALLS,
     "export PYSPARK_PYTHON=./environment/bin/python": INSTALLS,
     "environment/bin/spark-submit --master spark://host:7077 --archives environment.tar.gz#environment job.py": (

@@ -57,7 +57,7 @@ def test_a_package_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(SparkUnavailable, match=r"is not installed; pip install 'logcleaner\[spark\]'"):
+    with pytest.raises(SparkUnavailable, match=r"is not installed; pip install '\.\[spark\]'"):
         call()
 
 

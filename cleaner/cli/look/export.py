@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to",
         choices=("parquet", "jsonl"),
         required=True,
-        help="the format; parquet needs pip install 'logcleaner[parquet]'",
+        help="the format; parquet needs pip install '.[parquet]' in the sources",
     )
     parser.add_argument(
         "--include-metadata", action="store_true", help="also write the fields of record batches, and control records"

@@ -20,7 +20,7 @@ def add_html_argument(group: argparse._ActionsContainer) -> None:
         "--html",
         type=Path,
         metavar="FILE",
-        help="also write a page of HTML that needs no other file; needs pip install 'logcleaner[report]'",
+        help="also write a page of HTML that needs no other file; needs pip install '.[report]' in the sources",
     )
 
 

@@ -103,11 +103,11 @@ def test_a_page_that_cannot_be_written_is_told(found: Any, run: Any, tmp_path: P
 
 def test_without_spark_it_is_one_line(monkeypatch: pytest.MonkeyPatch, run: Any, capsys: Any) -> None:
     def missing(master: str) -> None:
-        raise SparkUnavailable("pyspark is not installed", "pip install 'logcleaner[spark]'")
+        raise SparkUnavailable("pyspark is not installed", "pip install '.[spark]'")
 
     monkeypatch.setattr("cleaner.spark.open_session", missing)
     assert run("analyze") == 1
-    expected = "logcleaner: Spark cannot be started: pyspark is not installed; pip install 'logcleaner[spark]'\n"
+    expected = "logcleaner: Spark cannot be started: pyspark is not installed; pip install '.[spark]'\n"
     assert capsys.readouterr().err == expected
 
 

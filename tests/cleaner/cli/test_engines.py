@@ -48,5 +48,5 @@ def test_master_goes_with_spark_only(run, engine, capsys):
 def test_spark_that_is_not_installed_is_told_with_its_remedy(run, engine, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cleaner.spark.bulk.bulk", None)
     assert run("clean", "--engine", "spark") == ExitStatus.FAILED
-    assert "pip install 'logcleaner[spark]'" in capsys.readouterr().err
+    assert "pip install '.[spark]'" in capsys.readouterr().err
     assert engine.asked == []

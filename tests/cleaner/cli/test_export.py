@@ -204,7 +204,7 @@ def test_without_pyarrow_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "cleaner.export.parquet", raising=False)
     assert run(orders, "parquet", out / "o") == 1
-    assert "--to parquet needs pyarrow, which is not installed; pip install 'logcleaner[parquet]'" in told(capsys)
+    assert "--to parquet needs pyarrow, which is not installed; pip install '.[parquet]'" in told(capsys)
     assert list(out.iterdir()) == []
 
 

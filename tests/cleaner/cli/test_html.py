@@ -80,7 +80,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     said = capsys.readouterr()
     assert said.err == (
         f"logcleaner: --html = '{tmp_path / 'a.html'}': needs pygal, which is not installed; "
-        "pip install 'logcleaner[report]'\n"
+        "pip install '.[report]' in the sources of logcleaner, or 'FILE.whl[report]'\n"
     )
     assert said.out == ""
     assert names_in(tmp_path) == before
