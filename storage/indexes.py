@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -126,6 +126,10 @@ class OffsetIndex:
     def size_bytes(self) -> int:
         """The memory that the entries take."""
         return len(self._data)
+
+    def entries(self) -> Iterator[OffsetIndexEntry]:
+        """Yield all entries in the order of the file, whether or not they ascend."""
+        return map(self._entry, range(len(self._data) // _OFFSET_ENTRY.size))
 
     def floor(self, offset: int) -> OffsetIndexEntry | None:
         """Find the last entry at or below ``offset``. None means: start at the beginning of the segment."""
@@ -339,6 +343,10 @@ class IndexBuilder:
         """Go on as a broker that recovered the segment: it is sealed, and bytes are counted from here on."""
         self.seal()
         self._bytes_since_entry = 0
+
+    def skip(self) -> None:
+        """Have an entry for the next batch, whatever its distance: the bytes before it are no batches."""
+        self._bytes_since_entry = self._interval_bytes + 1
 
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.

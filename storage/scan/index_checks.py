@@ -31,6 +31,10 @@ _TOLD_MAX: Final = 10
 _SPARSE_BYTES: Final = 1 << 20
 """Kafka indexes every 4 KiB by default; so many bytes without an entry are no usual setting."""
 
+_TIMES_ALONE_MAX: Final = 2
+"""A broker writes a time entry beside an offset entry, but for one when the segment is closed. A truncation, which goes
+by offsets, may leave one more. Source: Kafka LogSegment.append, onBecomeInactiveSegment, TimeIndex.truncateTo."""
+
 
 class IndexBytes(NamedTuple):
     """An index file: its bytes up to the last one that is not in a hole, and its size."""
@@ -130,8 +134,8 @@ class OffsetIndexCheck(_Check):
         if self._pending:
             self._settle(starts, lasts)
 
-    def end(self) -> None:
-        """Look at what no batch answered for, once the walk is over."""
+    def end(self, time_entries: int) -> None:
+        """Look at what no batch answered for, once the walk is over. ``time_entries``: those of the time index."""
         entry_bytes, end = _OFFSET_ENTRY.itemsize, self._walk.end_position
         for entry in range(self._place, self._positions.size):
             position, offset = int(self._positions[entry]), int(self._offsets[entry])
@@ -141,7 +145,10 @@ class OffsetIndexCheck(_Check):
         if self._walk.is_sound:
             for entry in self._pending:
                 self._tell_offset(entry)
-            if self._last_start - self._covered_to > _SPARSE_BYTES:
+            if not self._positions.size and time_entries > _TIMES_ALONE_MAX:
+                text = f"it has no entry, though a broker wrote {time_entries:,} time entries beside its own"
+                self._tell(Anomaly.ENTRIES_FEW, 0, None, text)
+            elif self._last_start - self._covered_to > _SPARSE_BYTES:
                 text = f"no entry for the last {self._last_start - self._covered_to:,} bytes of the log"
                 self._tell(Anomaly.ENTRIES_FEW, self._positions.size * entry_bytes, None, text)
 
@@ -212,6 +219,11 @@ class TimeIndexCheck(_Check):
         self._place = 0
         self.largest_ms = -1
         """The largest timestamp of the batches that were met; -1 for none."""
+
+    @property
+    def count(self) -> int:
+        """The number of entries, as far as they rise."""
+        return int(self._offsets.size)
 
     def take(self, rows: Rows) -> None:
         """Hold the entries of a stretch of the log against its batches."""

@@ -99,7 +99,7 @@ def read_segment_contents(
             history.take(rows)
             if deep:
                 deep.take(rows)
-    index.end()
+    index.end(times.count)
     times.end()
     aborted, seen_of_txns = _read_txn_index(of_txns, segment)
     of_indexes = [

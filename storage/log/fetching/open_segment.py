@@ -243,15 +243,32 @@ class OpenSegment:
     def _rebuild(self) -> bool:
         """Make both indexes anew from the headers; False if that was done before, and the log is damaged itself.
 
-        Source: Kafka LogSegment.recover.
+        Behind a damaged header it goes on where the next entry of the file leads: else what is found behind the damage
+        would depend on what was looked up before.
+
+        Source: Kafka LogSegment.recover, which cuts the log there.
         """
         if not self._can_rebuild:
             return False
         self._can_rebuild = False
         builder = IndexBuilder(self.base_offset, _INTERVAL_BYTES, self.path)
-        with suppress(CorruptBatch):
-            for position, header in iter_headers(self._descriptor, self.path, 0, self.end_position):
-                builder.append(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        start: int | None = 0
+        end, last_offset = 0, self.base_offset - 1
+        while start is not None:
+            with suppress(CorruptBatch):
+                for position, header in iter_headers(self._descriptor, self.path, start, self.end_position):
+                    builder.append(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+                    end, last_offset = position + header.size_bytes, header.last_offset
+            start = self._resumed_at(end, last_offset) if end < self.end_position else None
+            builder.skip()
         self._offsets, self._times = builder.live
         self._largest = builder.largest
         return True
+
+    def _resumed_at(self, position: int, offset: int) -> int | None:
+        """Return where the first entry of the ``.index`` file leads behind a byte and an offset; None if none does."""
+        if FileKind.INDEX not in self.segment.files:
+            return None
+        stated = OffsetIndex(companion_bytes(self.segment, FileKind.INDEX), self.base_offset)
+        behind = (entry for entry in stated.entries() if entry.position > position and entry.offset > offset)
+        return next((entry.position for entry in behind if self._fits(entry) is not None), None)

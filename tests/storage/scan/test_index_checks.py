@@ -131,6 +131,11 @@ def test_an_index_without_entries_for_a_mebibyte_is_sparse(drawn):
     assert drawn.anomalies(((4, 4 * len(log) // 8),), times=((NOW_MS, 0),), log=log) == []
 
 
+def test_an_emptied_index_beside_a_time_index_with_entries_is_seen_however_small_the_log(drawn):
+    assert drawn.anomalies((), times=((NOW_MS, 2), (NOW_MS + 1, 12), (NOW_MS + 4, 42))) == [Anomaly.ENTRIES_FEW]
+    assert drawn.anomalies((), times=((NOW_MS + 1, 12), (NOW_MS + 4, 42))) == []
+
+
 def test_entries_of_a_damaged_batch_are_not_judged(drawn):
     log = bytearray(b"".join(BATCHES))
     log[STARTS[2] + 70] ^= 1

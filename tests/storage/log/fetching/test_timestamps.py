@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from storage.codecs.compression import Compression
+from storage.errors import CorruptBatch
 from storage.log import Log, LogConfig, SpecialTimestamp
 from storage.records import Batch, Record, encode_batch, encode_message, encode_wrapper, iter_batches
 from storage.records.encode import encode_empty_batch
@@ -157,3 +158,41 @@ def test_the_answer_has_the_leader_epoch(tmp_path: Path) -> None:
         0,
         None,
     )
+
+
+def behind_damage(tmp_path: Path, damage: bytes) -> tuple[Path, int]:
+    """A closed segment of 40 batches with an index entry for each; the header of batch 20 is damaged."""
+    with a_log(tmp_path, LogConfig(index_interval_bytes=1)) as log:
+        for place in range(40):
+            append(log, NOW_MS + place)
+        log.roll(NOW_MS)
+        append(log, NOW_MS + 40)
+    path = log.directory / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    position = [batch.position for batch in iter_batches(bytes(data), path)][20]
+    data[position + 8 : position + 8 + len(damage)] = damage
+    path.write_bytes(data)
+    return log.directory, position
+
+
+@pytest.mark.parametrize("damage", [b"\0\0\0\1", b"\x7f\xff\xff\xff"], ids=["a length too small", "a length too great"])
+def test_behind_a_damaged_header_the_answer_is_the_same_whatever_was_looked_up_before(
+    tmp_path: Path, damage: bytes
+) -> None:
+    directory, _ = behind_damage(tmp_path, damage)
+    wanted = [NOW_MS + place for place in (*range(20), *range(22, 41))]
+    alone = {}
+    for timestamp_ms in wanted:
+        with Log.open(directory, LogConfig(), FS) as log:
+            alone[timestamp_ms] = looked_up(log, timestamp_ms)
+    assert alone == {timestamp_ms: (timestamp_ms, timestamp_ms - NOW_MS) for timestamp_ms in wanted}
+    for seed in range(20):
+        order = [NOW_MS + 20, NOW_MS + 21, *wanted]
+        Random(seed).shuffle(order)
+        with Log.open(directory, LogConfig(), FS) as log:
+            for timestamp_ms in order:
+                try:
+                    found = looked_up(log, timestamp_ms)
+                except CorruptBatch:
+                    found = None
+                assert timestamp_ms not in alone or found == alone[timestamp_ms], (seed, timestamp_ms - NOW_MS)
