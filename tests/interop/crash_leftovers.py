@@ -149,7 +149,7 @@ def try_log(referee: Referee, log_dir: Path, seed: int, tried: Tried) -> list[st
 
 def main() -> None:
     """Try many, and print the counts."""
-    from tests.interop.conftest import KAFKA_VERSION
+    from tests.interop.kafka_jars import judging_version
 
     parser = argparse.ArgumentParser(
         prog="python -m tests.interop.crash_leftovers", description=(__doc__ or "").splitlines()[0]
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40, help="logs, each with other dice (default: 40)")
     options = parser.parse_args()
     tried, held = Tried(), list[str]()
-    with Referee(kafka_classpath(KAFKA_VERSION)) as referee, tempfile.TemporaryDirectory() as scratch:
+    with Referee(kafka_classpath(judging_version())) as referee, tempfile.TemporaryDirectory() as scratch:
         for seed in range(options.seeds):
             held += try_log(referee, Path(scratch, str(seed)), seed, tried)
     print(*held, sep="\n")

@@ -1,6 +1,6 @@
 """Whole starts of real Kafka brokers on log dirs that may be damaged: what the broker says, and what it leaves.
 
-Kafka 4.3.1 starts as one KRaft node. Kafka 2.8.2 starts beside a ZooKeeper, which serves all starts of a run.
+Kafka 4 starts as one KRaft node. Kafka 2.8.2 starts beside a ZooKeeper, which serves all starts of a run.
 A start ends when the broker says that it serves, when its process ends, or when it says nothing more for too long.
 Then the broker has a moment for what it does with a delay, and is killed: a clean stop would change files again.
 

@@ -1,4 +1,4 @@
-"""Every prediction of ``preflight`` equals what whole broker processes of Kafka 4.3.1 and 2.8.2 then do.
+"""Every prediction of ``preflight`` equals what whole broker processes of Kafka 4 and 2.8.2 then do.
 
 ``LOGCLEANER_STARTS=12`` tries twelve times as much, ``LOGCLEANER_START_SEED=500`` other damages;
 ``LOGCLEANER_START_TABLE=FILE`` writes the table of that run.
@@ -24,6 +24,7 @@ from storage.log.end import find_end
 from storage.log.roll import segment_at
 from tests.conftest import Samples
 from tests.interop.dir_damages import DIR_DAMAGES, ODD_LEVELS, OF_KAFKA_2
+from tests.interop.kafka_jars import judging_version, release
 from tests.interop.made_dirs import interval_bytes, make
 from tests.interop.owned_dirs import OWNED, dealt, room_of_nobody, trip
 from tests.interop.predicted import logs_after, offline_differences, outcome_differences
@@ -58,9 +59,9 @@ _NOTICED_SECONDS: Final = 3
 
 @pytest.fixture(scope="module")
 def bench(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """Kafka 4.3.1 with topics in several log dirs."""
+    """The Kafka that judges us, with topics in several log dirs."""
     scratch = tmp_path_factory.mktemp("starts")
-    yield _made(Kafka4(kafka, scratch), scratch, "4.3.1", Release(4, 3))
+    yield _made(Kafka4(kafka, scratch), scratch, *_judging())
     shutil.rmtree(scratch)
 
 
@@ -77,12 +78,12 @@ def old_bench(old_kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def sampled(
     kafka: str, samples: Samples, old_samples: Samples, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:
-    """Kafka 4.3.1 with the partitions of both sample archives, each in a log dir of its own."""
+    """The Kafka that judges us, with the partitions of both sample archives, each in a log dir of its own."""
     scratch = tmp_path_factory.mktemp("samples")
     made = scratch / "made"
     deal(samples, old_samples, made, with_metadata=True)
     broker = Kafka4(kafka, scratch)
-    yield Bench("4.3.1", Release(4, 3), broker, made, scratch, TRIED, settings=_WITHOUT_RETENTION, deletes_soon=False)
+    yield Bench(*_judging(), broker, made, scratch, TRIED, settings=_WITHOUT_RETENTION, deletes_soon=False)
     shutil.rmtree(scratch)
 
 
@@ -97,6 +98,11 @@ def old_sampled(
     with old_kafka_beside(old_kafka, scratch) as broker:
         yield Bench("2.8.2", Release(2, 8), broker, made, scratch, TRIED, deletes_soon=False)
     shutil.rmtree(scratch)
+
+
+def _judging() -> tuple[str, Release]:
+    version = judging_version()
+    return version, Release(*release(version)[:2])
 
 
 def _made(broker: Kafka4 | Kafka2, scratch: Path, name: str, release: Release) -> Bench:
