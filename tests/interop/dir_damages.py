@@ -22,8 +22,8 @@ WITH_CLEANER: Final = frozenset({CLEANER_GARBAGE})
 METADATA: Final = "__cluster_metadata-0"
 ODD_LEVELS: Final = "metadata log: feature level that not every Kafka knows"
 _LEVELS: Final = (
-    ("metadata.version", 99), ("metadata.version", 34), ("metadata.version", 31), ("metadata.version", 6), ("share.version", 2),
-    ("odd.version", 1),
+    ("metadata.version", 99), ("metadata.version", 34), ("metadata.version", 31), ("metadata.version", 6),
+    ("share.version", 2), ("odd.version", 1),
 )  # fmt: skip
 
 
