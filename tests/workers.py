@@ -17,13 +17,29 @@ import pytest
 SPARK: Final = "tests/spark"
 FIRST: Final = (
     SPARK,
+    "tests/interop/test_preflight.py",
     "tests/interop/test_random_logs.py",
     "tests/interop/test_broker.py",
+    "tests/cleaner/report/html/test_in_browser.py",
+    "tests/docs/test_commands.py",
+    "tests/interop/test_verified_broker.py",
+    "tests/packaging/test_image.py",
+    "tests/interop/test_configuration.py",
+    "tests/interop/test_delete_records.py",
+    "tests/interop/test_import.py",
+    "tests/interop/test_dump.py",
+    "tests/interop/test_rounds.py",
+    "tests/storage/machine/test_levels.py",
+    "tests/storage/machine/test_library.py",
+    "tests/cleaner/test_ends_of_numbers.py",
+    "tests/test_debian_package.py",
+    "tests/test_bundle.py",
+    "tests/test_soak.py",
     "tests/benchmarks/test_command.py",
     "tests/crash/test_twins.py",
     "tests/crash/test_stops.py",
 )
-"""Groups that take longest: one of these as the last would leave the other processes idle."""
+"""Groups that take longest, the longest first: one of these as the last would leave the other processes idle."""
 
 
 def group_of(nodeid: str) -> str:

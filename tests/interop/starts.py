@@ -4,8 +4,7 @@ Kafka 4 starts as one KRaft node. Kafka 2.8.2 starts beside a ZooKeeper, which s
 A start ends when the broker says that it serves, when its process ends, or when it says nothing more for too long.
 Then the broker has a moment for what it does with a delay, and is killed: a clean stop would change files again.
 
-The first broker of a kind that stops by itself leaves an archive of its classes, which halves the time that the
-others take to start.
+The first broker of a kind that stops by itself leaves an archive of its classes (``jvms``).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.broker import CLUSTER_ID, free_port
+from tests.interop.jvms import QUICK, ClassArchive
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
 from tests.interop.zookeeper import SESSION_MS, forget, zookeeper
@@ -113,17 +114,16 @@ class Kafka4:
         """Launch a broker; gives the address, the process and its output. Kills it at the end, if it still runs."""
         ports = free_port(), free_port()
         properties = self._properties(log_dirs, settings, ports)
-        output = self.scratch / "broker.out"
+        output, archive = self.scratch / "broker.out", ClassArchive(self.classpath, "kafka.Kafka")
         with output.open("wb") as opened:
             process = subprocess.Popen(
-                self._java("kafka.Kafka", str(properties)), stdout=opened, stderr=subprocess.STDOUT
+                self._java(archive, "kafka.Kafka", str(properties)), stdout=opened, stderr=subprocess.STDOUT
             )
         TALLY.jvm_starts += 1
         try:
             yield f"127.0.0.1:{ports[0]}", process, output
         finally:
-            process.kill()
-            process.wait()
+            _end(process, archive)
 
     def _properties(
         self, log_dirs: Sequence[Path], settings: Mapping[str, str], ports: tuple[int, int] = (9, 10)
@@ -146,11 +146,11 @@ class Kafka4:
         }
         return _written(self.scratch / "server.properties", properties)
 
-    def _java(self, *arguments: str) -> list[str]:
+    def _java(self, archive: ClassArchive, *arguments: str) -> list[str]:
         log4j = self.scratch / "log4j2.xml"
         log4j.write_text(_LOG4J)
-        archive = self.scratch / "classes.jsa"
-        return [*self.as_user, *_jvm(self.classpath, archive), f"-Dlog4j2.configurationFile={log4j}", *arguments]
+        shared = () if self.as_user else archive.use_or_leave()
+        return [*self.as_user, *_jvm(self.classpath, shared), f"-Dlog4j2.configurationFile={log4j}", *arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +178,10 @@ class Kafka2:
             **settings,
         }
         path = _written(self.scratch / "server-2.properties", properties)
-        output = self.scratch / "broker-2.out"
+        output, archive = self.scratch / "broker-2.out", ClassArchive(self.classpath, "kafka.Kafka")
         with output.open("wb") as opened:
             process = subprocess.Popen(
-                [*_jvm(self.classpath, self.scratch / "classes-2.jsa"), *_SIMPLE_LOGGER, "kafka.Kafka", str(path)],
+                [*_jvm(self.classpath, archive.use_or_leave()), *_SIMPLE_LOGGER, "kafka.Kafka", str(path)],
                 stdout=opened,
                 stderr=subprocess.STDOUT,
             )
@@ -189,8 +189,7 @@ class Kafka2:
         try:
             yield f"127.0.0.1:{port}", process, output
         finally:
-            process.kill()
-            process.wait()
+            _end(process, archive)
             forget(self.zookeeper, f"/brokers/ids/{NODE_ID}", "/controller")
 
 
@@ -260,18 +259,21 @@ def _awaited(process: subprocess.Popen[bytes], output: Path) -> Outcome:
     return Outcome.HANGS
 
 
-def _jvm(classpath: str, archive: Path | None = None) -> list[str]:
-    """The command of a JVM that starts quickly, and lets others work.
+def _end(process: subprocess.Popen[bytes], archive: ClassArchive) -> None:
+    """Kill a broker, if it still runs."""
+    stopped = process.poll() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    process.kill()
+    process.wait()
+    if stopped:
+        archive.keep()
+    else:
+        archive.drop()
 
-    Args:
-        classpath: of its classes.
-        archive: of loaded classes, which the JVM reads; where there is none, it leaves one when it stops by itself.
-    """
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx400m"]
-    if archive is not None:
-        options.append(f"-XX:{'SharedArchiveFile' if archive.exists() else 'ArchiveClassesAtExit'}={archive}")
+
+def _jvm(classpath: str, options: Sequence[str] = ()) -> list[str]:
+    """The command of a JVM that starts quickly, and lets others work."""
     more_nice = max(_NICE - os.nice(0), 0)
-    return ["nice", "-n", str(more_nice), str(java()), *options, "-Xlog:disable", "-cp", classpath]
+    return ["nice", "-n", str(more_nice), str(java()), *QUICK, *options, "-Xmx400m", "-cp", classpath]
 
 
 def _written(path: Path, properties: Mapping[str, str]) -> Path:

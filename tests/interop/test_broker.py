@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import pytest
 
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from tests.interop import clients
@@ -253,14 +255,18 @@ def test_retention_and_delete_records_moved_log_starts(cleaned: Cleaned) -> None
 
 @pytest.mark.parametrize("command", CHANGING, ids=" ".join)
 def test_command_that_changes_things_is_refused_while_the_broker_runs(
-    command: tuple[str, ...], serving: Serving, cleaned: Cleaned
+    command: tuple[str, ...],
+    serving: Serving,
+    cleaned: Cleaned,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("cleaner.cli.waiting.WAIT_SECONDS", 0.0)  # the broker stays
     names = [name for name in PARTITIONS if not name.startswith("__")]
     before = {name: files_of(cleaned.ours / name) for name in names}
     beside = {path.name for path in cleaned.ours.iterdir()}
-    refused = logcleaner(*command, "--log-dir", str(cleaned.ours))
-    assert refused.returncode == 3
-    assert f"held by process {serving.broker.pid}" in refused.stderr
+    assert main([*command, "--log-dir", str(cleaned.ours)]) == ExitStatus.LOCKED
+    assert f"held by process {serving.broker.pid}" in capsys.readouterr().err
     assert {name: files_of(cleaned.ours / name) for name in names} == before
     assert {path.name for path in cleaned.ours.iterdir()} == beside
 

@@ -21,7 +21,10 @@ def tree(directory: Path) -> dict[str, tuple[bytes, int]]:
 @pytest.mark.parametrize(
     "command", [("clean",), ("free", "--target", "100%"), ("restore", "--all"), ("restore", "--all", "--release")]
 )
-def test_second_one_is_refused_untouched_though_the_first_opened_its_lock_again(command, demo, tmp_path, capsys):
+def test_second_one_is_refused_untouched_though_the_first_opened_its_lock_again(
+    command, demo, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("cleaner.cli.waiting.WAIT_SECONDS", 0.3)
     log_dir = Path(shutil.copytree(demo, tmp_path / "data"))
     with LogDir.open(log_dir).lock(FileSystem()):
         os.close(os.open(log_dir / ".lock", os.O_RDWR))
