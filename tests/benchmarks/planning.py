@@ -54,11 +54,14 @@ _PLAN: Final = """\
 import sys
 from cleaner.cli.main import _collect_seldom, build_parser
 from cleaner.cli.opening import open_cleaner
+from cleaner.config.inputs import CommandFiles
 from cleaner.engine.clock import SystemClock
 from cleaner.engine.outcome import Silent
 from policies.plan import Request
 _collect_seldom()
-cleaner, _, _ = open_cleaner(build_parser().parse_args(["topics", *sys.argv[1:]]), Silent())
+args = build_parser().parse_args(["topics", *sys.argv[1:]])
+args.inputs = CommandFiles()
+cleaner, _, _ = open_cleaner(args, Silent())
 cleaner.plan(Request(SystemClock().now_ms(), confirmed=True))
 """
 COMMANDS: Final = {

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from policies.checking.repairs import CUTS, RepairKind, Target
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs
 from storage.errors import CorruptBatch, LogCleanerError
-from storage.log.end import end_bytes_of, whole_batch_behind
+from storage.log.batch_search import whole_batch_behind
+from storage.log.end import end_bytes_of
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.producer_state import ProducerState

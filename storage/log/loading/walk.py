@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from storage.records.header import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_TRANSACTIONAL,
@@ -164,6 +162,8 @@ def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
     if batch.magic >= MAGIC_V2:
         if batch.size_bytes < V2_HEADER_BYTES:
             return f"a batch of {batch.size_bytes} bytes is smaller than its header"
+        from crc32c import crc32c  # noqa: PLC0415
+
         stored = int.from_bytes(data[CRC_POSITION:CRC_START], "big")
         return None if stored == crc32c(data[CRC_START:]) else "the CRC of the batch is wrong"
     stored = _LEGACY_CRC.unpack_from(data, _LEGACY_CRC_POSITION)[0]

@@ -166,7 +166,7 @@ def test_missing_directory_is_not_there_yet(tmp_path: Path, capsys: pytest.Captu
     ("arguments", "told"),
     [
         (("clena",), "no such command: clena; did you mean clean?; see logcleaner --help"),
-        (("frobnicate",), "no such command: frobnicate; choose from clean, free, "),
+        (("frobnicate",), "no such command: frobnicate; choose from free, clean, delete-records, "),
         (("clean", "--dryrun"), "no such option: --dryrun; did you mean --dry-run?; see logcleaner clean --help"),
         (("clean", "--log-dir", "/d", "--Dry-Run"), "did you mean --dry-run?"),
         (("clean", "--threads", "2", "-dry-run"), "unrecognized arguments: -dry-run; did you mean --dry-run?"),

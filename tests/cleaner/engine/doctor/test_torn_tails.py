@@ -16,7 +16,8 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from policies.checking.of_tails import RECOVER_TAIL
 from policies.checking.remedies import END_LOST
-from storage.log.end import find_end, whole_batch_behind
+from storage.log.batch_search import whole_batch_behind
+from storage.log.end import find_end
 from storage.log.listing import list_partition
 from storage.records import iter_headers
 from tests.conftest import Samples
