@@ -6,6 +6,7 @@ files that it was made for. The executor refuses an action if these files have c
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -33,6 +34,8 @@ from storage.names import TopicPartition
 PolicyOf = Callable[[PartitionFacts], TopicPolicy]
 PartitionKey = tuple[str, TopicPartition]
 """Log dir and partition: while a replica moves, two log dirs hold the same partition."""
+_NAMED_MAX: Final = 5
+"""A line names no more topics than these."""
 
 
 class Only(StrEnum):
@@ -210,8 +213,17 @@ class Plan:
 
     @property
     def guards(self) -> Iterator[str]:
-        """Return a line for each guard rail that holds something back: its code, the path, the reason."""
-        return (f"{guard.code}: {path}: {guard.text}" for guard, path in self._guards())
+        """Yield a line for each guard rail that holds something back: its code, the path, the reason.
+
+        Topics of a log dir that wait for the same reason, as by an edit of ``[topics."*"]``, have one line.
+        """
+        whole = {log_dir.facts.path for log_dir in self.log_dirs}
+        lines = defaultdict[tuple[ReasonCode, str, str], list[PurePath]](list)
+        for guard, path in self._guards():
+            is_topic = guard.code is ReasonCode.RELOAD_GUARD and path not in whole
+            lines[guard.code, str(PurePath(path).parent) if is_topic else path, guard.text].append(PurePath(path))
+        for (code, place, text), paths in lines.items():
+            yield f"{code}: {paths[0] if len(paths) == 1 else f'{place}: {_named(paths)}'}: {text}"
 
     @property
     def guard_keys(self) -> frozenset[str]:
@@ -227,6 +239,12 @@ class Plan:
 
     def _guards(self) -> Iterator[tuple[Reason, str]]:
         yield from dict.fromkeys(pair for log_dir in self.log_dirs for pair in guards_of(log_dir))
+
+
+def _named(topics: Sequence[PurePath]) -> str:
+    """Return how many topics they are, and the first names."""
+    rest = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
+    return f"{len(topics):,} topics ({', '.join(path.name for path in topics[:_NAMED_MAX])}{rest})"
 
 
 def guards_of(log_dir: LogDirPlan) -> Iterator[tuple[Reason, str]]:

@@ -63,6 +63,21 @@ def test_the_message_says_what_waits_and_what_to_do(place: Place) -> None:
     assert "logcleaner config apply -n shows what waits" in line
 
 
+def test_topics_that_wait_for_the_same_reason_have_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Place(tmp_path, capsys)
+    more = [PartitionDir(place.log_dir, f"{topic}-0").segment(0, keyed(0, "a=1")) for topic in "abcdefg"]
+    orders = PartitionDir(tmp_path / "elsewhere", "orders-0")
+    orders.end_offset = 12
+    committed(place.log_dir, orders, *more)
+    every = '[topics."*"]\ncleanup.policy = "delete"\nretention.ms = "{}"\n'
+    assert place.run(every.format("30d"), "clean") == 0
+    for command in (("clean",), ("config", "apply", "-n")):
+        place.run(every.format("30m"), *command)
+        told = place.err if command == ("clean",) else place.out
+        (line,) = [line for line in told.splitlines() if "times shorter" in line]
+        assert f"{place.log_dir}: 8 topics (a, b, c, d, e and 3 more): waits for logcleaner config apply" in line
+
+
 def test_a_copy_goes_by_the_limits_confirmed_last_too(place: Place) -> None:
     assert place.run(SLIP, "clean", "--output", str(place.path / "copy")) == 5
     assert len(list((place.path / "copy" / "orders-0").glob("*.log"))) == 6
