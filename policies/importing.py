@@ -20,7 +20,7 @@ class ImportFacts(NamedTuple):
     replicas: tuple[int, ...]
     """The brokers that the cluster metadata place the partition on."""
     directory_id: str | None
-    """The log dir that they place it in on this broker; None if they name none."""
+    """The log dir of this broker that the records of the cluster metadata name; None if they name none."""
     node_id: int | None
     """The node id in ``meta.properties`` of the log dir."""
     own_directory_id: str | None

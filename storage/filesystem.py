@@ -289,7 +289,7 @@ class FileSystem:
             os.rename(source.name, target.name, src_dir_fd=before, dst_dir_fd=after)
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
-        """Remove a file; one that is gone already is what was wanted.
+        """Remove a file. A missing file is as wanted.
 
         Raises: OutOfSpace, where a disk writes anew what it changes.
         """
@@ -297,7 +297,7 @@ class FileSystem:
             _unlink(path)
 
     def remove_dir(self, path: Path, purpose: Purpose) -> None:
-        """Remove an empty directory; one that is gone already is what was wanted. Raises: OSError if it holds any."""
+        """Remove an empty directory. A missing directory is as wanted. Raises: OSError if it holds anything."""
         with _as_typed(path), suppress(FileNotFoundError), opened(path.parent) as directory:
             os.rmdir(path.name, dir_fd=directory)
 

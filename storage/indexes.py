@@ -26,7 +26,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """Entries hold offsets relative to the base as int32."""
 _NO_TIMESTAMP: Final = -1
 _WARM_BYTES: Final = 8192
-"""Kafka looks an offset up in that much of an index's end first; in a damaged index that decides what it finds."""
+"""Kafka searches this many bytes at the end of an index first. In a damaged index, the answer depends on it."""
 _TAIL_ENTRIES: Final = 64
 """How much of an index's end is read at first when its last entry is wanted."""
 

@@ -116,7 +116,7 @@ class PrivateDirectory:
             raise
 
     def remove(self, name: str) -> None:
-        """Unlink a file; one that is gone, or no file, is passed over."""
+        """Unlink a file. A missing file is passed over, and so is what is no file."""
         with suppress(OSError):
             os.unlink(name, dir_fd=self.descriptor)
 

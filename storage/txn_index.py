@@ -82,7 +82,7 @@ def collect_aborted_txns(
 
 
 def is_of_segment(path: Path) -> bool:
-    """Return whether no marker in a ``.txnindex`` lies below its segment; one that is missing has none.
+    """Return whether no marker in a ``.txnindex`` lies below its segment. True for a missing file.
 
     Source: Kafka TransactionIndex.sanityCheck. Raises: CorruptIndex for another version than 0.
     """

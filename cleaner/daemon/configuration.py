@@ -95,7 +95,7 @@ class Configuration:
 
 
 def _resolved(loaded: LoadedLayers) -> LoadedLayers:
-    """Log dirs by the paths that plans name them by: relative ones, and links, would be others than those."""
+    """Return the log dirs by their resolved paths. Plans use resolved paths, so that links and relative paths match."""
     return loaded._replace(log_dirs=tuple(path.resolve() for path in loaded.log_dirs))
 
 

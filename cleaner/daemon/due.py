@@ -377,7 +377,7 @@ def failed_in(job: Job, plan: Plan, outcome: Outcome) -> Iterator[tuple[Work, st
 
 
 def failed_beside(job: Job, outcome: Outcome) -> Iterator[tuple[Work, str, bool]]:
-    """Yield the partitions of a removal that failed; which of them it was is not told, so all of them are."""
+    """Yield all partitions of a removal that failed. The error does not say which partition it was."""
     if job.kind is JobKind.REMOVAL and len(outcome.errors) > len(outcome.full_log_dirs):
         for key in job.partitions:
             yield (job.kind, key), outcome.errors[0], False

@@ -73,13 +73,13 @@ class Observer:
         """A plan was spent: of retention over all partitions, or of the compaction of one."""
 
     def round_ended(self) -> None:
-        """What was spent since this was last called is one run; what comes is another one."""
+        """A run ended: all plans that were spent since the last call belong to it."""
 
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
         """Take the log dirs of the configuration, and whether something is wrong with each as a whole."""
 
     def configured(self, now_ms: int, *, succeeded: bool) -> None:
-        """The configuration was read, at the start or again; one that is refused leaves the one in force."""
+        """The configuration was read, at the start or again. A refused file leaves the earlier one in force."""
 
     def did(self, job: JobDone) -> None:
         """Note that a job ended, whether or not there was anything to do."""

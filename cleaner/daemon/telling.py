@@ -72,7 +72,7 @@ class Planned:
 
 @dataclass(slots=True)
 class _RoundTotals:
-    """What the jobs of a round did until now."""
+    """The totals of the jobs of a round, so far."""
 
     figures: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_FIGURES, 0)))
     limits: Counter[str] = field(default_factory=Counter)

@@ -388,7 +388,7 @@ class Worker:
             self._schedule = self._schedule.asked_for(JobKind.SURVEY)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
-        """Tell what became of a plan, and let those wait that failed."""
+        """Tell the result of a plan. What failed waits before the next attempt."""
         now_ms = self._clock.now_ms()
         self._teller.ran(job, plan, outcome, started_ms, now_ms)
         for work, error, is_corrupt in failed_in(job, plan, outcome):

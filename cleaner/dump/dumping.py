@@ -61,7 +61,7 @@ def dump(
 
 
 class _Output:
-    """The output, with the heading of a file in front of the first line that is shown of it."""
+    """The output. The heading of a file comes before the first line that is shown from the file."""
 
     def __init__(self, write: Callable[[bytes | memoryview], object]) -> None:
         self._write, self.heading = write, b""

@@ -82,8 +82,8 @@ def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
 def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[SegmentFile], list[SegmentFile]]:
     """Do steps 2 and 3: every ``.log``, and all its companions.
 
-    Index files of segments among them whose ``.log`` is gone already, a power loss leaves such, go as well: below the
-    first segment they tell of nothing that a log needs.
+    A power loss may leave index files of a segment among them whose ``.log`` is gone. These go as well: below the first
+    segment they tell of nothing that a log needs.
     """
     companions = [segment.files[kind] for segment in doomed for kind in SEGMENT_KINDS[1:] if kind in segment.files]
     logs = {segment.base_offset for segment in listing.segments}

@@ -127,7 +127,7 @@ class Executor:
         self._attempt(partition, self._compact)
 
     def _compact_together(self, steps: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-        """Compact partitions side by side. Return those for which there was no space beside the others."""
+        """Compact partitions side by side. Return the partitions that wait, because the others took the free space."""
         without_space: list[PartitionPlan] = []
         means = replace(self._means, threads=1, side_by_side=self._means.threads)
 
@@ -174,7 +174,7 @@ class Executor:
                 self._attempt(step, partial(_refused, error))
 
     def _rounds(self, steps: Sequence[PartitionPlan]) -> Iterator[tuple[Round, Path]]:
-        """Yield the rounds to prepare; one that cannot be made is told when its turn comes."""
+        """Yield the rounds to prepare. A round that cannot be made is told when its turn comes."""
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         for step in steps:

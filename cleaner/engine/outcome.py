@@ -86,7 +86,7 @@ class PartitionResult:
         )
 
     def following(self, before: PartitionResult) -> PartitionResult:
-        """Return the figures of two runs over a partition: this one, and the one before, which compacted nothing."""
+        """Return the sum of this run and an earlier run over the same partition. The earlier run compacted nothing."""
         return replace(
             self,
             deleted_segments=before.deleted_segments + self.deleted_segments,

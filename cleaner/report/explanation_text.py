@@ -324,7 +324,7 @@ def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:
 
 
 def _concerning(blockers: Sequence[Blocker], chosen: ChosenSegment | None) -> Sequence[Blocker]:
-    """Return the blockers of a chosen segment: those of the whole partition, and those that name the segment."""
+    """Return the blockers of a chosen segment: the partition's own, and the blockers that name the segment."""
     if chosen is None:
         return blockers
     base = chosen.fate.facts.base_offset

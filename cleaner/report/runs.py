@@ -89,7 +89,7 @@ def words_of(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionRes
 
 
 def acts_of(planned: PartitionPlan, outcome: Outcome) -> Iterator[tuple[Verdict, Action, str]]:
-    """Yield the verdicts, with what became of each segment and why: what was planned and not done is kept."""
+    """Yield the verdict on each segment as the run left it, with the reason. What was planned and not done is kept."""
     for verdict, word in zip(
         planned.verdicts, words_of(planned.verdicts, outcome, outcome.results.get(planned.key)), strict=True
     ):

@@ -69,7 +69,7 @@ class Totals(NamedTuple):
 
 
 def log_dir_errors(plan: Plan, outcome: Outcome) -> list[str]:
-    """Return the errors of whole log dirs, and those that belong to no partition."""
+    """Return the errors of whole log dirs, and the errors without a partition."""
     return [*(error for log_dir in plan.log_dirs for error in log_dir.facts.errors), *outcome.errors]
 
 

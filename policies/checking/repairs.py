@@ -71,7 +71,7 @@ class Target(NamedTuple):
     findings: tuple[str, ...]
     """Codes of the findings."""
     missing: str | None = None
-    """What was found of records that are gone, so that the file may be evidence of them."""
+    """The findings about missing records: the file may be the evidence that they existed."""
 
     @property
     def name(self) -> str:

@@ -120,7 +120,7 @@ def _why_kept(facts: LeftoverFacts) -> str | None:
 
 
 def _kept_as_sole_copy(sole: SetAside) -> str:
-    """Return that a directory holds what no other one does, and how it comes back."""
+    """Return the sentences that say that a directory has the only copy of records, and how to put them back."""
     holds = f"may be the only copy of {sole.topic_partition}, offsets {sole.first_offset} to {sole.end_offset - 1}"
     how = take_back(sole)
     return f"{holds}, which belongs here: {how[0].lower()}{how[1:]}; or move the directory to a safe place"

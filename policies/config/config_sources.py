@@ -112,7 +112,7 @@ def nearest(written: str, names: Mapping[str, object]) -> str:
 
 
 def misspelt_in(written: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each key of a broker's file that Kafka ignores but that is nearly one that we read, and that one.
+    """Yield each key of a broker's file that looks like a misspelt key of ours, with the key that was probably meant.
 
     A broker has hundreds of keys that do not concern us, and keys of its plugins: what is not near is no mistake.
     """

@@ -109,7 +109,7 @@ def _with_suffix(unit: ValueUnit, number: int) -> str:
 
 
 def exact_scale(size_bytes: int) -> tuple[int, str] | None:
-    """Return the largest unit of which a size is a whole number, and its bytes; None if nobody reads so many of it."""
+    """Return the largest unit that divides a size, and its bytes; None if there are too many units to read."""
     factor, suffix = max(scale for scale in BINARY if size_bytes % scale[0] == 0)
     return (factor, suffix) if size_bytes < factor * _COUNT_MAX or factor == BINARY[-1][0] else None
 

@@ -1,4 +1,4 @@
-"""Compare ``--set`` with the configuration in force: find the topics that it hits, and those that it does not."""
+"""Compare ``--set`` with the configuration in force: find the topics that ``--set`` changes, and the other topics."""
 
 from __future__ import annotations
 

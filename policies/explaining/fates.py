@@ -1,4 +1,4 @@
-"""Tell what becomes of each segment: what ``clean`` does with it, and what retention and compaction each say of it."""
+"""Tell the fate of each segment: what ``clean`` does with it, and what retention and compaction say."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Growth:
     """The time between the first observation and the last one."""
 
     def seen(self, free_bytes: int, now_ms: int) -> Growth:
-        """Return the growth after another observation; one that is not later than the last changes nothing."""
+        """Return the growth after another observation. One that is not the latest changes nothing."""
         span_seconds = (now_ms - self.at_ms) / 1000
         if span_seconds <= 0:
             return self
@@ -72,7 +72,7 @@ class Runway:
     counted: int
     """The partitions that count."""
     left_out: int
-    """The partitions that do not count: compacted ones, untouched ones, and those whose rate is not known."""
+    """The partitions that do not count: compacted or untouched ones, and the ones whose rate nobody knows."""
 
     @property
     def is_endless(self) -> bool:

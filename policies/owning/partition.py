@@ -1,4 +1,4 @@
-"""One partition of an internal topic: its owners, and what belongs to none of them."""
+"""One partition of an internal topic: its owners, and the records without an owner."""
 
 from __future__ import annotations
 

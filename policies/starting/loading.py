@@ -38,7 +38,7 @@ _RECOVERED: Final = "all its batches are read"
 
 
 class Loading:
-    """The loading of one partition. ``run`` does all; then the fields hold what came of it."""
+    """The loading of one partition. ``run`` does everything; after that, the fields hold the result."""
 
     def __init__(self, before: PartitionBefore, *, is_clean: bool, recovery_point: int, log_start: int) -> None:
         self._before, self._contents = before, before.contents

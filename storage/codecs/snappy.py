@@ -89,7 +89,7 @@ def _read_copy(buf: Bytes, at: int, end: int, tag: int) -> tuple[int, int, int]:
 def _take_short(buf: Bytes, at: int, out: Bytes, start: int, position: int, stop: int) -> tuple[int, int]:
     """Return ``(next position, at)`` after a short literal or a near copy; ``position`` itself for all else.
 
-    Nearly all elements are such. There must be ``_SHORT_BYTES`` behind the tag, and ``_ROOM_BYTES`` in ``out``.
+    Nearly all elements are of this kind. There must be ``_SHORT_BYTES`` behind the tag, and ``_ROOM_BYTES`` in ``out``.
     """
     word = signed(load_le64(buf, at))
     kind, upper = word & 3, word >> 2 & 0x3F

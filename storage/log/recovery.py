@@ -1,28 +1,28 @@
 """Recovery: start-up deals with ``.cleaned``, ``.swap`` and ``.deleted`` files. The other half of ``storage.log.swap``.
 
-The rules are the broker's own, so that either side may crash anywhere and the other one finish:
-    1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun:
-       undo it.
-    2. Every ``.cleaned`` file is worth nothing: delete it.
-    3. What the remaining ``.swap`` logs cover, from the lowest base to the highest next offset, was replaced:
-       delete it. Here we are stricter than the broker: see below.
+The rules are the broker's own, so that either side may crash anywhere and the other one finish. A star marks where ours
+are stricter than the broker's; ``tests/storage/log`` has a test for each:
+    1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun.
+       Undo the swap.
+    2. Every ``.cleaned`` file is worth nothing. Delete it.
+    3. The remaining ``.swap`` logs replace what they cover, from the lowest base to the highest next offset. Delete it.
+       * A broker puts an empty or a damaged ``.swap`` log over records. We undo such a swap, or refuse the partition.
     4. Take the ``.swap`` suffix off.
-    5. An index file without a ``.log`` below the first segment, and a producer snapshot there, unless it is the newest,
-       are what is left of a segment: delete them, or, where its ``.log`` waits as ``.deleted``, have them wait too: the
-       deletion can still be taken back. A broker takes every snapshot that no segment begins at; but one that stopped
-       cleanly leaves some such behind, and that is no crash.
-    6. An index file without a ``.log`` between the segments, or behind them, may be all that tells of records that are
-       missing. A broker removes it; here it stays (``evidence``), but for two that a crash of ours leaves: behind a
-       swapped segment, that of a source which lost all its records; at the log end, that of a roll, without an entry.
-``.deleted`` files are not looked at here: they wait for ``file.delete.delay.ms`` (a broker deletes them at once).
+    5. Below the first segment, an index file without a ``.log`` is left over from a segment. So is a producer snapshot,
+       unless it is the newest. Delete them. * Where the ``.log`` waits as ``.deleted``, its files wait as well, because
+       a restore can still take the deletion back. * A broker deletes every snapshot that no segment begins at. A clean
+       stop leaves snapshots like that, and needs no recovery.
+    6. Between the segments, or behind them, an index file without a ``.log`` may be all that tells of missing records.
+       * A broker deletes it. We keep it (``evidence``), but for two kinds that a crash of ours leaves: behind a swapped
+       segment, the index of a source that lost all its records; at the log end, the empty index of a roll.
+    7. * A broker deletes ``.deleted`` files at once. We leave them: they wait for ``file.delete.delay.ms``.
+    8. * A broker cuts a torn tail off. We never cut one, and touch no ``.log`` outside a swap.
 
-A torn tail is never cut, and no ``.log`` outside a swap is touched.
-
-A ``.swap`` log that is empty or damaged takes the place of no records. A broker would rename it over them. It is undone
-instead, as if its swap had not begun: an empty one is honest where a group lost all its records, and then the next
-compaction comes to the same. Two things must hold, else the partition is refused and stays as it is: the plain log with
-the records from the swap's base on is there, so that no source is gone (the first goes first), and no ``.deleted`` log
-belongs into a gap above it, where a power loss may have brought the first source back alone.
+An empty ``.swap`` log is honest where a group lost all its records. Undoing its swap does no harm there: the next
+compaction comes to the same result. We undo the swap of an empty or damaged log only where two things hold. The plain
+log with the records from the swap's base on is there: the first source goes first, so no source is gone. And no
+``.deleted`` log belongs into a gap above it: there, a power loss may have brought the first source back alone. Else we
+refuse the partition, and leave it as it is.
 
 Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnapshots.
 """

@@ -237,7 +237,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
 
 
 def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request) -> tuple[Plan, Outcome, int]:
-    """Do what guard rails had held back. Return what came of both runs, as ``_act`` does."""
+    """Do what guard rails had held back. Return the results of both runs, as ``_act`` does."""
     from policies.replanning import limited_to, replanned
 
     keys = outcome.guards.keys()

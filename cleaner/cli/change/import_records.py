@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> ImportReport:
-    """Make the partition, or rehearse it, and return what became of it."""
+    """Make the partition, or rehearse that, and return the result."""
     from cleaner.importing.batching import batches
     from cleaner.importing.building import build, check_space, rehearse
     from cleaner.importing.placing import check_absent, new_topic_id, topic_id_for

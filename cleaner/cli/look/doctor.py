@@ -112,7 +112,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    """Sweep what is named, once it is confirmed, and show what became of it."""
+    """Sweep the named leftovers once the user confirms, and show the result."""
     from cleaner.cli.confirming import confirm, confirm_force_lock
     from cleaner.cli.waiting import Waiting
     from cleaner.engine.doctor.sweeping import Sweeper

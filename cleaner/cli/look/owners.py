@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wanted(names: Sequence[str], log_dirs: Sequence[LogDir], topics: Sequence[str]) -> tuple[str, ...]:
-    """Return the topics and partitions to read. Raises: InvalidConfigs for a name that is none of them."""
+    """Return the topics and partitions to read. Raises: InvalidConfigs for a name that no topic or partition has."""
     known = partitions_of(log_dirs)
     there = {name for found in known or () for name in (found.topic, str(found)) if found.topic in topics}
     every = {name for found in known or () for name in (found.topic, str(found))}

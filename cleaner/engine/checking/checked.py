@@ -1,4 +1,4 @@
-"""The request for a check, and what came of it."""
+"""The request for a check, and the result."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Finder:
         self.key_map.collect(self._bitmap)
 
     def _ask(self, filters: Filters) -> None:
-        """Note the dirty section's keys. If the map holds all of them, spare the spans that have none of them."""
+        """Note the keys of the dirty section. If the map holds all keys, spare the spans without any of these keys."""
         filters.add_mapped([one.walk for one in self._dirty if one.walk], self.key_map)
         if self.key_map.is_first_range and self.key_map.is_last_range:
             self._spared = filters.spare(

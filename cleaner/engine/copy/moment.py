@@ -102,7 +102,7 @@ class EntrySeen(NamedTuple):
         return self.format == stat.S_IFDIR
 
     def change_to(self, other: EntrySeen) -> str | None:
-        """Return what became of the entry, in words; None if it is the same."""
+        """Return how the entry changed, in words; None if it did not."""
         if (self.format, self.identity) != (other.format, other.identity):
             return "another directory has its name" if self.is_dir else "another size, time or file"
         return "its content, mode, owner or links changed" if self.changed_ns != other.changed_ns else None
@@ -181,7 +181,7 @@ class Moment:
     directories: Mapping[str, SeenDirectory]
     """Partitions and the metadata log, by name."""
     checkpoints: Mapping[str, bytes]
-    """The four files, by name; one that was not there is not in it."""
+    """The bytes of the four files, by name. A file that was missing has no entry."""
 
     @classmethod
     def of(cls, log_dir: LogDir, topics: Sequence[str]) -> Moment:

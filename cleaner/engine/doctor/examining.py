@@ -170,7 +170,7 @@ class Examination:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoints:
-    """The checkpoint files of a log dir; one that does not parse has no lines, and is told as an error."""
+    """The checkpoint files of a log dir. A file that does not parse has no lines, and is told as an error."""
 
     high_watermarks: Offsets
     log_starts: Offsets

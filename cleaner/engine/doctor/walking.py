@@ -75,7 +75,7 @@ def walk(segments: Sequence[Segment], first_dirty_offset: int | None, budget: Wa
 
 
 def _aborted(segments: Sequence[Segment]) -> Mapping[int, list[AbortedTxn]]:
-    """Return what the transaction indexes name, by producer; one that is damaged names nothing, for Kafka neither."""
+    """Return what the transaction indexes name, by producer. A damaged index names nothing, as for Kafka."""
     found: defaultdict[int, list[AbortedTxn]] = defaultdict(list)
     for segment in segments:
         file = segment.files.get(FileKind.TXN_INDEX)

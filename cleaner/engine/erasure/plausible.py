@@ -18,7 +18,7 @@ from storage.names import FileKind, FileState
 from storage.txn_index import TXN_ENTRY_BYTES, parse_txn_index
 
 _SIZE_MAX: Final = 1 << 30
-"""No file of these kinds is as large: an index is as long as its segment at most, and has 8 bytes for 4 KiB of it."""
+"""No file of these kinds is as large. An index has 8 bytes for each 4 KiB of its segment."""
 _ENTRIES: Final = {
     FileKind.INDEX: np.dtype([("offset", ">i4"), ("position", ">i4")]),
     FileKind.TIME_INDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),

@@ -43,7 +43,7 @@ class WantedKey:
 
 
 def wanted_keys(given: Iterable[str], encoding: KeyEncoding) -> tuple[WantedKey, ...]:
-    """Read keys; one that is given twice counts once. Raises: InvalidConfig for one that is not of the encoding."""
+    """Read keys. A repeated key counts once. Raises: InvalidConfig for a key that the encoding cannot have."""
     return tuple(_READERS[encoding](text) for text in dict.fromkeys(given))
 
 
@@ -79,7 +79,7 @@ def _json(text: str) -> WantedKey:
 
 
 def _avro_wire(text: str) -> WantedKey:
-    """Take a text as an Avro string; one that is a whole number also as an Avro int or long, which look alike."""
+    """Take a text as an Avro string. Take a whole number also as an Avro int or long, which look alike."""
     data = text.encode("utf-8", "surrogateescape")
     payloads, number = [_varint(len(data)) + data], _whole_number(text)
     if number is not None:

@@ -52,7 +52,7 @@ def _newest_first(log_dirs: Iterable[LogDir]) -> list[Segment]:
 
 
 def _last_id_in(segment: Segment, producer_id: int) -> str | None:
-    """Return the transactional id that the records of a segment give a producer, by the last of them."""
+    """Return the transactional id that the last record of a segment gives a producer."""
     found: str | None = None
     with suppress(LogCleanerError):
         for batch in read_segment(segment, segment.base_offset, OFFSET_MAX):

@@ -137,7 +137,7 @@ class _Repairing:
         self._journals: dict[Path, Journal] = {}
 
     def result(self, planned: PlannedRepair) -> RepairResult:
-        """Carry out a repair if it may be done, and return what became of it."""
+        """Carry out a repair if it may be done, and return its result."""
         result, target = RepairResult(planned._replace(content=None)), planned.repair.target
         if not planned.repair.is_repairable:
             return result

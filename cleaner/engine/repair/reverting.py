@@ -32,7 +32,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RevertResult:
-    """The repairs of one partition that something waits of, and what became of them."""
+    """The repairs of one partition whose replaced files still wait, and the result of each repair."""
 
     topic_partition: TopicPartition
     log_dir: str

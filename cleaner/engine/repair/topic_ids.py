@@ -85,7 +85,7 @@ def _newest_epoch(directory: Path) -> int | None:
 
 
 def _other_ids(log_dirs: Sequence[LogDir], topic_partition: TopicPartition) -> Iterator[str]:
-    """Yield the topic ids that partitions of that topic have, and those noted for this one by holds and the journal."""
+    """Yield the topic ids of the topic's partitions, and the ids that holds and the journal note for this partition."""
     for log_dir in log_dirs:
         for found, path in log_dir.partitions():
             if found.topic == topic_partition.topic and (topic_id := topic_id_if_readable(path)):

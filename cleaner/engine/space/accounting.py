@@ -207,7 +207,7 @@ class _Tally:
             self.cannot_read(path, error)
 
     def add_files(self, files: Iterable[SegmentFile]) -> None:
-        """Count the files of a listing. There are many: nothing is made for each of them."""
+        """Count the files of a listing. There are many, so that no object is made for each file."""
         sums: dict[tuple[FileKind, FileState], list[int]] = {}
         for _, _, (_, kind, state), (device, inode, size_bytes, _), _, disk_bytes, links in files:
             if links > 1 and self._was_counted(device, inode):

@@ -1,4 +1,4 @@
-"""Log dirs in, facts of their deletions out: what of them waits, and what became of its surroundings since."""
+"""Reads the facts of earlier deletions: the files that still wait, and what changed around them since."""
 
 from __future__ import annotations
 
@@ -134,13 +134,13 @@ def _result(
 
 
 def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
-    """Return the leader epochs as they were before a deletion, and those that began since."""
+    """Return the leader epochs from before a deletion, and the epochs that began since."""
     before = [LeaderEpochEntry(*entry) for entry in deletion.leader_epochs]
     newest = before[-1].epoch if before else -1
     return before + [entry for entry in found if entry.epoch > newest]
 
 
 def _fit(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> bool:
-    """Return whether the epochs found are those before a deletion, or what the deletion leaves of them."""
+    """Return whether the epochs are the same as before a deletion, or the ones that the deletion leaves."""
     before = epochs_before(deletion, found)
     return list(found) == before or (bool(found) and list(found) == truncate_from_start(before, found[0].start_offset))

@@ -15,7 +15,7 @@ SCHEMA: Final = "logcleaner.sweep/1"
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """The leftovers that were named, and what became of them."""
+    """The leftovers that were named, and the result for each one."""
 
     results: Sequence[SweepResult]
     dry_run: bool

@@ -116,7 +116,7 @@ class _Table:
                 yield answer.stated[topic].shown, answer.topics[topic]
 
     def _sorted(self) -> tuple[list[str], list[str]]:
-        """Return the topics that a value changes, the most bytes first, and those that none does."""
+        """Return the topics that a value changes, the most bytes first, and the topics that no value changes."""
         in_force = self._supposals.in_force.topics
 
         def difference(topic: str) -> tuple[int, ...]:

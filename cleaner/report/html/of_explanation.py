@@ -48,7 +48,7 @@ def _name(one: Document, partitions: Sequence[Document]) -> str:
 
 
 def _told(segment: Document) -> Document:
-    """Return a segment as a plan has it; its sentence is what retention and compaction each say of it."""
+    """Return a segment as a plan has it. Its sentence joins what retention and compaction say."""
     reason, rules = segment["reason"], segment["rules"]
     said = "; ".join(f"{rule['rule']}: {rule['text']}" for rule in rules) or reason["text"]
     return {**segment, "reason": {**reason, "text": said, "until_ms": segment["expires_ms"]}}

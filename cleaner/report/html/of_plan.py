@@ -85,7 +85,7 @@ def _headlines(document: Document) -> Iterator[Headline]:
 
 
 def _freed_when(report: Document) -> str:
-    """Return what is freed when, and what nobody knows of it."""
+    """Return what is freed, when, and which figures nobody knows."""
     amount, _, when = report["freed"].removeprefix("at least ").partition(" in ")
     note = report["freed_when"].removeprefix(f"{amount} " if when else "").removeprefix("or more ") or "nothing goes"
     if not report["totals"]["is_estimate"]:

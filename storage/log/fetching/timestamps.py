@@ -40,7 +40,7 @@ class TimestampOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int | None = None
-    """The epoch of its batch; of the start or the end of the log, what ``leader-epoch-checkpoint`` says of it."""
+    """The epoch of its batch. For the start or the end of the log, the epoch by ``leader-epoch-checkpoint``."""
 
 
 _NOTHING_TIERED = TimestampOffset(-1, -1, NO_LEADER_EPOCH)

@@ -1,4 +1,4 @@
-"""Batches that keep the offsets and leader epochs that they have: a follower's, and those of a quorum's leader.
+"""Batches that keep their offsets and leader epochs: the batches of a follower, and of a quorum's leader.
 
 Source: Kafka UnifiedLog.append without ``validateAndAssignOffsets``.
 """
