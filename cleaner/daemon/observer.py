@@ -73,7 +73,7 @@ class Observer:
         """A plan was spent: of retention over all partitions, or of the compaction of one."""
 
     def round_ended(self) -> None:
-        """A run ended: all plans that were spent since the last call belong to it."""
+        """Count all plans that were spent since the last call as one run."""
 
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
         """Take the log dirs of the configuration, and whether something is wrong with each as a whole."""
