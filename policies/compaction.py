@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from policies.compared import age_beside, share_beside
 from policies.config.policy import TopicPolicy
-from policies.facts import PartitionFacts, SegmentFacts
+from policies.facts import MissingRecords, PartitionFacts, SegmentFacts
 from policies.reasons import Limit, Reason, ReasonCode, as_int64
 from policies.retention import NO_HIGH_WATERMARK
 
@@ -177,7 +177,11 @@ def _first_dirty(log: PartitionFacts) -> tuple[int, bool]:
 
 
 def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now_ms: int) -> tuple[int, Reason]:
-    """Return the lowest of: last stable offset, active segment, first segment within min.compaction.lag.ms."""
+    """Return the lowest of: last stable offset, active segment, first segment within min.compaction.lag.ms.
+
+    One rule is ours: a round ends below missing records. Beyond them it would take the tombstones of keys that they may
+    have, and put records from behind them into a segment that begins before them: nobody could put them back then.
+    """
     active_base = log.active.base_offset
     bound = (active_base, Reason(ReasonCode.ACTIVE_SEGMENT, "the active segment is never compacted"))
     if log.high_watermark is None or log.last_stable_offset is None:
@@ -186,7 +190,18 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
         bound = fresh.base_offset, _within_lag(fresh, policy, now_ms)
     if log.last_stable_offset < bound[0]:
         bound = (log.last_stable_offset, _unstable(log))
+    if (missing := _first_missing(log)) is not None and missing.base_offset < bound[0]:
+        bound = missing.base_offset, _before_missing(missing)
     return bound
+
+
+def _first_missing(log: PartitionFacts) -> MissingRecords | None:
+    return next((missing for missing in log.missing if missing.base_offset > log.segments[0].base_offset), None)
+
+
+def _before_missing(missing: MissingRecords) -> Reason:
+    text = f"records are missing from offset {missing.base_offset} on, as {missing.name} tells; a round ends below them"
+    return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
 
 
 def _within_lag(fresh: SegmentFacts, policy: TopicPolicy, now_ms: int) -> Reason:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from policies.config.policy import Layer, Stated, TopicPolicy
-from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
+from policies.facts import NO_TIMESTAMP, MissingRecords, PartitionFacts, SegmentFacts
 from storage.names import FileIdentity, TopicPartition
 
 NOW_MS: Final = 1_800_000_000_000
@@ -71,6 +71,10 @@ class LogBuilder:
     def compacted_to(self, offset: int) -> LogBuilder:
         """The cleaner's checkpoint."""
         return self._with(cleaner_checkpoint=offset)
+
+    def missing(self, offset: int) -> LogBuilder:
+        """Have an index file without a ``.log`` tell of records that are missing from an offset on."""
+        return self._with(missing=(MissingRecords(offset, f"{offset:020d}.index"),))
 
     def torn_tail(self, size_bytes: int) -> LogBuilder:
         """Bytes behind the last batch that parses."""

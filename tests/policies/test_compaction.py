@@ -99,6 +99,15 @@ def test_first_dirty_offset(story: str, log: LogBuilder, first_dirty: int, is_in
             20,
             "OPEN_TRANSACTION",
         ),
+        ("missing records leave the segment below them", a_full_log().missing(15), 10, "RECORDS_MISSING"),
+        ("the checkpoint above missing records wins", a_full_log().compacted_to(25).missing(15), 20, "RECORDS_MISSING"),
+        (
+            "a transaction open below missing records binds",
+            a_full_log().last_stable(3).missing(15),
+            0,
+            "OPEN_TRANSACTION",
+        ),
+        ("missing records behind the active base do not bind", a_full_log().missing(35), 30, "ACTIVE_SEGMENT"),
         ("a single segment is the active one", a_log().segments(50), 0, "ACTIVE_SEGMENT"),
     ],
 )

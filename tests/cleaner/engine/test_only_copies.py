@@ -240,6 +240,33 @@ def test_what_tells_of_missing_records_never_comes_to_lie_below_the_log(
     ]
 
 
+def gaps_in(findings: list[Any]) -> list[Any]:
+    return [(one["path"], one["harm"]) for one in findings if one["code"] == "OFFSET_GAP"]
+
+
+@pytest.mark.parametrize("how", ["set aside", "removed"])
+def test_no_compaction_goes_beyond_missing_records(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """It would put what lies above them into the segment below, so that nothing could be put back."""
+    log = healthy.file("orders-0", ".log", 1)
+    kept = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    if how == "removed":
+        log.unlink()
+    else:
+        kept = [path.rename(path.with_name(f"{path.name}.deleted")) for path in (log, *kept)]
+    before = {path: path.read_bytes() for path in (*kept, healthy.file("orders-0", ".log"))}
+    told = seen(capsys, healthy.log_dir)
+    for _ in range(2):
+        assert main(["clean", "--log-dir", str(healthy.log_dir), "--yes", "--force-compaction", *RETENTION]) == 0
+    assert {path: path.read_bytes() for path in before} == before
+    capsys.readouterr()
+    assert gaps_in(seen(capsys, healthy.log_dir)[1]) == gaps_in(told[1]) != []
+    assert main(["clean", "-n", "--json", "--log-dir", str(healthy.log_dir), "--topic", "orders"]) == 0
+    (partition,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert {one["reason"]["code"] for one in partition["segments"]} == {"RECORDS_MISSING"}
+
+
 def test_no_segment_takes_the_name_of_an_only_copy(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
     """The log at that name was cut, so that the ``.deleted`` one has offsets that it lacks."""
     log = healthy.file("orders-0", ".log")
