@@ -190,13 +190,9 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
         bound = fresh.base_offset, _within_lag(fresh, policy, now_ms)
     if log.last_stable_offset < bound[0]:
         bound = (log.last_stable_offset, _unstable(log))
-    if (missing := _first_missing(log)) is not None and missing.base_offset < bound[0]:
-        bound = missing.base_offset, _before_missing(missing)
+    if log.missing and log.missing[0].base_offset < bound[0]:
+        bound = log.missing[0].base_offset, _before_missing(log.missing[0])
     return bound
-
-
-def _first_missing(log: PartitionFacts) -> MissingRecords | None:
-    return next((missing for missing in log.missing if missing.base_offset > log.segments[0].base_offset), None)
 
 
 def _before_missing(missing: MissingRecords) -> Reason:

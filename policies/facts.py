@@ -104,7 +104,7 @@ class PartitionFacts:
     lone_indexes: tuple[str, ...] = ()
     """The names of index files without a ``.log`` that recovery leaves: they tell of records that are missing."""
     missing: tuple[MissingRecords, ...] = ()
-    """The records that the log lacks, as far as a file tells of them."""
+    """The records that the log lacks, as far as a file tells of them, ascending."""
     held_since_ms: int | None = None
     """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
     counted: CountedRound | None = None

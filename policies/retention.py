@@ -4,14 +4,17 @@ Pure functions over facts. Source: Kafka UnifiedLog.deleteOldSegments: three ful
 from the oldest segment on, and stops at its first refusal. A segment must lie wholly below the high watermark, and an
 empty active segment never goes.
 
-One rule is ours: no limit takes the segment below missing records that are not due themselves. Else the log would begin
-above them, and what may be their only copy, or tells of them, would count as older than the log (``missing_above``).
+One rule is ours: records that are missing, and of which a file tells, stop a limit as if their segment were there, and
+not due (``missing_below``). Else the log would begin above them, and what may be their only copy, or tells of them,
+would count as older than the log.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from policies.compared import age_beside, size_beside
@@ -66,12 +69,11 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
         reasons += _pass(log, len(reasons), _over_size(log, policy))
         reasons += _pass(log, len(reasons), _expired(log, policy, now_ms))
     held: dict[int, Reason] = {}
-    while reasons and reasons[-1].code is not ReasonCode.LOG_START_OFFSET:
-        missing = missing_above(log, len(reasons) - 1, policy, now_ms)
-        if missing is None:
+    for place, reason in enumerate(reasons):
+        if reason.code is not ReasonCode.LOG_START_OFFSET and (missing := missing_below(log, place, policy, now_ms)):
+            held = dict.fromkeys(range(place, len(reasons)), _before_missing(missing))
+            del reasons[place:]
             break
-        reasons.pop()
-        held[len(reasons)] = _before_missing(missing)
     oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
     gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, reason) for s, reason in oldest]
     return Retention((*gone, *_kept(log, len(gone), held, policy, now_ms)), len(gone))
@@ -104,19 +106,20 @@ def barrier(log: PartitionFacts, place: int) -> Reason | None:
     return None
 
 
-def missing_above(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> MissingRecords | None:
-    """Return records that are missing between this segment and the next, and that no limit lets go; None without any.
+def missing_below(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> MissingRecords | None:
+    """Return records that are missing below the segment above this one, and that no limit lets go; None without any.
 
-    Of what the size limit would leave of them, nothing but the bytes above them counts. Where nobody knows their age,
-    no limit of time lets them go.
+    What is missing above the active segment counts for that one. The size limit counts the bytes above the missing
+    records alone. Where nobody knows their age, no limit of time lets them go.
     """
-    base, upper = log.segments[place].base_offset, log.upper_offset(place)
-    between = [missing for missing in log.missing if base < missing.base_offset < upper]
-    if not between or 0 <= policy.retention_bytes <= left_bytes(log)[place + 1]:
-        return None
-    for missing in between:
-        if policy.retention_ms < 0 or missing.newest_ms < 0 or now_ms - missing.newest_ms <= policy.retention_ms:
-            return missing
+    is_active = place + 1 == len(log.segments)
+    left = left_bytes(log) if log.missing else []
+    for missing in log.missing:
+        if is_active or missing.base_offset < log.upper_offset(place):
+            above = bisect_left(log.segments, missing.base_offset, key=attrgetter("base_offset"))
+            is_old = 0 <= policy.retention_ms < now_ms - missing.newest_ms and missing.newest_ms >= 0
+            if not is_old and not 0 <= policy.retention_bytes <= left[above]:
+                return missing
     return None
 
 
@@ -193,7 +196,9 @@ def _kept(
 
 
 def _before_missing(missing: MissingRecords) -> Reason:
-    text = f"records are missing above it, and without it {missing.name} would count as older than the log"
+    text = (
+        f"records are missing from offset {missing.base_offset} on, as {missing.name} tells, and no limit lets them go"
+    )
     return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
 
 

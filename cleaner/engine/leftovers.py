@@ -19,7 +19,7 @@ from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
-from storage.names import FileKind, FileState, TopicPartition, segment_file_name
+from storage.names import FileKind, FileState, TopicPartition, parse_segment_file_name, segment_file_name
 from storage.segment import SegmentFile
 
 
@@ -192,7 +192,10 @@ def _kept_in(plan: LogDirPlan) -> Iterator[KeptFile]:
     for partition in plan.partitions:
         if isinstance(partition, PartitionPlan):
             facts = partition.facts
-            yield from (KeptFile(facts.topic_partition, facts.log_dir, name) for name in facts.lone_indexes)
+            start = partition.deletion.new_log_start_offset if partition.deletion else 0
+            for name in facts.lone_indexes:
+                if (parsed := parse_segment_file_name(name)) and parsed.base_offset >= start:
+                    yield KeptFile(facts.topic_partition, facts.log_dir, name)
     for left in leftovers_of(plan, None):
         yield from left.kept_files()
 

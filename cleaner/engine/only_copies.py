@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.journal import SOURCES, partition_of, read_entries
-from cleaner.engine.undo_notes import RenameTimes, is_journalled, rename_times
+from cleaner.engine.undo_notes import RenameTimes, rename_times, retired_file
 from policies.checking.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
 from policies.facts import NO_TIMESTAMP, MissingRecords
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir, Offsets
@@ -38,6 +39,8 @@ from storage.names import (
 from storage.segment import Segment, SegmentFile
 
 _ENDS: Final = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+_RENAME_TAKES_MS_MAX: Final = 60_000
+"""A rename follows its line of the journal by far less."""
 _Source = tuple[int, int, int]
 """Base offset, size and mtime (ns) of a log that a compaction read."""
 
@@ -92,7 +95,7 @@ class OnlyCopies:
             renamed_ms: what the journal says of its ``.deleted`` files.
         """
         waiting = [f for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG]
-        unnamed = [file for file in waiting if not is_journalled(file, renamed_ms)]
+        unnamed = [file for file in waiting if not _is_named(file, renamed_ms)]
         if not unnamed:
             return NOTHING_KEPT
         try:
@@ -189,7 +192,7 @@ class _Look:
     def _copy(self, file: SegmentFile) -> OnlyCopy | None:
         base = file.name.base_offset
         place = bisect_right(self._bases, base)
-        if not place and self._segments:
+        if not place and self._segments and not self._begins_at_or_below(base):
             return None  # below the log, where retention takes what it takes
         above = self._bases[place] if place < len(self._bases) else None
         below = self._below(place - 1) if place else None
@@ -208,6 +211,14 @@ class _Look:
                 return None
         others = tuple(f.file_name for f in self._beside(base) if f.name.kind is not FileKind.LOG)
         return OnlyCopy(lacks[0], lacks[1] - 1, others, file.size_bytes, is_taken=base in self._bases)
+
+    def _begins_at_or_below(self, offset: int) -> bool:
+        """Return whether the leader epochs begin at or below an offset: then nobody moved the log start beyond it.
+
+        A log without leader epochs tells nothing. Source: Kafka UnifiedLog.maybeIncrementLogStartOffset cuts them.
+        """
+        entries = read_leader_epochs(self._listing.directory)
+        return bool(entries) and entries[0].start_offset <= offset
 
     def _beside(self, base_offset: int) -> list[SegmentFile]:
         return [f for f in self._listing.in_state(FileState.DELETED) if f.name.base_offset == base_offset]
@@ -240,6 +251,15 @@ def _newest_ms(time_index: SegmentFile | None) -> int:
             last = last_time_index_entry(time_index.location, time_index.name.base_offset)
             return last.timestamp_ms if last else NO_TIMESTAMP
     return NO_TIMESTAMP
+
+
+def _is_named(file: SegmentFile, renamed_ms: RenameTimes) -> bool:
+    """Return whether a line of the journal tells of the rename that gave a file its name.
+
+    A file that got a name later was put back by hand, and set aside again: the line does not speak of that.
+    """
+    told_ms = renamed_ms.get(retired_file(file))
+    return told_ms is not None and file.changed_ns // 1_000_000 <= told_ms + _RENAME_TAKES_MS_MAX
 
 
 def _unread(file: SegmentFile) -> OnlyCopy:

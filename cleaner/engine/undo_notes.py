@@ -127,15 +127,15 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
 
 def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
     """Return when the delay of a ``.deleted`` file is over, epoch ms: see ``Leftovers.due_ms``."""
-    return renamed_ms.get(_retired(file), file.changed_ns // 1_000_000) + delay_ms
+    return renamed_ms.get(retired_file(file), file.changed_ns // 1_000_000) + delay_ms
 
 
 def is_journalled(file: SegmentFile, renamed_ms: RenameTimes) -> bool:
     """Return whether a line of the journal tells of the rename of a ``.deleted`` file."""
-    return _retired(file) in renamed_ms
+    return retired_file(file) in renamed_ms
 
 
-def _retired(file: SegmentFile) -> RetiredFile:
+def retired_file(file: SegmentFile) -> RetiredFile:
     """Return a leftover as the journal's line named it."""
     plain = file.name._replace(state=FileState.PLAIN)
     return RetiredFile(plain, file.identity.size_bytes, file.identity.mtime_ns)

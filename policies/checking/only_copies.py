@@ -1,7 +1,8 @@
 """Tells which ``.deleted`` logs may be the only copy of records: the one rule, for everything that unlinks.
 
-What retention takes lies below the first segment. What lies in a gap of the log, or behind an end that something puts
-further, is one of two things: the source of a compaction, or a segment that somebody set aside.
+What retention takes lies below the first segment, and the leader epochs then begin above it. What lies below a log
+whose epochs begin there, in a gap of the log, or behind an end that something puts further, is one of two things: the
+source of a compaction, or a segment that somebody set aside.
 """
 
 from __future__ import annotations
@@ -86,12 +87,10 @@ def lacking(
 
     Args:
         retired: the ``.deleted`` log.
-        below: the segment below; None if the log begins above, or has no segment.
+        below: the segment below; None if the log begins above, though nobody moved its start, or has no segment.
         above_base_offset: of the first segment above; None if there is none.
         log: the rest of the log.
     """
-    if below is None and above_base_offset is not None:
-        return None
     first = max(retired.base_offset, log.log_start_offset, below.next_offset if below else 0)
     end = retired.end_offset if above_base_offset is None else min(retired.end_offset, above_base_offset)
     is_tail = below is not None and above_base_offset is None

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.interop.verdicts import Batch, Log, Record
 
-SECONDS_MAX: Final = 120
+SECONDS_MAX: Final = 240
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS: Final = 1_700_000_000_000
@@ -72,9 +72,14 @@ class Writer:
         return producer
 
 
+def admin_of(bootstrap: str) -> AdminClient:
+    """A client that waits as long as anything here, and writes nothing into the output of a test beside it."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": SECONDS_MAX * 1_000})
+
+
 def create_topics(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
     """Topics of one partition."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_of(bootstrap)
     wanted = [NewTopic(name, 1, 1, config=dict(config)) for name, config in configs.items()]
     for created in admin.create_topics(wanted).values():
         created.result(SECONDS_MAX)
@@ -82,7 +87,7 @@ def create_topics(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> N
 
 def delete_records(bootstrap: str, topic: str, before_offset: int) -> None:
     """DeleteRecords: the log start moves there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_of(bootstrap)
     for deleted in admin.delete_records([TopicPartition(topic, 0, before_offset)]).values():
         deleted.result(SECONDS_MAX)
 
@@ -133,7 +138,7 @@ def _is_aborted(batch: Batch, log: Log) -> bool:
 def _consumer(bootstrap: str, isolation: str, group: str = "reader") -> Consumer:
     settings: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": isolation}
     own: dict[str, object] = {"enable.auto.commit": False, "enable.partition.eof": True}
-    return Consumer({**settings, **own, "auto.offset.reset": "earliest"})
+    return Consumer({**settings, **own, "auto.offset.reset": "earliest", "log_level": 0})
 
 
 def _to_the_end(consumer: Consumer) -> Iterator[Message]:

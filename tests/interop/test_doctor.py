@@ -22,12 +22,12 @@ from unittest.mock import patch
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from storage.names import HIGH_WATERMARK_CHECKPOINT
 from tests.interop import clients
 from tests.interop.broker import QUIET, Broker, BrokerEnded
-from tests.interop.clients import SECONDS_MAX, Writer
+from tests.interop.clients import SECONDS_MAX, Writer, admin_of
 
 pytestmark = pytest.mark.kafka
 
@@ -97,7 +97,7 @@ def lives(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live
         client = make_ill(writer)
         wait_until(lambda: "future 0 10" in (seen.log_dir / HIGH_WATERMARK_CHECKPOINT).read_text())
         seen.look("running and ill")
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin = admin_of(broker.bootstrap)
         admin.delete_topics(["doomed"])["doomed"].result(SECONDS_MAX)
         wait_for(seen.log_dir, "doomed-0.*-delete")
         broker.kill()
@@ -140,7 +140,7 @@ def make_ill(writer: Writer) -> object:
         assert producer.flush(SECONDS_MAX) == 0
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "keyless", incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": writer.bootstrap})
+    admin = admin_of(writer.bootstrap)
     for altered in admin.incremental_alter_configs([resource]).values():
         altered.result(SECONDS_MAX)
     return client

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.daemons import running
 from tests.interop.broker import QUIET, Broker
-from tests.interop.clients import SECONDS_MAX, Writer, consumed, create_topics
+from tests.interop.clients import SECONDS_MAX, Writer, admin_of, consumed, create_topics
 from tests.partition_dirs import latest
 
 pytestmark = pytest.mark.kafka
@@ -32,7 +32,7 @@ clock.jump.max = "3650d"
 def alter(broker: Broker, topic: str, configs: dict[str, str]) -> None:
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = admin_of(broker.bootstrap)
     for altered in admin.incremental_alter_configs([resource]).values():
         altered.result(SECONDS_MAX)
 

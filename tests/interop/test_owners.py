@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from cleaner.cli.main import main
 from tests.interop.broker import QUIET, Broker
-from tests.interop.clients import SECONDS_MAX, Writer, commit_as_group, create_topics
+from tests.interop.clients import SECONDS_MAX, Writer, admin_of, commit_as_group, create_topics
 
 pytestmark = pytest.mark.kafka
 
@@ -53,7 +53,7 @@ def left(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Left:
         ]
         writer.transactions("orders", "tx-committed", [True, True])
         writer.transactions("orders", "tx-aborted", [True, False])
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin = admin_of(broker.bootstrap)
         admin.delete_consumer_groups(["deleted"])["deleted"].result(SECONDS_MAX)
         for group in GROUPS:
             found.offsets[group] = offsets_of(admin, group)

@@ -214,20 +214,21 @@ def missing_at(base_offset: int, newest_ms: int = NOW_MS) -> PartitionFacts:
 @pytest.mark.parametrize(
     ("base_offset", "gone"),
     [
-        pytest.param(10, [0, 20], id="what lies above is due, too, so that the missing are older than all that stays"),
-        pytest.param(20, [0], id="what lies above stays, so that the segment below does"),
-        pytest.param(30, [0, 10], id="the segment below is the last that is due"),
-        pytest.param(50, [0, 10, 20], id="the missing lie behind the log"),
+        pytest.param(0, [], id="below all that is there"),
+        pytest.param(10, [], id="within what is due"),
+        pytest.param(20, [0], id="where the limit ends"),
+        pytest.param(30, [0, 10], id="above what is due"),
+        pytest.param(40, [0, 10, 20], id="above a segment that stays"),
+        pytest.param(50, [0, 10, 20], id="behind the log"),
     ],
 )
 @pytest.mark.parametrize("newest_ms", [NOW_MS, NO_TIMESTAMP], ids=["young", "of an age that nobody knows"])
-def test_no_limit_takes_the_segment_below_missing_records_alone(
-    base_offset: int, gone: list[int], newest_ms: int
-) -> None:
+def test_missing_records_stop_a_limit_as_if_they_were_there(base_offset: int, gone: list[int], newest_ms: int) -> None:
     found = retention(missing_at(base_offset, newest_ms), a_policy(retention_ms=DAY_MS), NOW_MS)
     assert [verdict.base_offset for verdict in found.gone] == gone
     held = [verdict for verdict in found.kept if verdict.reason.code is ReasonCode.RECORDS_MISSING]
-    assert [verdict.base_offset for verdict in held] == ([] if base_offset in (10, 50) else [base_offset - 10])
+    due = [base for base in (0, 10, 20) if base != base_offset]
+    assert [verdict.base_offset for verdict in held] == due[len(gone) :]
     assert all(f"{base_offset}.index" in verdict.reason.text for verdict in held)
 
 
@@ -242,6 +243,12 @@ def test_no_limit_takes_the_segment_below_missing_records_alone(
 def test_missing_records_that_are_due_themselves_hold_nothing(policy: TopicPolicy, gone: list[int]) -> None:
     found = retention(missing_at(20, newest_ms=0), policy, NOW_MS)
     assert [verdict.base_offset for verdict in found.gone] == gone
+
+
+def test_missing_records_behind_the_end_keep_the_active_segment() -> None:
+    """A new segment at the log end would take their names."""
+    facts = replace(missing_at(50), segments=tuple(s._replace(newest_record_ms=0) for s in missing_at(50).segments))
+    assert retention(facts, a_policy(retention_ms=DAY_MS), NOW_MS).deleted == 4
 
 
 def test_the_log_start_goes_over_missing_records_as_a_user_or_the_cluster_said() -> None:

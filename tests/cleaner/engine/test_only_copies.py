@@ -1,4 +1,4 @@
-"""What is the only copy of records stays, whatever unlinks: five kinds of it, and all that unlinks.
+"""What is the only copy of records stays, whatever unlinks: six kinds of it, and all that unlinks.
 
 Beside each only copy lies a leftover that may go, so that a test tells what stays from what nobody came to.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +52,10 @@ def a_gap(healthy: Healthy) -> list[Path]:
     return retire(healthy, 1)
 
 
+def the_beginning(healthy: Healthy) -> list[Path]:
+    return retire(healthy, 0)
+
+
 def the_end(healthy: Healthy) -> list[Path]:
     return retire(healthy, 2)
 
@@ -75,6 +80,7 @@ def a_stray_beside_an_empty_directory(healthy: Healthy) -> list[Path]:
 
 KINDS: Final[dict[str, Callable[[Healthy], list[Path]]]] = {
     "a gap": a_gap,
+    "the beginning": the_beginning,
     "the end": the_end,
     "every log": every_log,
     "an end that only a snapshot knows": an_end_that_only_a_snapshot_knows,
@@ -141,6 +147,20 @@ def test_an_only_copy_stays(
     for status, findings in (told, seen(capsys, healthy.log_dir)):
         assert status == 4
         assert [one for one in findings if one["harm"] == "data_lost" and one["path"] in told_of(kept)]
+
+
+def test_a_line_of_the_journal_does_not_speak_of_a_segment_that_was_put_back_and_set_aside_again(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir, told_ms = healthy.log_dir / PARTITION, time.time_ns() // 1_000_000 - HOUR_MS
+    monkeypatch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: told_ms)
+    assert main(["clean", "--log-dir", str(healthy.log_dir), "--yes", "--set", "retention.ms=1"]) == 0
+    for path in log_dir.glob("*.deleted"):
+        path.rename(path.with_suffix(""))
+    retired = retire(healthy, 1)
+    monkeypatch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: NOW_MS)
+    clean(healthy, [])
+    assert [path for path in retired if not path.exists()] == []
 
 
 def told_of(kept: list[Path]) -> set[str]:
@@ -269,13 +289,16 @@ def test_no_compaction_goes_beyond_missing_records(
 
 def test_no_segment_takes_the_name_of_an_only_copy(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
     """The log at that name was cut, so that the ``.deleted`` one has offsets that it lacks."""
-    log = healthy.file("orders-0", ".log")
+    log = healthy.file(PARTITION, ".log")
     whole = log.read_bytes()
     waiting = log.with_name(f"{log.name}.deleted")
     shutil.copyfile(log, waiting)
     log.write_bytes(whole[: len(whole) // 2])
     os.utime(waiting, ns=(1, 1))
-    assert main(["clean", "--log-dir", str(healthy.log_dir), "--topic", "orders", "--force-compaction"]) == 1
-    told = " ".join(capsys.readouterr().out.split())
+    names = ["--log-dir", str(healthy.log_dir)]
+    assert main(["clean", *names, "--yes", "--set", "retention.ms=1"]) == 0
+    assert "RECORDS_MISSING" in capsys.readouterr().out
+    assert main(["delete-records", PARTITION, "--before-offset", "2", "--yes", *names]) == 1
+    told = " ".join(capsys.readouterr().err.split())
     assert "may be the only copy of offsets 1 to 1, and another file would take its name" in told
     assert waiting.read_bytes() == whole

@@ -13,7 +13,7 @@ import pytest
 from cleaner.cli.main import main
 from policies.checking.shapes.of_files import file_findings
 from policies.checking.shapes.symptoms import PartitionSymptoms
-from storage.checkpoints import format_offset_checkpoint
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
 
@@ -175,6 +175,9 @@ def test_the_end_of_a_log_that_was_truncated_goes(healthy: Healthy, capsys: pyte
 
 
 def test_what_retention_took_goes(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
+    """It cuts the leader epochs at the new log start."""
+    epochs = healthy.file("clicks-0", "leader-epoch-checkpoint")
+    epochs.write_bytes(format_leader_epochs([LeaderEpochEntry(1, 2), LeaderEpochEntry(2, 4)]))
     (gone,) = swept(healthy, capsys, retire(healthy, "clicks-0", 0, ".index", ".timeindex"))
     assert (gone["act"], gone["done"]) == ("unlink", True)
 
