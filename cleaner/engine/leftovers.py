@@ -53,6 +53,8 @@ class Leftovers(NamedTuple):
     renamed_ms: RenameTimes
     kept: Kept = NOTHING_KEPT
     """The ``.deleted`` logs that nobody may unlink, nor what waits beside them."""
+    is_asked: bool = False
+    """Whether the user of this run asked for the delay. Then no promise of an earlier run counts."""
 
     @classmethod
     def of(
@@ -93,9 +95,10 @@ class Leftovers(NamedTuple):
         """Return when the delay of a file is over, epoch ms.
 
         The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
-        not know, from its change time, which a rename sets.
+        not know, from its change time, which a rename sets. A time until which an earlier run promised that the file
+        waits counts, unless the user of this run asked for another delay.
         """
-        return due_ms(file, self.delay_ms, self.renamed_ms)
+        return due_ms(file, self.delay_ms, self.renamed_ms, is_asked=self.is_asked)
 
     def is_journalled(self, file: SegmentFile) -> bool:
         """Return whether a line of the journal tells of the file's rename."""
@@ -180,7 +183,8 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
             listing = list_partition(Path(path_of(partition.facts)))
         except UnreadableFile:  # its actions meet it again, and tell; beside a live broker it may be gone
             continue
-        yield Leftovers.of(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}), rule)
+        found = Leftovers.of(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}), rule)
+        yield found._replace(is_asked=override_ms is not None)
 
 
 def kept_files(plan: Plan) -> tuple[KeptFile, ...]:

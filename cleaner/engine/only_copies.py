@@ -258,8 +258,8 @@ def _is_named(file: SegmentFile, renamed_ms: RenameTimes) -> bool:
 
     A file that got a name later was put back by hand, and set aside again: the line does not speak of that.
     """
-    told_ms = renamed_ms.get(retired_file(file))
-    return told_ms is not None and file.changed_ns // 1_000_000 <= told_ms + _RENAME_TAKES_MS_MAX
+    told = renamed_ms.get(retired_file(file))
+    return told is not None and file.changed_ns // 1_000_000 <= told.time_ms + _RENAME_TAKES_MS_MAX
 
 
 def _unread(file: SegmentFile) -> OnlyCopy:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cleaner.engine.deletion import retired_snapshots
 from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_journal, read_lines
@@ -29,8 +29,18 @@ from storage.names import (
 )
 from storage.segment import Segment, SegmentFile
 
-RenameTimes = Mapping[RetiredFile, int]
-"""Files that deletions of a partition renamed, and when: epoch ms."""
+
+class Renamed(NamedTuple):
+    """What the journal tells of the rename of a file."""
+
+    time_ms: int
+    """Epoch ms."""
+    until_ms: int = 0
+    """The user was told that the file waits until then, epoch ms; 0 if the delay in force alone counts."""
+
+
+RenameTimes = Mapping[RetiredFile, Renamed]
+"""Files that deletions of a partition renamed."""
 
 
 def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict[str, Any]:
@@ -112,22 +122,33 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
     A restore makes the journal forget: should a compaction rename such a file again, no line tells when.
     Raises: UnreadableFile.
     """
-    found: dict[TopicPartition, dict[RetiredFile, int]] = {topic_partition: {} for topic_partition in partitions}
+    found: dict[TopicPartition, dict[RetiredFile, Renamed]] = {topic_partition: {} for topic_partition in partitions}
     for entry in read_journal(log_dir):
         if not (topic_partition := partition_of(entry)) or topic_partition not in found:
             continue
         if entry["what"] == "restore":
             found[topic_partition].clear()
         elif entry["what"] == "repair" and (kept := _kept(entry)):
-            found[topic_partition][kept] = entry["time_ms"]
+            found[topic_partition][kept] = Renamed(entry["time_ms"])
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
-            found[topic_partition].update((f, deletion.time_ms) for s in deletion.segments for f in s.files)
+            renamed = Renamed(deletion.time_ms, deletion.until_ms or 0)
+            found[topic_partition].update((file, renamed) for s in deletion.segments for file in s.files)
     return found
 
 
-def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes) -> int:
-    """Return when the delay of a ``.deleted`` file is over, epoch ms: see ``Leftovers.due_ms``."""
-    return renamed_ms.get(retired_file(file), file.changed_ns // 1_000_000) + delay_ms
+def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes, *, is_asked: bool = False) -> int:
+    """Return when the delay of a ``.deleted`` file is over, epoch ms: see ``Leftovers.due_ms``.
+
+    Args:
+        file: the file.
+        delay_ms: ``file.delete.delay.ms``, or what the user of this run asked for.
+        renamed_ms: what the journal says.
+        is_asked: whether the user of this run asked for the delay. Then no earlier promise counts.
+    """
+    told = renamed_ms.get(retired_file(file))
+    if told is None:
+        return file.changed_ns // 1_000_000 + delay_ms
+    return told.time_ms + delay_ms if is_asked else max(told.time_ms + delay_ms, told.until_ms)
 
 
 def is_journalled(file: SegmentFile, renamed_ms: RenameTimes) -> bool:

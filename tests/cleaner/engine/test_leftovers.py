@@ -6,11 +6,13 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.leftovers import Leftovers, sweep
+from cleaner.engine.undo_notes import Renamed, retired_file
 from policies import Request
 from policies.config.configured import Configured
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
+from storage.names import FileKind, FileState
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, file_names, keyed
 
 DELAY_MS = 60_000
@@ -87,3 +89,14 @@ def test_leftovers_of_a_topic_with_remote_storage_stay(tmp_path, option, files):
     loaded = load_layers(Settings(), [log_dir], ["cleanup.policy=delete", *option])
     Cleaner(Configured(loaded.log_dirs, loaded.layers)).clean(Request(NOW_MS, delete_delay_ms=0))
     assert len(list(part.path.glob("*.deleted"))) == files
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_file_waits_as_long_as_an_earlier_run_promised_unless_this_one_is_asked_otherwise(tmp_path, is_asked):
+    made = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1"))
+    made.log(0).rename(f"{made.log(0)}.deleted")
+    listing = list_partition(made.path)
+    (file,) = [one for one in listing.in_state(FileState.DELETED) if one.name.kind is FileKind.LOG]
+    times = {retired_file(file): Renamed(1_000, until_ms=5_000)}
+    left = Leftovers(None, listing, 60, times, is_asked=is_asked)
+    assert left.due_ms(file) == (1_060 if is_asked else 5_000)

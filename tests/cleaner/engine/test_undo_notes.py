@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.engine.journal import Journal
-from cleaner.engine.undo_notes import journalled_deletions, rename_times
+from cleaner.engine.undo_notes import Renamed, journalled_deletions, rename_times
 from policies.restoring import RetiredFile
 from storage.filesystem import FileSystem
 from storage.names import FileKind, FileState, SegmentFileName, TopicPartition
@@ -36,16 +36,21 @@ def delete(journal, time_ms, partition="clicks-0", **changes):
 def test_newest_line_that_names_a_file_tells_when_it_was_renamed(tmp_path, journal):
     delete(journal, DELETED_MS)
     delete(journal, DELETED_MS + 7)
-    assert rename_times(tmp_path, [CLICKS]) == {CLICKS: {FILE: DELETED_MS + 7}}
+    assert rename_times(tmp_path, [CLICKS]) == {CLICKS: {FILE: Renamed(DELETED_MS + 7)}}
+
+
+def test_the_line_tells_until_when_the_file_was_promised_to_wait(tmp_path, journal):
+    delete(journal, DELETED_MS, until_ms=DELETED_MS + 99)
+    assert rename_times(tmp_path, [CLICKS]) == {CLICKS: {FILE: Renamed(DELETED_MS, DELETED_MS + 99)}}
 
 
 def test_restore_makes_the_times_of_its_partition_forgotten(tmp_path, journal):
     delete(journal, DELETED_MS)
     delete(journal, DELETED_MS, "orders-0")
     journal.record("restore", DELETED_MS, partition="clicks-0")
-    assert rename_times(tmp_path, [CLICKS, ORDERS]) == {CLICKS: {}, ORDERS: {FILE: DELETED_MS}}
+    assert rename_times(tmp_path, [CLICKS, ORDERS]) == {CLICKS: {}, ORDERS: {FILE: Renamed(DELETED_MS)}}
     delete(journal, DELETED_MS + 7)
-    assert rename_times(tmp_path, [CLICKS]) == {CLICKS: {FILE: DELETED_MS + 7}}
+    assert rename_times(tmp_path, [CLICKS]) == {CLICKS: {FILE: Renamed(DELETED_MS + 7)}}
 
 
 def test_partitions_that_nobody_asks_for_are_left_out(tmp_path, journal):
