@@ -337,6 +337,7 @@ class Cleaner:
             kernels.errors,
             engine=self._compactor.name,
             no_kernels=kernels.error,
+            kept=kept_files(planned),
         )
         return held_back(planned, outcome.guards), outcome
 

@@ -34,7 +34,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
     if freed := freed_words(plan, totals, outcome, ended_ms):
         words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
-    _warnings(totals, outcome, page)
+    _warnings(totals, outcome, page, is_copy=is_copy)
     lines(outcome.runways, page)
     _next_step(plan, totals, outcome, page)
 
@@ -86,7 +86,7 @@ def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
     return f"{size(from_bytes)}, {share} of it dirty"
 
 
-def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
+def _warnings(totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) -> None:
     if totals.unknown:
         words = f"{counted(totals.unknown, 'partition')} with unknown configuration (CONFIG_UNKNOWN)"
         page.line(f"{'Not touched':{WORD_WIDTH}}  {words}", ATTENTION)
@@ -97,7 +97,13 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page) -> None:
         others = "; the others were processed" if totals.partitions > totals.failed else ""
         page.line(f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}{others}", "bold red")
     for file in outcome.kept:
-        page.line(f"{'Kept':{WORD_WIDTH}}  {kept_words(file)}", ATTENTION, hanging=WORD_WIDTH + 2)
+        page.line(
+            f"{'Left out' if is_copy else 'Kept':{WORD_WIDTH}}  {kept_words(file)}", ATTENTION, hanging=WORD_WIDTH + 2
+        )
+    if outcome.kept:
+        words = "The copy lacks these records: keep the original. " if is_copy else ""
+        words += "A broker that starts removes these files: do not start it; logcleaner doctor says what to do."
+        page.line(f"{'':{WORD_WIDTH}}  {words}", ATTENTION, hanging=WORD_WIDTH + 2)
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 
@@ -106,13 +112,10 @@ def kept_words(file: KeptFile) -> str:
     """Return which file stays, and why."""
     path, copy = f"{file.topic_partition}/{file.name}", file.copy
     if copy is None:
-        why = "has no .log: records are missing, and a broker that starts removes what tells so"
-    elif file.unknown_because is not None:
-        return f"{path} stays, since nobody knows whether the log needs it: {file.unknown_because}"
-    else:
-        offsets = f"offsets {copy.first_offset} to {copy.last_offset}"
-        why = f"may be the only copy of {offsets}, which the log lacks; a broker that starts deletes it"
-    return f"{path} {why}. Do not start the broker; logcleaner doctor says what to do"
+        return f"{path} has no .log: records are missing"
+    if file.unknown_because is not None:
+        return f"{path}: nobody knows whether the log needs it: {file.unknown_because}"
+    return f"{path} may be the only copy of offsets {copy.first_offset} to {copy.last_offset}, which the log lacks"
 
 
 def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:

@@ -182,7 +182,11 @@ def test_dry_run_and_report_name_what_stays_and_the_journal_notes_it_once(
     assert main(["clean", *names]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert f"Kept {PARTITION}/{log.name} may be the only copy of offsets 2 to 3, which the log lacks" in told
-    assert "Do not start the broker" in told
+    assert "A broker that starts removes these files: do not start it" in told
+    assert main(["clean", *names, "--output", str(healthy.log_dir.parent / "copy")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Left out {PARTITION}/{log.name} may be the only copy" in told
+    assert "The copy lacks these records: keep the original." in told
     assert evidence(healthy, capsys) == [
         {"name": log.name, "bytes": log.stat().st_size, "first": 2, "last": 3},
     ]
