@@ -114,7 +114,7 @@ KEPT: Final = _log_dir("kept_bytes", "Size of the segments that stay, by reason.
 FIGURES: Final = {
     "deleted_segments": "Number of deleted segments",
     "deleted_bytes": "Size of the deleted segments, index files included,",
-    "freed_bytes": "Size of the files of deleted and replaced segments that were unlinked",
+    "freed_bytes": "Size of the files of deleted and replaced segments that were unlinked without a delay",
     "compacted_segments": "Number of segments that compactions read",
     "compaction_read_bytes": "Bytes that compactions read",
     "compaction_written_bytes": "Bytes that compactions left",
@@ -133,7 +133,9 @@ MAP_UTILISATION: Final = _family(
 LAST_RUN_SWEPT: Final = _family(
     "last_run_swept_bytes", "Size of the waiting .deleted files that the last run unlinked."
 )
-SWEPT: Final = _family("swept_bytes_total", "Size of the waiting .deleted files that were unlinked since the start.")
+SWEPT: Final = _family(
+    "swept_bytes_total", "Size of the .deleted files that were unlinked after their delay, since the start."
+)
 PLAN_TIME: Final = _family("plan_timestamp_seconds", "Time at which the log dirs were last read.")
 RUNS: Final = _family(
     "runs_total",

@@ -72,10 +72,10 @@ def _cleaner_behind(case: Case) -> Iterator[Blocker]:
     limit = planned.policy.value_of("max.decompressed.message.bytes")
     if planned.policy.max_decompressed_message_bytes < RECORD_BYTES_MAX:
         text += (
-            f" It may be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record in a"
-            f" compressed batch, and look-ups by time fail there."
+            f" One cause can be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record"
+            f" of a compressed batch, and look-ups by time fail there."
         )
-        remedy = f"Raise {limit.key} above the largest record first. {remedy}"
+        remedy += f" If log-cleaner.log names a record above that size, raise {limit.key} first."
     bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
     yield Blocker(
         BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,

@@ -292,7 +292,7 @@ def test_a_low_max_decompressed_message_bytes_is_named_as_what_a_cleaner_may_hav
     limited = replace(COMPACT, max_decompressed_message_bytes=100)
     found = the(BlockerCode.CLEANER_BEHIND, closed(20, 1000), limited)
     assert "max.decompressed.message.bytes=100B" in found.text
-    assert found.remedy.startswith("Raise max.decompressed.message.bytes above the largest record first.")
+    assert found.remedy.endswith("above that size, raise max.decompressed.message.bytes first.")
     assert "max.decompressed" not in the(BlockerCode.CLEANER_BEHIND, closed(20, 1000), COMPACT).text
 
 
