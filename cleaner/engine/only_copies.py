@@ -125,6 +125,12 @@ class OnlyCopies:
         }
         return tuple(MissingRecords(base, names[base], _newest_ms(indexes.get(base))) for base in sorted(names))
 
+    def by_path(self, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, OnlyCopy]]:
+        """Yield the ``.deleted`` logs that are known to be needed, with their paths. Raises: UnreadableFile."""
+        if listing.in_state(FileState.DELETED):
+            kept = self.of(topic_partition, listing, self._renamed_ms.get(topic_partition, {}))
+            yield from kept.by_path(listing.directory)
+
     @cached_property
     def _renamed_ms(self) -> Mapping[TopicPartition, RenameTimes]:
         with suppress(UnreadableFile):

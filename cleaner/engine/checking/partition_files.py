@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cleaner.engine.checking.hollow import hollow_swap_facts, strange_logs
 from cleaner.engine.checking.witnesses import tails_of, without_log
+from cleaner.engine.only_copies import OnlyCopies
 from policies.checking.facts import (
     EpochStretch,
     IndexedAbort,
@@ -31,11 +32,12 @@ from policies.checking.of_transactions import transaction_findings
 from policies.checking.remedies import REBUILD
 from policies.checking.repairs import RepairKind, missing_near
 from policies.checking.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
+from policies.checking.sweeping import only_copy_findings
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.listing import Listing, strange_files
 from storage.log.loading.positions import counted_end_of
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
-from storage.log_dir import read_file
+from storage.log_dir import LogDir, read_file
 from storage.names import (
     CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_CHECKPOINT,
@@ -121,14 +123,21 @@ def partition_findings(
         found += [one for one in (*of_epochs, *of_snapshots) if one.code in _OF_A_FILE_ALONE]
     else:
         found += [*of_epochs, *transaction_findings(log), *of_snapshots]
-        found += _loss_findings(log, listing, facts, circumstances) or _gap_findings(log, circumstances, snapshots)
+        rule = OnlyCopies(LogDir(listing.directory.parent))
+        copies = [] if circumstances.is_live else list(only_copy_findings(rule.by_path(name, listing)))
+        found += _loss_findings(log, listing, facts, circumstances) or (
+            [] if copies else _gap_findings(log, circumstances, snapshots)
+        )
+        found += copies
     found += _early_end(log, found, counted)
     odd = _odd_logs(listing)
     unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
     found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
     if not circumstances.is_live:
         found += swap_findings(hollow_swap_facts(listing))
-    found += partition_name_findings(log.directory, [*listing.others, *odd.values()], _orphans(listing), name)
+    told = {Path(one.path).name.partition(".")[0] for one in found if one.code is FindingCode.OFFSET_GAP}
+    orphans = [file_name for file_name in _orphans(listing) if file_name.partition(".")[0] not in told]
+    found += partition_name_findings(log.directory, [*listing.others, *odd.values()], orphans, name)
     if name.topic == CLUSTER_METADATA_TOPIC:
         return list(without_repairs(grouped(found)))
     deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]

@@ -9,21 +9,18 @@ from pathlib import Path
 from cleaner.engine.checking.hollow import emptied_segments, lost_segments, recovered
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.undo_notes import rename_times
 from policies.checking.findings import Finding
-from policies.checking.only_copies import OnlyCopy
 from policies.checking.shapes.of_missing_records import missing_record_findings_of
 from policies.checking.shapes.symptoms import Noted, PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end
-from storage.log.listing import Listing, list_partition
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    FileState,
     TopicPartition,
 )
 
@@ -78,12 +75,6 @@ def _symptoms(
         tails=tuple(tails_of(segments, glances, 0 if is_live or end is None else end.torn_bytes, is_deep=True)),
         lost_segments=lost_segments(listing),
         emptied=tuple(emptied_segments(listing, noted.log_start or 0, with_last=was_clean and not is_live)),
-        only_copies=() if is_live else tuple(_only_copies(log_dir, topic_partition, listing)),
+        only_copies=() if is_live else tuple(OnlyCopies(log_dir).by_path(topic_partition, listing)),
         counted_end=counted_end_at(segments) if was_clean and not is_live else None,
     )
-
-
-def _only_copies(log_dir: LogDir, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, OnlyCopy]]:
-    if listing.in_state(FileState.DELETED):
-        renamed_ms = rename_times(log_dir.path, {topic_partition})[topic_partition]
-        yield from OnlyCopies(log_dir).of(topic_partition, listing, renamed_ms).by_path(listing.directory)
