@@ -31,7 +31,7 @@ from storage.segment import Segment, SegmentFile
 
 
 class Renamed(NamedTuple):
-    """What the journal tells of the rename of a file."""
+    """The rename of a file, as the journal tells it."""
 
     time_ms: int
     """Epoch ms."""

@@ -142,6 +142,15 @@ class Broker:
             self.kill()
         return self._output.read_text(errors="replace")
 
+    def errors(self) -> list[str]:
+        """The lines of the last words that tell of an error.
+
+        But for one: a combined node may register its controller with itself before it knows that it leads, is refused
+        (NotControllerException), and tries again. That concerns no log dir.
+        """
+        lines = [line for line in self.last_words().splitlines() if "ERROR" in line]
+        return [line for line in lines if "apiKey=CONTROLLER_REGISTRATION" not in line]
+
     def last_words(self) -> str:
         """The end of what the process printed."""
         return self._output.read_text(errors="replace")[-WORDS_SHOWN:]
