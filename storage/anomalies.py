@@ -1,4 +1,4 @@
-"""The anomalies that a check of files can see: facts about bytes, without a judgement. ``policies.checking`` judges."""
+"""The anomalies that a check of files can see: facts about bytes, without a judgement. ``policies.findings`` judges."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from cleaner.engine.checking.checked import CheckRequest
-from cleaner.engine.checking.checking import check_log_dirs
 from cleaner.engine.means import Means
-from policies.checking.findings import Finding
+from cleaner.engine.verify.checked import CheckRequest
+from cleaner.engine.verify.checking import check_log_dirs
+from policies.findings.findings import Finding
 from storage.log_dir import LogDir
 from storage.metadata.metadata_log import read_cluster_metadata
 from storage.names import TopicPartition, parse_topic_partition

@@ -12,15 +12,15 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
 from cleaner.events import Event
-from policies.checking.repairs import RepairCode
-from policies.checking.reverting import RevertCode
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
-from policies.erasing.departures import DepartureCode, Need
-from policies.explaining.blockers import BlockerCode
-from policies.explaining.changes import ChangeCode
+from policies.explain.blockers import BlockerCode
+from policies.explain.changes import ChangeCode
+from policies.findings.repairs import RepairCode
+from policies.findings.reverting import RevertCode
+from policies.prove_erased.departures import DepartureCode, Need
 from policies.reasons import ReasonCode
 from policies.record_deletion import DeletionRefusal
-from policies.restoring import RestoreCode
+from policies.restore import RestoreCode
 from storage.log.search.steps import StepKind
 from tests.models.small_logs.limits import RELATIONS
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cleaner.engine.copy.moment import Moment
     from cleaner.engine.freeing import Rescue, Rescued
     from cleaner.engine.rehearsal.what_if import Answered
-    from policies.explaining.explanation import PartitionExplanation
+    from policies.explain.explanation import PartitionExplanation
     from policies.forecast.runway import Runway
     from policies.forecast.what_if import Question
     from policies.rescue import SpaceTarget, Volume
@@ -129,7 +129,7 @@ class Cleaner:
         self, planned: Plan, wanted: TopicPartition, *, exact: bool = False
     ) -> tuple[PartitionExplanation, ...]:
         """Explain a partition, in each log dir that holds it, without a lock. Arguments: as of ``explanations``."""
-        from cleaner.engine.explaining.explaining import explanations  # noqa: PLC0415 - no other command needs it
+        from cleaner.engine.explain.explaining import explanations  # noqa: PLC0415 - no other command needs it
 
         return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
 

@@ -20,7 +20,7 @@ from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
-from policies.restoring import belongs_to_another_topic
+from policies.restore import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry

@@ -12,7 +12,7 @@ from cleaner.engine.only_copies import NOTHING_KEPT, Kept, OnlyCopies
 from cleaner.engine.repair.kept import kept_others
 from cleaner.engine.undo_notes import RenameTimes, due_ms, is_journalled, rename_times
 from cleaner.errors import told
-from policies.checking.only_copies import KeptFile
+from policies.findings.only_copies import KeptFile
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, Request, path_of
 from storage.directory import status_of
 from storage.errors import LogCleanerError, UnreadableFile

@@ -1,7 +1,7 @@
 """Reads what tells whether a ``.deleted`` log is the only copy of records: all that unlinks asks here.
 
 A line of our journal is the word of a policy: what it names may go. What no line names is judged by
-``policies.checking.only_copies``.
+``policies.findings.only_copies``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.journal import SOURCES, partition_of, read_entries
 from cleaner.engine.undo_notes import RenameTimes, rename_times, retired_file
-from policies.checking.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
 from policies.facts import NO_TIMESTAMP, MissingRecords
+from policies.findings.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cleaner.engine.figures import NO_CHANGE, DiskFigures
-from policies.checking.only_copies import KeptFile
+from policies.findings.only_copies import KeptFile
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason
 

@@ -16,7 +16,7 @@ from cleaner.engine.deletion import retired_snapshots
 from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_journal, read_lines
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
-from policies.restoring import DeletionFacts, RetiredFile, RetiredSegment
+from policies.restore import DeletionFacts, RetiredFile, RetiredSegment
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
 from storage.log.topic_id import topic_id_if_readable

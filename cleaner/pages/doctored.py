@@ -13,8 +13,8 @@ from cleaner.report.overview.values import OverviewFinding
 from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
-    from policies.checking.findings import Finding
     from policies.config.config_layers import ConfigLayers
+    from policies.findings.findings import Finding
     from policies.plan import Plan
     from policies.rescue import Volume
 

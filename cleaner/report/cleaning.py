@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.forecast.documents import documents
 from cleaner.report.totals import Totals, log_dir_errors
-from policies.checking.only_copies import KeptFile
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
+from policies.findings.only_copies import KeptFile
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import Limit, Reason, as_int64
 

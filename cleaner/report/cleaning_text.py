@@ -16,7 +16,7 @@ from cleaner.report.rollup.listing import list_order, list_topics
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted, summarize
 from cleaner.report.runs import STYLES, Stretch, policy_of, runs_of, told, where
-from policies.explaining.words import offsets
+from policies.explain.words import offsets
 from policies.facts import UnreadablePartition
 from policies.forecast.births import seen_ms
 from policies.guards import may_drop_unkeyed

@@ -11,8 +11,8 @@ from cleaner.report.page import Lines, Page, counted
 from policies.reasons import duration, moment
 
 if TYPE_CHECKING:
-    from cleaner.engine.compare.comparing import Compared
-    from cleaner.engine.compare.record_diff import Difference
+    from cleaner.engine.diff.comparing import Compared
+    from cleaner.engine.diff.record_diff import Difference
 
 SCHEMA: Final = "logcleaner.diff/1"
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.engine.explaining.choosing import ChosenSegment
+from cleaner.engine.explain.choosing import ChosenSegment
 from cleaner.engine.space.account import PartitionSpace
 from cleaner.report.account import directory_fields
 from cleaner.report.cleaning import reason_fields
 from policies.config.policy import TopicPolicy
-from policies.explaining.explanation import PartitionExplanation
-from policies.explaining.fates import SegmentFate
+from policies.explain.explanation import PartitionExplanation
+from policies.explain.fates import SegmentFate
 from policies.facts import NO_TIMESTAMP, UnreadablePartition
 
 if TYPE_CHECKING:

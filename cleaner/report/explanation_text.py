@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from cleaner.engine.explaining.choosing import ChosenSegment
+from cleaner.engine.explain.choosing import ChosenSegment
 from cleaner.engine.space.account import PartitionSpace
 from cleaner.report.account import LABELS
 from cleaner.report.page import ATTENTION, YEAR_9999_MS, Page
 from cleaner.report.runs import STYLES
 from policies.config.config_keys import TOPIC_KEY
-from policies.explaining.blockers import Blocker
-from policies.explaining.changes import ComingChange
-from policies.explaining.explanation import PartitionExplanation
-from policies.explaining.fates import SegmentFate
-from policies.explaining.words import counted, offsets, size
+from policies.explain.blockers import Blocker
+from policies.explain.changes import ComingChange
+from policies.explain.explanation import PartitionExplanation
+from policies.explain.fates import SegmentFate
+from policies.explain.words import counted, offsets, size
 from policies.facts import NO_TIMESTAMP
 from policies.guards import may_drop_unkeyed
 from policies.plan import PartitionPlan

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cleaner.printable import printable
 from cleaner.report.page import Lines, Page, counted, size
-from policies.explaining.words import offsets
+from policies.explain.words import offsets
 
 SCHEMA: Final = "logcleaner.export/1"
 

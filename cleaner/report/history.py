@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cleaner.engine.undo.history import History
+from cleaner.engine.restore.history import History
 from cleaner.report.page import Lines, Page, counted, size
 from policies.reasons import moment
 

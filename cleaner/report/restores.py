@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import Any, Final
 
 from cleaner.engine.repair.reverting import RevertResult
-from cleaner.engine.undo.restorable import RestoreResult
+from cleaner.engine.restore.restorable import RestoreResult
 from cleaner.report.page import Lines, Page, counted, size
-from policies.checking.reverting import RevertCode, RevertVerdict
-from policies.explaining.words import offsets
+from policies.explain.words import offsets
+from policies.findings.reverting import RevertCode, RevertVerdict
 from policies.reasons import moment
-from policies.restoring import MoveVerdict, Restoration, RestoreCode, RestoreVerdict
+from policies.restore import MoveVerdict, Restoration, RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
 
 SCHEMA: Final = "logcleaner.restore/1"

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.checking.checked import CheckRequest
-from cleaner.engine.checking.checking import check_log_dirs
 from cleaner.engine.means import Means
+from cleaner.engine.verify.checked import CheckRequest
+from cleaner.engine.verify.checking import check_log_dirs
 from storage.log_dir import LogDir
 from storage.records import Record, encode_batch
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from cleaner.engine.checking.checked import Checked, CheckRequest
+from cleaner.engine.delete_records.deleting import delete_records as delete_from
+from cleaner.engine.delete_records.deleting import plan_deletion
 from cleaner.engine.doctor.sweeping import Named, Sweeper
 from cleaner.engine.means import Means
-from cleaner.engine.moving.deleting import delete_records as delete_from
-from cleaner.engine.moving.deleting import plan_deletion
 from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
-from cleaner.engine.undo.restore import Restorer
-from policies.checking.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.checking.repairs import DERIVED, RepairKind
+from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.verify.checked import Checked, CheckRequest
+from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.findings.repairs import DERIVED, RepairKind
 from policies.record_deletion import Before
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem

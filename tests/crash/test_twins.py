@@ -12,9 +12,9 @@ from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
 from cleaner.engine.repair import mending
 from cleaner.engine.repair.observing import PlannedRepair
-from cleaner.engine.undo import restore
+from cleaner.engine.restore import restore
 from policies.plan import PartitionPlan
-from policies.restoring import Restoration
+from policies.restore import Restoration
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.log import swap

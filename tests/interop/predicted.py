@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from policies.starting.facts import KafkaFailure
-from policies.starting.start import LogStart, PartitionFate, Start, StartStepKind
+from policies.preflight.facts import KafkaFailure
+from policies.preflight.start import LogStart, PartitionFate, Start, StartStepKind
 from tests.interop.starts import Outcome, RealStart
 
 _OF_A_LOG: Final = re.compile(r"[^.]*\.(log|index|timeindex|txnindex|snapshot)(\.(deleted|cleaned|swap))?")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.starting.preflight import Node, predict_start
-from policies.starting.facts import Release
-from policies.starting.start import Dirs, LogDirStart, LogStart, PartitionFate, Start
+from cleaner.engine.preflight.preflight import Node, predict_start
+from policies.preflight.facts import Release
+from policies.preflight.start import Dirs, LogDirStart, LogStart, PartitionFate, Start
 from tests.interop.damages import PARTITION_DAMAGES
 from tests.interop.dir_damages import DIR_DAMAGES, OF_ONE_LOG_DIR, WITH_CLEANER
 from tests.interop.predicted import (

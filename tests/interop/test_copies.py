@@ -11,8 +11,8 @@ import pytest
 from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.compare.comparing import ComparedDir, compared
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
+from cleaner.engine.diff.comparing import ComparedDir, compared
 from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_layers import ConfigLayers

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.delete_records.deleting import delete_records, plan_deletion
 from cleaner.engine.means import Means
-from cleaner.engine.moving.deleting import delete_records, plan_deletion
 from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.record_deletion import Before

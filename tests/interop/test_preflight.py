@@ -17,7 +17,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
-from policies.starting.facts import Release
+from policies.preflight.facts import Release
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from storage.log.end import find_end

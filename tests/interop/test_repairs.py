@@ -14,12 +14,12 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.checking.checked import CheckRequest
-from cleaner.engine.checking.checking import check_log_dirs
 from cleaner.engine.means import Means
 from cleaner.engine.repair.repairing import RepairRequest, Repairs, repair_log_dirs
-from policies.checking.findings import Finding
-from policies.checking.repairs import DERIVED, RepairCode, RepairKind
+from cleaner.engine.verify.checked import CheckRequest
+from cleaner.engine.verify.checking import check_log_dirs
+from policies.findings.findings import Finding
+from policies.findings.repairs import DERIVED, RepairCode, RepairKind
 from storage.log_dir import LogDir
 from storage.names import LEADER_EPOCH_CHECKPOINT
 from tests.conftest import Samples

@@ -11,11 +11,11 @@ from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
-from cleaner.engine.undo.restore import Restorer
+from cleaner.engine.restore.restore import Restorer
 from policies import Request
 from policies.config.configured import Configured
 from policies.plan import Only
-from policies.restoring import RestoreCode
+from policies.restore import RestoreCode
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from policies.checking.findings import Harm
-from policies.checking.of_log_dir import partition_name_findings
+from policies.findings.findings import Harm
+from policies.findings.of_log_dir import partition_name_findings
 from storage.names import TopicPartition
 from tests.conftest import Samples
 from tests.interop.referee import Referee

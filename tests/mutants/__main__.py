@@ -29,7 +29,7 @@ AREAS: Final = {
         *(f"storage/log/{name}.py" for name in ("swap", "recovery", "producer_state")),
         *(f"storage/{name}.py" for name in ("lock", "checkpoints")),
     ),
-    "engine": tuple(f"cleaner/engine/{folder}*.py" for folder in ("", "copy/", "undo/", "compare/")),
+    "engine": tuple(f"cleaner/engine/{folder}*.py" for folder in ("", "copy/", "restore/", "diff/")),
     "compaction": ("cleaner/engine/compaction/*.py", "storage/scan/*.py"),
     "service": ("cleaner/daemon/*.py", "cleaner/config/*.py", "cleaner/metrics/*.py", "cleaner/events.py"),
 }

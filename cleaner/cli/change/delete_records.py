@@ -23,7 +23,7 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cleaner.engine.moving.deleting import DeletedRecords
+    from cleaner.engine.delete_records.deleting import DeletedRecords
     from policies.record_deletion import Before
 
 HELP = "delete the oldest records of a partition, as a broker does"
@@ -66,9 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Decide, ask, decide again under the lock, delete, and show what was done."""
-    from cleaner.engine.moving.deleting import UnsurveyedPartition, delete_records, plan_deletion
+    from cleaner.engine.delete_records.deleting import UnsurveyedPartition, delete_records, plan_deletion
     from cleaner.events import EventLog, format_of
-    from cleaner.report.moving.deleted_records import RecordDeletionReport, danger_of
+    from cleaner.report.delete_records.deleted_records import RecordDeletionReport, danger_of
     from policies.plan import Request
     from policies.record_deletion import RefusedDeletion
 
@@ -129,7 +129,7 @@ def _log_start(shown: DeletedRecords) -> int:
 
 def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
     """Show a decision that is not carried out. Returns the exit status."""
-    from cleaner.report.moving.deleted_records import RecordDeletionReport
+    from cleaner.report.delete_records.deleted_records import RecordDeletionReport
     from policies.record_deletion import RefusedDeletion
 
     show(RecordDeletionReport(shown, args.dry_run), as_json=args.json)
@@ -142,7 +142,7 @@ def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
 
 def _counted(shown: DeletedRecords) -> DeletedRecords:
     """Add the number of records that become unreadable, as far as they can be read."""
-    from cleaner.engine.moving.counting import count_in
+    from cleaner.engine.delete_records.counting import count_in
     from policies.record_deletion import RecordDeletion
 
     decided = shown.decided

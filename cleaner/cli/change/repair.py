@@ -22,11 +22,11 @@ from storage.errors import InvalidConfig
 from storage.names import parse_topic_partition
 
 if TYPE_CHECKING:
-    from cleaner.engine.checking.checked import Checked, CheckRequest
     from cleaner.engine.means import Means
     from cleaner.engine.repair.repairing import RepairRequest, Repairs
+    from cleaner.engine.verify.checked import Checked, CheckRequest
     from cleaner.events import EventLog
-    from policies.checking.repairs import RepairKind
+    from policies.findings.repairs import RepairKind
     from storage.log_dir import LogDir
 
 _UNCHANGED: Final = "nothing was mended"
@@ -128,8 +128,8 @@ def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: C
     Raises: NotConfirmed, LogDirLocked; as ``open_cleaner``.
     """
     from cleaner.events import EventLog, format_of
-    from cleaner.report.checking.verified import VerifyReport
     from cleaner.report.page import counted
+    from cleaner.report.verify.verified import VerifyReport
 
     confirm_force_lock(args)
     is_asked = needs_answer(args, _danger(args))
@@ -248,7 +248,7 @@ def _tell_sound(plan: Repairs, repairs: Repairs) -> None:
 
 
 def _kinds(asked: Sequence[str]) -> frozenset[RepairKind]:
-    from policies.checking.repairs import DERIVED, RepairKind
+    from policies.findings.repairs import DERIVED, RepairKind
 
     named = {RepairKind(kind) for kind in asked if kind != _DERIVED}
     return DERIVED | named if _DERIVED in asked else frozenset(named)

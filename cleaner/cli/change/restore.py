@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cleaner.cli.parser import Parser
-    from cleaner.engine.undo.restore import Restorer
+    from cleaner.engine.restore.restore import Restorer
     from cleaner.events import EventLog
     from storage.log_dir import LogDir
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Restore, release or list, and show the result."""
     from cleaner.engine.locks import OwnLocks
     from cleaner.engine.means import Means
-    from cleaner.engine.undo.restore import Restorer
+    from cleaner.engine.restore.restore import Restorer
     from cleaner.events import EventLog, format_of
 
     _check_usage(args)
@@ -82,7 +82,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog, log_dirs: Sequence[LogDir]) -> int:
-    from cleaner.engine.undo.history import compactions
+    from cleaner.engine.restore.history import compactions
     from cleaner.report.restores import RestoreReport
 
     wanted = wanted_partitions(args)

@@ -15,7 +15,7 @@ from cleaner.cli.values import moment
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
-    from cleaner.engine.compare.comparing import ComparedDir, RetentionOf
+    from cleaner.engine.diff.comparing import ComparedDir, RetentionOf
     from storage.names import TopicPartition
 
 HELP = "compare two states of a log dir: was any record lost?"
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open both states, compare them, and show the differences."""
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.compare.comparing import ComparedDir, check_alike, compared
+    from cleaner.engine.diff.comparing import ComparedDir, check_alike, compared
     from cleaner.report.differences import DiffReport
     from storage.kernels import check_usable
 

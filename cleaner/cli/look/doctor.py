@@ -18,7 +18,7 @@ from storage.errors import Corrupt, InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.engine.doctor.sweeping import Named
-    from policies.checking.shapes.diagnosis import Diagnosis
+    from policies.findings.shapes.diagnosis import Diagnosis
     from storage.log_dir import LogDir
 
 HELP: Final = "tell what is wrong, worst first, with a remedy for each"
@@ -120,7 +120,7 @@ def _sweep(args: argparse.Namespace) -> int:
     from cleaner.engine.means import Means
     from cleaner.events import EventLog, format_of
     from cleaner.report.doctor.sweeps import SweepReport
-    from policies.checking.sweeping import SweepAct
+    from policies.findings.sweeping import SweepAct
     from storage.log_dir import LogDir
 
     if args.deep or args.topic:

@@ -16,7 +16,7 @@ from cleaner.cli.values import moment, offset, partition_or_text, segment
 
 if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
-    from cleaner.engine.explaining.choosing import Wish
+    from cleaner.engine.explain.choosing import Wish
     from cleaner.report.explanation import ExplanationReport
     from policies.plan import Plan, Request
 
@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[ExplanationReport, Plan]:
     """Plan and explain; plan anew if a broker deleted segments meanwhile."""
-    from cleaner.engine.explaining.choosing import choose
-    from cleaner.engine.explaining.observing import PartitionChanged
+    from cleaner.engine.explain.choosing import choose
+    from cleaner.engine.explain.observing import PartitionChanged
     from cleaner.engine.space.accounting import space_of
     from cleaner.report.explanation import ExplanationReport
 
@@ -112,6 +112,6 @@ def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> 
 
 
 def _wish(args: argparse.Namespace, now_ms: int) -> Wish:
-    from cleaner.engine.explaining.choosing import Wish
+    from cleaner.engine.explain.choosing import Wish
 
     return Wish(args.segment, args.offset, args.timestamp(now_ms) if args.timestamp else None)

@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the journals, and show their entries."""
-    from cleaner.engine.undo.history import read_history
+    from cleaner.engine.restore.history import read_history
     from cleaner.report.history import HistoryReport
 
     log_dirs = open_log_dirs(args)

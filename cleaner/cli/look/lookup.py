@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Search the partition, and show what was found."""
     from cleaner.engine.lookup.looking import look_up
-    from cleaner.report.search.lookups import LookupReport, range_error
+    from cleaner.report.lookups import LookupReport, range_error
 
     looked_up = look_up(one_partition(args), _target(args))
     error = range_error(looked_up)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from policies.config.policy import BrokerPolicy
     from policies.facts import UnreadablePartition
-    from policies.owning.holdings import Terms
-    from policies.owning.partition import PartitionOwners
+    from policies.owners.holdings import Terms
+    from policies.owners.partition import PartitionOwners
     from policies.plan import PartitionPlan, Plan, Request
     from storage.log_dir import LogDir
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     check_usable()
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.outcome import Silent
-    from cleaner.engine.owning.owners import TOPICS
+    from cleaner.engine.owners.owners import TOPICS
     from cleaner.report.owners.report import OwnersReport
     from policies.plan import Request
     from storage.log_dir import LogDir
@@ -101,7 +101,7 @@ def _read(
 ) -> tuple[list[PartitionOwners], list[UnreadablePartition], list[str]]:
     """Return the partitions that were read, those that could not be, and the errors of the log dirs."""
     from policies.facts import UnreadablePartition
-    from policies.owning.partition import terms_of
+    from policies.owners.partition import terms_of
 
     plan = cleaner.plan(request)
     found: list[PartitionOwners] = []
@@ -122,8 +122,8 @@ def _owners_of(
     cleaner: Cleaner, plan: Plan, planned: PartitionPlan, terms: Terms, bar: ProgressBar
 ) -> list[PartitionOwners]:
     """Read a partition in each log dir that holds it; plan anew if a broker changed it meanwhile."""
-    from cleaner.engine.explaining.observing import PartitionChanged
-    from cleaner.engine.owning.owners import owners_of
+    from cleaner.engine.explain.observing import PartitionChanged
+    from cleaner.engine.owners.owners import owners_of
     from storage.errors import UnreadableFile
     from storage.scan.files import SegmentGone
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
-    from cleaner.engine.starting.estimate import StartNeed
-    from policies.starting.facts import Release
-    from policies.starting.start import Start
+    from cleaner.engine.preflight.estimate import StartNeed
+    from policies.preflight.facts import Release
+    from policies.preflight.start import Start
 
 HELP: Final = "tell what the next start of Kafka will do or refuse"
 _NEWEST: Final = "4.4"
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(text: str) -> Release:
-    from policies.starting.facts import Release
+    from policies.preflight.facts import Release
 
     parts = _SERIES.get(text, text).split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
@@ -68,9 +68,9 @@ def _release(text: str) -> Release:
 
 def run(args: argparse.Namespace) -> int:
     """Read the log dirs, predict, and show the prediction."""
-    from cleaner.engine.starting.estimate import need_of
-    from cleaner.engine.starting.preflight import Node, predict_start
-    from cleaner.report.starting.preflight import PreflightReport
+    from cleaner.engine.preflight.estimate import need_of
+    from cleaner.engine.preflight.preflight import Node, predict_start
+    from cleaner.report.preflight.preflight import PreflightReport
 
     loaded = load(args, with_cluster_metadata=False)
     _check_dirs(loaded.log_dirs)

@@ -25,8 +25,8 @@ from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import CLUSTER_METADATA_TOPIC, TopicPartition, parse_topic_partition
 
 if TYPE_CHECKING:
-    from cleaner.engine.checking.checked import Checked, CheckRequest
-    from cleaner.engine.checking.notes import Notes
+    from cleaner.engine.verify.checked import Checked, CheckRequest
+    from cleaner.engine.verify.notes import Notes
     from storage.log_dir import LogDir
 
 HELP: Final = "check every checksum, index, snapshot and checkpoint"
@@ -88,7 +88,7 @@ class _Bar:
 
 def run(args: argparse.Namespace) -> int:
     """Check what is named, and show the findings."""
-    from cleaner.report.checking.verified import VerifyReport
+    from cleaner.report.verify.verified import VerifyReport
     from storage.kernels import check_usable
 
     check_repair_usage(args)
@@ -122,8 +122,8 @@ def check(
         request: what of them is checked.
         keeps_notes: another check follows at once, and goes by the notes of this one.
     """
-    from cleaner.engine.checking.checking import check_log_dirs
     from cleaner.engine.means import Means, Stopped
+    from cleaner.engine.verify.checking import check_log_dirs
     from policies.config.policy import BrokerPolicy
 
     with ExitStack() as opened:
@@ -157,8 +157,8 @@ class _Named(NamedTuple):
 
 def _asked(args: argparse.Namespace) -> tuple[list[LogDir], CheckRequest]:
     """Return the log dirs, and what of them is checked. Raises: InvalidConfig, NotALogDir, UnreadableFile."""
-    from cleaner.engine.checking.checked import CheckRequest
     from cleaner.engine.inventory import is_named
+    from cleaner.engine.verify.checked import CheckRequest
 
     log_dirs, partitions = _named(args)
     check_topics(args.topic, log_dirs)
@@ -228,7 +228,7 @@ def _notes(
     """
     import hashlib
 
-    from cleaner.engine.checking.notes import open_notes
+    from cleaner.engine.verify.notes import open_notes
     from storage.private_directory import PrivateDirectory, cache_root
 
     try:

@@ -13,23 +13,28 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.checking.hollow import emptied_segments, hollow_swap_facts, lost_segments, recovered, strange_logs
-from cleaner.engine.checking.log_dir_files import read_meta_properties
-from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, overflowing, tails_of
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
-from cleaner.engine.explaining.observing import Look, PartitionChanged, observe
+from cleaner.engine.explain.observing import Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space.account import FileSystemAccount
 from cleaner.engine.undo_notes import RenameTimes, rename_times
+from cleaner.engine.verify.hollow import emptied_segments, hollow_swap_facts, lost_segments, recovered, strange_logs
+from cleaner.engine.verify.log_dir_files import read_meta_properties
+from cleaner.engine.verify.set_aside import sole_copies_in
 from cleaner.errors import told
-from policies.checking.of_missing import EmptiedSegment
-from policies.checking.only_copies import OnlyCopy
-from policies.checking.shapes.diagnosis import Diagnosis, diagnose
-from policies.checking.shapes.symptoms import (
+from policies.config.config_layers import ConfigLayers
+from policies.config.policy import BrokerPolicy
+from policies.explain.explanation import PartitionExplanation, explain
+from policies.explain.observations import TopicHere
+from policies.facts import UnreadablePartition
+from policies.findings.of_missing import EmptiedSegment
+from policies.findings.only_copies import OnlyCopy
+from policies.findings.shapes.diagnosis import Diagnosis, diagnose
+from policies.findings.shapes.symptoms import (
     NOT_WALKED,
     DamagedMetadata,
     EntrySymptoms,
@@ -39,14 +44,9 @@ from policies.checking.shapes.symptoms import (
     RemoteMetadata,
     TopicIdentity,
 )
-from policies.config.config_layers import ConfigLayers
-from policies.config.policy import BrokerPolicy
-from policies.explaining.explanation import PartitionExplanation, explain
-from policies.explaining.observations import TopicHere
-from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan
-from policies.starting.lost import LostPartition, lost_partitions
-from policies.starting.metadata import METADATA_DIR
+from policies.preflight.lost import LostPartition, lost_partitions
+from policies.preflight.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, status_of
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.end import find_end

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from policies.checking.shapes.of_files import TIME_ENTRY_BYTES
-from policies.checking.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
+from policies.findings.shapes.of_files import TIME_ENTRY_BYTES
+from policies.findings.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
 from storage.directory import opened
 from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_extents

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from cleaner.engine.checking.set_aside import sole_copies_in
 from cleaner.engine.journal import read_entries
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.undo_notes import due_ms, rename_times
-from policies.checking.sweeping import LeftoverFacts, LeftoverKind, SweepAct
+from cleaner.engine.verify.set_aside import sole_copies_in
 from policies.config.config_layers import ConfigLayers
+from policies.findings.sweeping import LeftoverFacts, LeftoverKind, SweepAct
 from storage.directory import opened
 from storage.errors import as_unreadable
 from storage.log.listing import list_partition

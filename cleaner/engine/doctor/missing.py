@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from cleaner.engine.checking.hollow import emptied_segments, lost_segments, recovered
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
 from cleaner.engine.only_copies import OnlyCopies
-from policies.checking.findings import Finding
-from policies.checking.shapes.of_missing_records import missing_record_findings_of
-from policies.checking.shapes.symptoms import Noted, PartitionSymptoms
+from cleaner.engine.verify.hollow import emptied_segments, lost_segments, recovered
+from policies.findings.findings import Finding
+from policies.findings.shapes.of_missing_records import missing_record_findings_of
+from policies.findings.shapes.symptoms import Noted, PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end
 from storage.log.listing import list_partition

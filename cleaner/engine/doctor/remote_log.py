@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from policies.checking.shapes.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
-from policies.checking.shapes.symptoms import RemoteCopy, RemoteMetadata
+from policies.findings.shapes.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
+from policies.findings.shapes.symptoms import RemoteCopy, RemoteMetadata
 from storage.errors import InvalidRecord
 from storage.log.read import AnyBatch, read_batches
 from storage.schemas.decoding import Fields, decode

@@ -11,9 +11,9 @@ from typing import Final
 
 from cleaner.engine.space.account import UnlinkedFile
 from cleaner.engine.space.accounting import account_of
-from policies.checking.shapes.symptoms import EntryKind, EntrySymptoms, UnlinkedSymptoms
 from policies.config.config_layers import ConfigLayers
-from policies.starting.lost import SetAside
+from policies.findings.shapes.symptoms import EntryKind, EntrySymptoms, UnlinkedSymptoms
+from policies.preflight.lost import SetAside
 from storage.directory import opened
 from storage.errors import as_unreadable
 from storage.names import (

@@ -7,7 +7,7 @@ Order, each step safe to crash behind, and the next sweep of the same name goes 
        touched, so that it can be renamed back within the delay;
        a ``-delete`` directory: every ``.log``, fsync, the other files, fsync, the directory, fsync of the log dir. A
        broker that starts in between removes the rest.
-Nothing else is taken: a verdict of ``policies.checking.sweeping`` stands before each step.
+Nothing else is taken: a verdict of ``policies.findings.sweeping`` stands before each step.
 
 Assumes:    the lock of the log dir, so that no broker deletes or renames the same things.
 Not chosen: to unlink a stray directory at once. It may be the last replica of a partition that somebody misses.
@@ -29,8 +29,8 @@ from cleaner.engine.journal import Journal
 from cleaner.engine.locks import Locks, OwnLocks, guarded
 from cleaner.engine.means import Means
 from cleaner.errors import told
-from policies.checking.sweeping import LeftoverFacts, SweepAct, SweepVerdict, sweep_verdict
 from policies.config.config_layers import ConfigLayers
+from policies.findings.sweeping import LeftoverFacts, SweepAct, SweepVerdict, sweep_verdict
 from policies.guards import clock_guard
 from storage.directory import opened
 from storage.errors import LogCleanerError, as_unreadable

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from policies.checking.shapes.symptoms import HeaderWalk, UnindexedAbort
+from policies.findings.shapes.symptoms import HeaderWalk, UnindexedAbort
 from storage.errors import CorruptBatch, CorruptIndex, LogCleanerError
 from storage.log_dir import read_file
 from storage.names import FileKind

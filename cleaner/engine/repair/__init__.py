@@ -1,5 +1,5 @@
 """Repairs: what is made anew of a log, and the few other things that are mended when somebody asks by name.
 
-``repairing`` is the entrance. ``observing`` gathers facts, ``policies.checking.repairs`` decides, ``mending``
+``repairing`` is the entrance. ``observing`` gathers facts, ``policies.findings.repairs`` decides, ``mending``
 changes files.
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from policies.checking.repairs import CUTS, RepairKind, Target
+from policies.findings.repairs import CUTS, RepairKind, Target
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs
 from storage.errors import CorruptBatch, LogCleanerError
 from storage.log.batch_search import whole_batch_behind

@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 from cleaner.engine.repair.deriving import Deriving, in_order
 from cleaner.engine.repair.kept import is_kept_already, kept_name, tail_name
 from cleaner.engine.repair.topic_ids import observe_topic, read_assigned
-from policies.checking.repairs import (
+from policies.config.config_layers import ConfigLayers
+from policies.exemptions import exemption_from_repairs
+from policies.findings.repairs import (
     LogEndFacts,
     Repair,
     RepairCode,
@@ -24,8 +26,6 @@ from policies.checking.repairs import (
     Target,
     repair,
 )
-from policies.config.config_layers import ConfigLayers
-from policies.exemptions import exemption_from_repairs
 from storage.checkpoints import CorruptCheckpoint, format_partition_metadata
 from storage.directory import status_of
 from storage.errors import LogCleanerError

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.checking.checked import Checked, CheckRequest
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.repair.mending import mend
 from cleaner.engine.repair.observing import PlannedRepair, Surroundings, plan_repairs
+from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.errors import told
-from policies.checking.findings import Finding, FindingCode, Harm
-from policies.checking.repairs import RepairKind, targets_of
+from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.repairs import RepairKind, targets_of
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 

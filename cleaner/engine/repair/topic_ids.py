@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cleaner.engine.journal import partition_of, read_journal
-from policies.checking.repairs import TopicIdFacts
+from policies.findings.repairs import TopicIdFacts
 from storage.errors import LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition

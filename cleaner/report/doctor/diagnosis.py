@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from cleaner.report.checking.findings import finding_document
 from cleaner.report.page import Lines, Page, counted, size
-from policies.checking.findings import Finding, Harm
-from policies.checking.shapes.diagnosis import Diagnosis
+from cleaner.report.verify.findings import finding_document
+from policies.findings.findings import Finding, Harm
+from policies.findings.shapes.diagnosis import Diagnosis
 
 SCHEMA: Final = "logcleaner.doctor/1"
 ALIKE_MAX: Final = 3

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cleaner.engine.doctor.sweeping import SweepResult
 from cleaner.report.page import Lines, Page, counted, size
-from policies.checking.sweeping import SweepAct
+from policies.findings.sweeping import SweepAct
 
 SCHEMA: Final = "logcleaner.sweep/1"
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from cleaner.report.overview.values import OverviewFinding
 from cleaner.report.totals import log_dir_errors
 from policies.config.policy import BrokerPolicy
-from policies.explaining.blockers import BlockerCode
-from policies.explaining.explanation import blockers_of
-from policies.explaining.observations import Observations, SegmentTimes
+from policies.explain.blockers import BlockerCode
+from policies.explain.explanation import blockers_of
+from policies.explain.observations import Observations, SegmentTimes
 from policies.plan import PartitionPlan, Plan
 from policies.reasons import ReasonCode
 

@@ -9,7 +9,7 @@ from typing import Any
 from cleaner.report.overview.provenance import Provenance
 from cleaner.report.overview.values import ReasonShare
 from cleaner.report.page import counted, size
-from policies.explaining.explanation import PartitionExplanation
+from policies.explain.explanation import PartitionExplanation
 from policies.facts import UnreadablePartition
 from policies.reasons import Action, moment
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policies.config.policy import BrokerPolicy
 from policies.facts import UnreadablePartition
-from policies.owning.causes import SizeCause, causes_of
-from policies.owning.holdings import NO_TIME, Holding, Owner, TopicHolding
-from policies.owning.partition import PartitionOwners
+from policies.owners.causes import SizeCause, causes_of
+from policies.owners.holdings import NO_TIME, Holding, Owner, TopicHolding
+from policies.owners.partition import PartitionOwners
 from storage.names import TopicPartition
 
 if TYPE_CHECKING:

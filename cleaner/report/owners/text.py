@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from cleaner.report.page import LINES_MAX, Page
 from cleaner.report.rollup.columns import in_columns
 from cleaner.report.rollup.view import Sort
-from policies.explaining.words import counted, size
+from policies.explain.words import counted, size
 from policies.facts import UnreadablePartition
-from policies.owning.causes import SizeCause
-from policies.owning.holdings import Holding, Owner, OwnerState, TopicHolding, sum_of
-from policies.owning.partition import PartitionOwners
+from policies.owners.causes import SizeCause
+from policies.owners.holdings import Holding, Owner, OwnerState, TopicHolding, sum_of
+from policies.owners.partition import PartitionOwners
 from policies.reasons import duration
 from storage.names import TopicPartition
 

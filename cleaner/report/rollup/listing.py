@@ -14,7 +14,7 @@ from cleaner.report.rollup.columns import NAME_MIN, in_columns
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, rolled
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted
 from cleaner.report.runs import STYLES, policy_of, told, where
-from policies.explaining.words import offsets
+from policies.explain.words import offsets
 from policies.plan import Plan
 from policies.reasons import Action
 from policies.steps import deletion_steps

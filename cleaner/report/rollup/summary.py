@@ -9,7 +9,7 @@ from cleaner.report.forecast.runways import closing, lines
 from cleaner.report.page import ATTENTION, Page, counted, size, two_sizes
 from cleaner.report.rollup.freed import freed_words
 from cleaner.report.totals import Totals
-from policies.checking.only_copies import KeptFile
+from policies.findings.only_copies import KeptFile
 from policies.guards import may_drop_unkeyed
 from policies.plan import Plan
 

@@ -8,8 +8,8 @@ Steps:      what an interrupted deletion, compaction or swap left is finished or
 Invariant:  nothing below the recovery point is cut. A crash in between leaves what the next start deals with.
 Durable:    the files that are made anew; the directory at the end.
 
-``policies.starting`` predicts the same steps for a broker. ``test_predicted.py`` holds its rules and these against each
-other on damaged partitions.
+``policies.preflight`` predicts the same steps for a broker. ``test_predicted.py`` holds its rules and these against
+each other on damaged partitions.
 
 Source: Kafka LogLoader.
 """

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.explaining.observing import PartitionChanged
-from cleaner.engine.owning import owners as owners_module
+from cleaner.engine.explain.observing import PartitionChanged
+from cleaner.engine.owners import owners as owners_module
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition

@@ -14,10 +14,10 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
-from cleaner.engine.starting.preflight import Node, predict_start
-from policies.checking.of_tails import RECOVER_TAIL
-from policies.checking.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
-from policies.starting.start import Start
+from cleaner.engine.preflight.preflight import Node, predict_start
+from policies.findings.of_tails import RECOVER_TAIL
+from policies.findings.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.preflight.start import Start
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from storage.metadata.metadata_encode import encode_feature_level, encode_partition
@@ -200,7 +200,7 @@ def test_batch_that_a_running_broker_is_writing_is_no_damage(
         log.write_bytes(whole)  # the rest of the batch has come
         return found
 
-    monkeypatch.setattr("cleaner.engine.starting.preflight.predict_start", predicted)
+    monkeypatch.setattr("cleaner.engine.preflight.preflight.predict_start", predicted)
     with LogDirLock.acquire(log_dir, FileSystem()):
         assert told(capsys, log_dir, "--kafka", "2.8")[0] == ExitStatus.LOCKED
 
@@ -234,7 +234,7 @@ def test_index_interval_of_a_topic_comes_from_the_configuration(
         seen.append(node.intervals("orders"))
         return predict_start([log_dir], node)
 
-    monkeypatch.setattr("cleaner.engine.starting.preflight.predict_start", predicted)
+    monkeypatch.setattr("cleaner.engine.preflight.preflight.predict_start", predicted)
     properties = tmp_path_factory.mktemp("etc") / "server.properties"
     properties.write_text(f"log.dirs={log_dir}\nlog.index.interval.bytes=200\n")
     main(["preflight", "--kafka", "2.8", "--server-properties", str(properties)])
@@ -270,7 +270,7 @@ def test_disk_that_is_too_full_is_told_first(
     log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
-    monkeypatch.setattr("cleaner.engine.starting.estimate._free_bytes", lambda _: 0)
+    monkeypatch.setattr("cleaner.engine.preflight.estimate._free_bytes", lambda _: 0)
     assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
     first, *others = capsys.readouterr().out.splitlines()
     assert first == "Kafka 2.8 will not start well on these log dirs: a disk is too full."

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.erasure import places, proving
-from cleaner.engine.erasure.matching import KeyMatcher
-from cleaner.engine.erasure.places import FilePlace
-from cleaner.engine.erasure.searching import search
+from cleaner.engine.prove_erased import places, proving
+from cleaner.engine.prove_erased.matching import KeyMatcher
+from cleaner.engine.prove_erased.places import FilePlace
+from cleaner.engine.prove_erased.searching import search
 from storage.codecs.compression import Compression
 from storage.directory import opened
 from storage.records import ControlType, Record, encode_batch, encode_control_batch

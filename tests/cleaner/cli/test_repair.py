@@ -14,7 +14,7 @@ from cleaner.cli import main as command_line
 from cleaner.cli.change.repair import KINDS
 from cleaner.engine.repair.mending import mend
 from cleaner.engine.repair.observing import plan_repairs
-from policies.checking.findings import RepairGroup
+from policies.findings.findings import RepairGroup
 from storage.filesystem import FileSystem
 from storage.log.producer_state import parse_snapshot
 from storage.log_dir import LogDir

@@ -15,7 +15,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
-from cleaner.engine.undo.restore import Restorer
+from cleaner.engine.restore.restore import Restorer
 from policies.config.configured import Configured
 from policies.facts import Boot
 from policies.plan import Only

@@ -7,7 +7,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
-from cleaner.engine.undo.restore import Restorer
+from cleaner.engine.restore.restore import Restorer
 from policies.config.configured import Configured
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem

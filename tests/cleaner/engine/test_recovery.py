@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from cleaner.engine.starting.recovery import recover
-from policies.starting.facts import RecoveredLog
+from cleaner.engine.preflight.recovery import recover
+from policies.preflight.facts import RecoveredLog
 from storage.codecs.compression import Compression
 from storage.log.loading.walk import LogBytes
 from storage.records import Record, encode_batch

@@ -11,10 +11,10 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import encode_entry, read_journal
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Silent
-from cleaner.engine.undo.restorable import RestoreResult
-from cleaner.engine.undo.restore import Restorer
+from cleaner.engine.restore.restorable import RestoreResult
+from cleaner.engine.restore.restore import Restorer
 from policies.reasons import ReasonCode
-from policies.restoring import RestoreCode
+from policies.restore import RestoreCode
 from storage.filesystem import FileSystem
 from storage.log_dir import CorruptHoldIds, LogDir
 from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, PARTITION_METADATA_FILE, TopicPartition

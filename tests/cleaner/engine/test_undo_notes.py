@@ -6,7 +6,7 @@ import pytest
 
 from cleaner.engine.journal import Journal
 from cleaner.engine.undo_notes import Renamed, journalled_deletions, rename_times
-from policies.restoring import RetiredFile
+from policies.restore import RetiredFile
 from storage.filesystem import FileSystem
 from storage.names import FileKind, FileState, SegmentFileName, TopicPartition
 

@@ -13,7 +13,7 @@ import pytest
 from cleaner.engine.compactor import Local
 from cleaner.engine.journal import encode_entry, read_journal
 from cleaner.engine.outcome import Outcome
-from cleaner.engine.undo.history import read_history
+from cleaner.engine.restore.history import read_history
 from cleaner.engine.undo_notes import journalled_deletions
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.history import HistoryReport

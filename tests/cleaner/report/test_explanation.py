@@ -9,13 +9,13 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.explaining.choosing import ChosenSegment
-from cleaner.engine.explaining.contents import RecordFound, SegmentContents
+from cleaner.engine.explain.choosing import ChosenSegment
+from cleaner.engine.explain.contents import RecordFound, SegmentContents
 from cleaner.report.explanation import ExplanationReport
 from policies.config.policy import Layer, Stated
-from policies.explaining.blockers import BlockerCode
-from policies.explaining.changes import ChangeCode
-from policies.explaining.observations import (
+from policies.explain.blockers import BlockerCode
+from policies.explain.changes import ChangeCode
+from policies.explain.observations import (
     ActiveUse,
     DeleteHorizons,
     OpenTransaction,
@@ -26,7 +26,7 @@ from policies.explaining.observations import (
 from tests.builders import NOW_MS, a_log, a_policy
 from tests.cleaner.report.plans import unreadable
 from tests.cleaner.report.texts import text_of
-from tests.policies.explaining.cases import Drawn, drawn
+from tests.policies.explain.cases import Drawn, drawn
 from tests.schemas import schema
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"

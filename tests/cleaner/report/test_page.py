@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cleaner.report.page import Page, size, two_sizes, wrapped
 from cleaner.report.rollup.summary import compacted
-from policies.explaining import words
+from policies.explain import words
 from tests.cleaner.report.plans import MIB
 
 SIZES = st.integers(0, 1 << 50)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner.engine.undo.restorable import RestoreResult
+from cleaner.engine.restore.restorable import RestoreResult
 from cleaner.report.restores import ReleaseReport, RestoreReport
-from policies.restoring import RestoreFacts, restoration
+from policies.restore import RestoreFacts, restoration
 from storage.names import TopicPartition
 from tests.cleaner.report.texts import text_of
 from tests.policies.test_restoring import a_deletion, facts, plain, waiting

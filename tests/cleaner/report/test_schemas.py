@@ -17,7 +17,7 @@ from cleaner.engine.space.account import SpaceKind
 from cleaner.report.cleaning import CleaningReport
 from policies.config.policy import Layer
 from policies.reasons import ReasonCode
-from policies.restoring import RestoreCode
+from policies.restore import RestoreCode
 from tests.cleaner.report.plans import a_partition, a_plan
 from tests.schemas import SCHEMAS, check, names, report_classes, schema
 

@@ -20,7 +20,7 @@ import pytest
 from cleaner.engine.doctor.glancing import glance_at, tails_of
 from cleaner.engine.doctor.surroundings import unlinked_of
 from cleaner.engine.space.account import FileSystemAccount, UnlinkedFile, UnlinkedFiles
-from policies.checking.findings import FindingCode
+from policies.findings.findings import FindingCode
 from policies.rescue import Volume
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate

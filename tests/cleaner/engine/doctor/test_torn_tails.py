@@ -14,8 +14,8 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
-from policies.checking.of_tails import RECOVER_TAIL
-from policies.checking.remedies import END_LOST
+from policies.findings.of_tails import RECOVER_TAIL
+from policies.findings.remedies import END_LOST
 from storage.log.batch_search import whole_batch_behind
 from storage.log.end import find_end
 from storage.log.listing import list_partition

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.checking.checked import CheckRequest
 from cleaner.engine.repair.repairing import RepairRequest, Repairs, repair_log_dirs
-from policies.checking.repairs import RepairCode, RepairKind
+from cleaner.engine.verify.checked import CheckRequest
+from policies.findings.repairs import RepairCode, RepairKind
 from tests.cleaner.engine.repair.test_repairs import finds, only
 from tests.conftest import Samples
 from tests.partition_dirs import a_cleaner, configured

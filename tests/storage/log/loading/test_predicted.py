@@ -1,4 +1,4 @@
-"""A load does what ``policies.starting`` predicts of a broker: the same cuts, the same files, the same ends."""
+"""A load does what ``policies.preflight`` predicts of a broker: the same cuts, the same files, the same ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.starting.reading import User, read_log_dir
-from policies.starting.facts import PartitionBefore, Release
-from policies.starting.files import LoadingStopped
-from policies.starting.loading import Loading
-from policies.starting.start import StartStepKind
+from cleaner.engine.preflight.reading import User, read_log_dir
+from policies.preflight.facts import PartitionBefore, Release
+from policies.preflight.files import LoadingStopped
+from policies.preflight.loading import Loading
+from policies.preflight.start import StartStepKind
 from storage.errors import LogCleanerError
 from storage.log import Log, LogConfig, Producer
 from storage.log.writing.origin import AppendOrigin

@@ -1,0 +1,223 @@
+"""Observe one partition: timestamps, open transactions, delete horizons, waiting files, failed attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from cleaner.engine.explain.attempts import failed_attempts
+from cleaner.engine.explain.contents import stamped_batches
+from cleaner.engine.explain.waiting import waiting_files
+from cleaner.errors import told as told_error
+from policies.explain.observations import (
+    NO_HORIZONS,
+    UNUSED,
+    ActiveUse,
+    DeleteHorizons,
+    Observations,
+    OpenTransaction,
+    RecordPlace,
+    SegmentTimes,
+    TopicHere,
+)
+from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts
+from policies.plan import PartitionPlan, path_of
+from storage.directory import opened, status_of
+from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
+from storage.log.listing import Listing, list_partition
+from storage.log.producer_state import ProducerState
+from storage.log.producers import load_producer_state
+from storage.log.read import largest_unindexed_timestamp, offset_entries, read_segment, time_entries
+from storage.log.recovery import plan_recovery
+from storage.log_dir import LogDir
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
+from storage.records import BatchHeader, LegacyHeader, iter_headers
+from storage.segment import Segment, reading
+
+HORIZON_BYTES_MAX: Final = 1 << 30
+"""Unless all is asked for, delete horizons are looked for only in so much of a log: every byte of it is read."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The manner in which a partition is observed.
+
+    Attributes:
+        now_ms: the moment of the explanation, epoch ms.
+        producer_expiration_ms: ``producer.id.expiration.ms``.
+        exact: read all that may hold delete horizons, however much it is.
+        is_brief: leave out what takes long where there are thousands of partitions: delete horizons, and what only the
+            journal tells.
+    """
+
+    now_ms: int
+    producer_expiration_ms: int
+    exact: bool = False
+    is_brief: bool = False
+
+
+def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look: Look) -> Observations:
+    """Observe a partition. What cannot be read is left out, and told in ``problems``.
+
+    Raises: LogCleanerError if the partition itself cannot be listed.
+    """
+    facts, problems = planned.facts, list[str]()
+    directory = Path(path_of(facts))
+    listing = plan_recovery(list_partition(directory)).listing
+    by_base = {segment.base_offset: segment for segment in listing.segments}
+    segments = [by_base[s.base_offset] for s in facts.segments if s.base_offset in by_base]
+    if len(segments) < len(facts.segments):  # beside a live broker: the caller plans again
+        raise PartitionChanged(directory)
+
+    def told(read: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return read()
+        except LogCleanerError as error:
+            problems.append(told_error(error))
+            return otherwise
+
+    times = told(lambda: _times(segments), tuple(SegmentTimes() for _ in segments))
+    state = told(lambda: _producers(facts, listing, look), ProducerState())
+    at = LogDir(Path(facts.log_dir))
+    return Observations(
+        times,
+        told(lambda: _use(segments), UNUSED),
+        told(lambda: _future(segments, times, look.now_ms), None),
+        _last_stable_offset(facts, state),
+        told(lambda: tuple(_transactions(state, segments)), ()),
+        NO_HORIZONS if look.is_brief else told(lambda: _horizons(planned, segments, look), NO_HORIZONS),
+        None if look.is_brief else told(lambda: waiting_files(planned), None),
+        None if look.is_brief else told(lambda: failed_attempts(facts), None),
+        topic,
+        told(lambda: at.offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition), None),
+        _file_time_ms(at.path / CLEANER_OFFSET_CHECKPOINT),
+        log_dir.locked_by,
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+class PartitionChanged(LogCleanerError):
+    """A partition of which a broker deleted segments while it was looked at."""
+
+    directory: Path
+
+    def __str__(self) -> str:
+        return f"{self.directory}: changed while it was looked at; run again"
+
+
+def _times(segments: Sequence[Segment]) -> tuple[SegmentTimes, ...]:
+    if not segments:
+        return ()
+    directory = segments[0].directory
+    with as_unreadable(directory), opened(directory) as parent:
+        return tuple([_segment_times(segment, parent) for segment in segments])
+
+
+def _segment_times(segment: Segment, parent: int) -> SegmentTimes:
+    entry = segment.newest_entry(parent)
+    indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
+    newest_ms = max(indexed_ms, largest_unindexed_timestamp(segment, parent))
+    header = _first_header(segment, parent)
+    offset = entry.offset if entry and newest_ms == indexed_ms else None
+    return SegmentTimes(first_timestamp(header) if header else NO_TIMESTAMP, newest_ms, offset)
+
+
+def _first_header(segment: Segment, parent: int | None = None) -> BatchHeader | LegacyHeader | None:
+    with reading(segment.log.location, parent) as descriptor, suppress(CorruptBatch):
+        found = next(iter_headers(descriptor, segment.log.path), None)
+        return found.header if found else None
+    return None
+
+
+def first_timestamp(header: BatchHeader | LegacyHeader) -> int:
+    """Return the timestamp of a batch's first record; the largest one of the batch if its header says no more."""
+    is_told = isinstance(header, BatchHeader) and not (header.has_delete_horizon or header.is_log_append_time)
+    if is_told and isinstance(header, BatchHeader) and header.base_timestamp_ms >= 0:
+        return header.base_timestamp_ms
+    return header.max_timestamp_ms
+
+
+def _use(segments: Sequence[Segment]) -> ActiveUse:
+    if not segments:
+        return UNUSED
+    active = segments[-1]
+    header = _first_header(active)
+    first_ms = header.max_timestamp_ms if header else NO_TIMESTAMP
+    return ActiveUse(first_ms, len(offset_entries(active)), len(time_entries(active)))
+
+
+def _future(segments: Sequence[Segment], times: Sequence[SegmentTimes], now_ms: int) -> RecordPlace | None:
+    """Find the record with the greatest timestamp of the first segment that reaches into the future."""
+    for segment, found in zip(segments, times, strict=True):
+        if found.newest_ms > now_ms:
+            return _record_of(segment, found) if found.newest_offset is not None else None
+    return None
+
+
+def _record_of(segment: Segment, times: SegmentTimes) -> RecordPlace | None:
+    offset = times.newest_offset or 0
+    for batch in read_segment(segment, offset, offset + 1):
+        for record in batch.records():
+            if record.timestamp_ms == times.newest_ms:
+                return RecordPlace(record.offset, record.timestamp_ms)
+    return None
+
+
+def _producers(facts: PartitionFacts, listing: Listing, look: Look) -> ProducerState:
+    return load_producer_state(
+        listing.snapshots,
+        listing.segments,
+        facts.log_start_offset,
+        facts.log_end_offset,
+        look.now_ms,
+        look.producer_expiration_ms,
+    )
+
+
+def _last_stable_offset(facts: PartitionFacts, state: ProducerState) -> int | None:
+    if facts.last_stable_offset is not None or facts.high_watermark is None:
+        return facts.last_stable_offset
+    unstable = state.first_unstable_offset(facts.high_watermark)
+    return facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
+
+
+def _transactions(state: ProducerState, segments: Sequence[Segment]) -> Iterator[OpenTransaction]:
+    open_ = [(p.open_txn_first_offset, p) for p in state.producers.values() if p.open_txn_first_offset is not None]
+    for offset, producer in sorted(open_, key=lambda pair: pair[0]):
+        since_ms = _first_batch_ms(segments, offset)
+        yield OpenTransaction(producer.producer_id, producer.epoch, offset, since_ms)
+
+
+def _first_batch_ms(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return the timestamp of the batch that begins at an offset, epoch ms; None if there is none."""
+    below = [segment for segment in segments if segment.base_offset <= offset]
+    for batch in read_segment(below[-1], offset, offset + 1) if below else ():
+        if (first_ms := first_timestamp(batch.header)) >= 0:
+            return first_ms
+    return None
+
+
+def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -> DeleteHorizons:
+    """Look for delete horizons in what was compacted before, the oldest segments first, as far as the bound allows."""
+    section = planned.section
+    if section is None or section.is_first:
+        return NO_HORIZONS
+    clean = [segment for segment in segments if segment.base_offset < section.first_dirty_offset]
+    left_bytes, read = HORIZON_BYTES_MAX, list[Segment]()
+    for segment in clean:
+        left_bytes -= segment.size_bytes
+        if left_bytes >= 0 or look.exact:
+            read.append(segment)
+    unread_bytes = sum(segment.size_bytes for segment in clean) - sum(segment.size_bytes for segment in read)
+    return stamped_batches(read)._replace(unread_bytes=unread_bytes)
+
+
+def _file_time_ms(path: Path) -> int | None:
+    with suppress(OSError):
+        return status_of(path).st_mtime_ns // 1_000_000
+    return None

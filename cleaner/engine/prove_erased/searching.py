@@ -1,0 +1,182 @@
+"""Search one file for keys, and note what was read, with the SHA-256 of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cleaner.engine.prove_erased.matching import KeyMatch, KeyMatcher
+from cleaner.engine.prove_erased.places import FileContent, FilePlace
+from cleaner.engine.prove_erased.plausible import why_implausible
+from storage.directory import status_of
+from storage.errors import UnreadableFile
+from storage.kernels.layout import DELETE_HORIZON, OFFSET, ROW, TIMESTAMP, VALUE_BYTES
+from storage.scan.chunks import Chunk, aborted_rows, every_chunk
+from storage.scan.segments import open_whole
+from storage.scan.slices import Damage
+from storage.scan.witness import WitnessFile
+from storage.txn_index import AbortedTxn
+
+_TRIES: Final = 3
+RECORDS_TOLD: Final = 100
+"""So many records of a key in one file are listed at most; the others are counted."""
+
+
+class RecordHit(NamedTuple):
+    """A record with a wanted key."""
+
+    offset: int
+    timestamp_ms: int
+    value_bytes: int | None
+    """None for a tombstone."""
+    horizon_ms: int | None
+    """The delete horizon of the batch, epoch ms; None if no compaction has set one."""
+    is_aborted: bool = False
+    """Whether it belongs to an aborted transaction."""
+
+
+@dataclass(slots=True)
+class KeyHits:
+    """The records of one key in one file."""
+
+    key: int
+    """The place of the key among those wanted."""
+    values: int = 0
+    tombstones: int = 0
+    told: list[RecordHit] = field(default_factory=list)
+    """The first ones."""
+    last: RecordHit | None = None
+    """The one with the greatest offset; of an aborted transaction only if all are."""
+
+    def add(self, hit: RecordHit) -> None:
+        """Count a record."""
+        if hit.value_bytes is None:
+            self.tombstones += 1
+        else:
+            self.values += 1
+        if len(self.told) < RECORDS_TOLD:
+            self.told.append(hit)
+        if self.last is None or (not hit.is_aborted, hit.offset) > (not self.last.is_aborted, self.last.offset):
+            self.last = hit
+
+
+class Undecoded(NamedTuple):
+    """A part of a file that could not be searched."""
+
+    position: int | None
+    """The byte at which it begins; None for the whole file."""
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileEvidence:
+    """The result of the search of one file."""
+
+    place: FilePlace
+    size_bytes: int
+    """As it was when it was opened; what was appended since is not searched."""
+    sha256: str | None = None
+    """None if the file was not read."""
+    records: int = 0
+    hits: tuple[KeyHits, ...] = ()
+    undecoded: tuple[Undecoded, ...] = ()
+    error: str | None = None
+    """Why the file could not be read."""
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The bytes that were read, each range with its end exclusive."""
+        return ((0, self.size_bytes),) if self.sha256 is not None else ()
+
+
+def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] = ()) -> FileEvidence | None:
+    """Search one file.
+
+    Args:
+        place: the file.
+        matcher: the keys.
+        aborted: the aborted transactions of its partition.
+
+    Returns: None if the file is gone by now, as happens beside a live broker.
+    """
+    match place.content:
+        case FileContent.NO_KEYS:
+            return FileEvidence(place, place.size_bytes, undecoded=_without_keys(place))
+        case FileContent.UNKNOWN:
+            cause = "it is no file of Kafka's: nobody knows how to search it"
+            if not place.path.is_file() or place.path.is_symlink():
+                cause = "it is a symlink, or another thing than a plain file: what it leads to was not searched"
+            return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, cause),))
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            file = WitnessFile(place.path)
+        except UnreadableFile as error:
+            return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
+        found = _search(place, file, matcher, aborted)
+        if not found.undecoded or not tries_left or not _has_grown(found):
+            break
+    return found
+
+
+def _without_keys(place: FilePlace) -> tuple[Undecoded, ...]:
+    """Return what leaves unknown whether a file holds keys that should have none, by its name."""
+    cause: str | None = None
+    for _ in range(_TRIES):  # a broker may be in the middle of an entry
+        try:
+            cause = why_implausible(place)
+        except UnreadableFile as error:
+            cause = None if error.has_vanished else error.cause
+        if cause is None:
+            return ()
+    return (Undecoded(None, str(cause)),)
+
+
+def _has_grown(found: FileEvidence) -> bool:
+    """Return whether a broker wrote to the file since: what had no end then may have been half of a batch."""
+    with suppress(OSError):
+        return status_of(found.place.path).st_size > found.size_bytes
+    return False
+
+
+def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: Sequence[AbortedTxn]) -> FileEvidence:
+    """Search an open file. If reading fails on the way, what was found before still counts."""
+    records, hits, undecoded = 0, dict[int, KeyHits](), list[Undecoded]()
+    sha256 = error = None
+    with open_whole(file) as reader:
+        try:
+            for found in every_chunk(reader):
+                if isinstance(found, Damage):
+                    undecoded += _undecoded(found, file)
+                    continue
+                records += int(found.located.shape[1])
+                for match in matcher.matches(found):
+                    hits.setdefault(match.key, KeyHits(match.key)).add(_hit(found, match, aborted))
+            sha256 = file.sha256()
+        except UnreadableFile as unreadable:
+            error = str(unreadable)
+    ordered = tuple(hits[key] for key in sorted(hits))
+    return FileEvidence(place, file.size_bytes, sha256, records, ordered, tuple(undecoded), error)
+
+
+def _undecoded(damage: Damage, file: WitnessFile) -> Sequence[Undecoded]:
+    """Return what damage leaves unsearched: nothing if only zeros follow, which a broker preallocated."""
+    position = damage.error.position
+    if damage.base_offset is None and file.is_zero_from(position):
+        return ()
+    return (Undecoded(position, damage.error.cause),)
+
+
+def _hit(chunk: Chunk, match: KeyMatch, aborted: Sequence[AbortedTxn]) -> RecordHit:
+    located, place = chunk.located, match.place
+    number = int(located[ROW, place])
+    row = chunk.table[number]
+    value_bytes = int(located[VALUE_BYTES, place])
+    return RecordHit(
+        int(located[OFFSET, place]),
+        int(located[TIMESTAMP, place]),
+        value_bytes if value_bytes >= 0 else None,
+        int(row["base_timestamp"]) if int(row["attributes"]) & DELETE_HORIZON else None,
+        bool(aborted) and bool(aborted_rows(chunk.table[number : number + 1], aborted)[0]),
+    )

@@ -1,0 +1,47 @@
+"""The request for a check, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from policies.findings.findings import Finding, Harm
+from storage.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """The part of some log dirs that is checked, and how thoroughly."""
+
+    wants: Callable[[TopicPartition], bool] = lambda _: True
+    """Whether a partition is checked."""
+    is_whole: bool = True
+    """Whether the log dirs are checked as a whole, and not only some partitions of them."""
+    is_deep: bool = False
+    """Whether every record is read, compressed ones decompressed."""
+    threads: int = 1
+    topic_ids: Mapping[str, str] | None = None
+    """The topic ids that the cluster metadata has; None where there is none."""
+    is_locked_by_us: bool = False
+    """Whether the caller holds the locks of the log dirs: then no broker runs, though the locks are taken."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """The findings of a check, and how much it read."""
+
+    findings: Sequence[Finding] = ()
+    """Worst first."""
+    problems: list[str] = field(default_factory=list)
+    """A line for each file that could not be read."""
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    """Bytes of the ``.log`` files."""
+    noted_bytes: int = 0
+    """Bytes of them that an earlier check, which was interrupted, had read, and that are unchanged since."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether a finding is worse than waste."""
+        return any(finding.harm < Harm.WASTE for finding in self.findings)

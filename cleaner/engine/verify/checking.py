@@ -1,0 +1,351 @@
+"""The check of some log dirs: partition after partition, the segments side by side, in order.
+
+Beside a broker that runs, files grow, vanish and are replaced. So a partition in which something was found, or that
+changed while it was read, is read again, and only what is found each time is told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.engine.compaction.crew import Crew, Pace
+from cleaner.engine.means import Means, Stopped
+from cleaner.engine.verify.checked import Checked, CheckRequest
+from cleaner.engine.verify.hollow import strange_logs
+from cleaner.engine.verify.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
+from cleaner.engine.verify.notes import Notes
+from cleaner.engine.verify.partition_files import Circumstances, counted_end, partition_findings
+from cleaner.engine.verify.set_aside import sole_copies_in
+from policies.findings.findings import Finding, RepairGroup, worst_first
+from policies.findings.of_log_dir import (
+    LogEnds,
+    MetaProperties,
+    OffsetCheckpoint,
+    TopicId,
+    checkpoint_findings,
+    log_dir_name_findings,
+    lost_finding,
+    meta_findings,
+    missing_meta_findings,
+    set_aside_finding,
+    topic_id_findings,
+)
+from policies.preflight.lost import LostPartition, lost_partitions
+from policies.preflight.metadata import METADATA_DIR
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
+from storage.log.listing import Listing, list_partition
+from storage.log_dir import LogDir
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_partition_dir_name,
+)
+from storage.scan.segment_contents import CheckedSegment, read_segment_contents
+from storage.scan.walking import Hand
+from storage.segment import Segment
+
+_LINKED: Final = "is a symlink, which is not followed: nothing in it is verified; put the directory itself in its place"
+_LOOKS_MAX: Final = 3
+"""So often is a partition read that changes while it is read, or in which something is found beside a broker."""
+
+
+@dataclass(slots=True)
+class _Dir:
+    """A log dir, and what was read of it before its partitions."""
+
+    log_dir: LogDir
+    is_live: bool
+    is_clean: bool
+    checkpoints: list[OffsetCheckpoint]
+    meta: MetaProperties | None
+    ends: dict[TopicPartition, LogEnds] = field(default_factory=dict)
+
+    def offsets(self, name: str) -> Mapping[TopicPartition, int]:
+        """Return the offsets of one checkpoint; none if it is absent or cannot be read."""
+        return next((one.offsets for one in self.checkpoints if one.name == name), {})
+
+
+class _Place(NamedTuple):
+    """A partition that is to be read."""
+
+    dir: _Dir
+    name: TopicPartition
+    path: Path
+
+
+class _Task(NamedTuple):
+    """A segment that is to be read; None for a partition without one, or one that cannot be listed."""
+
+    place: _Place
+    listing: Listing | LogCleanerError
+    segment: Segment | None
+    upper_offset: int | None
+
+
+_Result = CheckedSegment | LogCleanerError | None
+
+
+def check_log_dirs(
+    log_dirs: Sequence[LogDir], request: CheckRequest, means: Means, notes: Notes | None = None
+) -> Checked:
+    """Check log dirs. Nothing is changed, and no lock is taken.
+
+    Args:
+        log_dirs: they belong to one broker.
+        request: what is checked.
+        means: listener (progress), clock, the rate (``log.cleaner.io.max.bytes.per.second``), the wish to stop.
+        notes: what an earlier check read already; what this one reads is added.
+
+    Raises: Stopped.
+    """
+    with Crew(request.threads) as crew:
+        return _Check(request, means, crew, notes).run(log_dirs)
+
+
+class _Check:
+    """One check."""
+
+    def __init__(self, request: CheckRequest, means: Means, crew: Crew, notes: Notes | None) -> None:
+        self._request, self._means, self._crew, self._notes = request, means, crew, notes
+        self._checked = Checked()
+        self._findings: list[Finding] = []
+        self._ids: list[TopicId] = []
+        self._pace, self._lock, self._own = Pace(means), threading.Lock(), threading.local()
+
+    def run(self, log_dirs: Sequence[LogDir]) -> Checked:
+        dirs = [found for log_dir in log_dirs if (found := self._open(log_dir)) is not None]
+        places = [place for one in dirs for place in self._places(one)]
+        self._expect(places)
+        worked = self._crew.in_order(self._read, self._tasks(places))
+        for _, group in groupby(worked, key=lambda one: one[0].place.path):
+            together = list(group)
+            self._judge(together[0][0].place, together)
+        self._judge_dirs(dirs)
+        self._checked.findings = worst_first(list(dict.fromkeys(self._findings)))
+        self._checked.problems = list(dict.fromkeys(self._checked.problems))
+        return self._checked
+
+    def _is_live(self, log_dir: LogDir) -> bool:
+        """Return whether another process, a broker perhaps, holds the lock of a log dir."""
+        return not self._request.is_locked_by_us and log_dir.locked_by() is not None
+
+    def _open(self, log_dir: LogDir) -> _Dir | None:
+        try:
+            is_live = self._is_live(log_dir)
+            is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
+            checkpoints = read_checkpoints(log_dir.path, self._unread)
+            return _Dir(log_dir, is_live, is_clean, checkpoints, read_meta_properties(log_dir.path, self._unread))
+        except UnreadableFile as error:
+            self._checked.problems.append(str(error))
+            return None
+
+    def _unread(self, error: UnreadableFile) -> None:
+        self._checked.problems.append(str(error))
+
+    def _places(self, dir_: _Dir) -> Iterator[_Place]:
+        metadata = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+        try:
+            found = list(dir_.log_dir.partitions())
+            linked = [path for name, path in dir_.log_dir.symlinked_partitions() if self._request.wants(name)]
+        except UnreadableFile as error:
+            self._checked.problems.append(str(error))
+            return
+        self._checked.problems += [f"{path}: {_LINKED}" for path in linked]
+        if (path := dir_.log_dir.path / str(metadata)).is_dir():
+            found.append((metadata, path))
+        yield from (_Place(dir_, name, path) for name, path in found if self._request.wants(name))
+
+    def _expect(self, places: Sequence[_Place]) -> None:
+        """Tell how much there is to read; what cannot be listed now is told when its turn comes."""
+        for place in places:
+            if self._means.stopping():
+                raise Stopped
+            listing = _listed(place)
+            if isinstance(listing, Listing):
+                self._means.listener.expect(sum(segment.size_bytes for segment in listing.segments))
+
+    def _tasks(self, places: Sequence[_Place]) -> Iterator[_Task]:
+        for place in places:
+            yield from _tasks_of(place)
+
+    def _read(self, task: _Task) -> _Result:
+        """Read one segment, in any thread. Raises: Stopped."""
+        if task.segment is None:
+            return None
+        is_deep = self._request.is_deep
+        noted = self._notes.recall(task.segment, task.upper_offset, is_deep=is_deep) if self._notes else None
+        if noted is not None:
+            with self._lock:
+                self._checked.noted_bytes += noted.size_bytes
+                self._means.listener.progress(noted.size_bytes)
+            return noted
+        if not hasattr(self._own, "hand"):
+            self._own.hand = Hand()
+        try:
+            facts = read_segment_contents(task.segment, task.upper_offset, self._own.hand, self._spend, is_deep=is_deep)
+        except Stopped:
+            raise
+        except LogCleanerError as error:
+            return error
+        if self._notes:
+            self._notes.note(task.segment, task.upper_offset, facts, is_deep=is_deep)
+        return facts
+
+    def _spend(self, done_bytes: int) -> None:
+        """Keep to the rate, all threads together. Raises: Stopped."""
+        if self._means.stopping():
+            raise Stopped
+        with self._lock:
+            self._pace(done_bytes)
+
+    def _judge(self, place: _Place, group: list[tuple[_Task, _Result]]) -> None:
+        """Judge one partition; look again where it changed, or where something was found beside a broker."""
+        found, facts = self._found(place, group)
+        if found and not place.dir.is_live:
+            place.dir.is_live = self._is_live(place.dir.log_dir)  # a broker may have started since
+        for _ in range(_LOOKS_MAX - 1):
+            if found is not None and not (found and place.dir.is_live):
+                break
+            again, facts = self._found(place, [(task, self._read(task)) for task in _tasks_of(place)])
+            if found is not None and again is not None:
+                known = {_place_of(finding) for finding in again}
+                again = [finding for finding in found if _place_of(finding) in known]
+            found = again
+        if found is None:
+            if place.path.is_dir():
+                self._checked.problems.append(f"{place.path}: changes faster than it can be read; try again")
+            return
+        self._findings += found
+        self._checked.partitions += 1
+        self._checked.segments += len(facts)
+        self._checked.size_bytes += sum(one.size_bytes for one in facts)
+        listing = group[0][0].listing
+        if facts and isinstance(listing, Listing) and not strange_logs(listing):
+            is_hidden = any(finding.repair is RepairGroup.LOG_END for finding in found)
+            counted = counted_end(listing, _circumstances(place)) if is_hidden else None
+            place.dir.ends[place.name] = LogEnds(facts[0].base_offset, facts[-1].next_offset, counted)
+
+    def _found(
+        self, place: _Place, group: list[tuple[_Task, _Result]]
+    ) -> tuple[list[Finding] | None, list[CheckedSegment]]:
+        """Return the findings of a partition, None if it changed meanwhile, and the facts of its segments."""
+        errors = [result for _, result in group if isinstance(result, LogCleanerError)]
+        listing = group[0][0].listing if group else UnreadableFile(place.path, "vanished")
+        if isinstance(listing, LogCleanerError):
+            errors.append(listing)
+        if any(_is_passing(error) for error in errors):
+            return None, []
+        facts = [result for _, result in group if isinstance(result, CheckedSegment)]
+        if errors or isinstance(listing, LogCleanerError):
+            self._checked.problems += map(str, errors)
+            return [], facts
+        try:
+            findings = partition_findings(place.name, listing, facts, _circumstances(place))
+            if place.name.topic != CLUSTER_METADATA_TOPIC:
+                self._note_id(read_id_of(place.path, place.name))
+        except UnreadableFile as error:
+            if error.has_vanished:
+                return None, []
+            self._checked.problems.append(str(error))
+            return [], facts
+        return findings, facts
+
+    def _note_id(self, topic_id: TopicId) -> None:
+        if self._ids and self._ids[-1].directory == topic_id.directory:
+            self._ids.pop()  # an earlier look
+        self._ids.append(topic_id)
+
+    def _judge_dirs(self, dirs: Sequence[_Dir]) -> None:
+        self._findings += topic_id_findings(self._ids, self._request.topic_ids)
+        everywhere = self._everywhere(dirs) if self._request.is_whole else set()
+        for one in dirs:
+            path = one.log_dir.path
+            try:
+                entries = read_entries(path)
+                # a line is stale only if the partition was not there before, nor now
+                linked = {name for name, _ in one.log_dir.symlinked_partitions()}
+                present = {name for name, _ in one.log_dir.partitions()} | linked | set(one.ends)
+                is_whole = self._request.is_whole and not one.is_live
+                if is_whole:
+                    lost = {found.topic_partition: found for found in self._lost(one, everywhere)}
+                    self._findings += [lost_finding(f"{path}/{name}", found) for name, found in lost.items()]
+                    sole = sole_copies_in(one.log_dir, [other.log_dir for other in dirs])
+                    self._findings += [set_aside_finding(f"{path}/{name}", found) for name, found in sole.items()]
+                    present |= lost.keys() | {found.topic_partition for found in sole.values()}
+                for checkpoint in one.checkpoints:
+                    self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)
+                if self._request.is_whole:
+                    self._findings += log_dir_name_findings(str(path), entries)
+            except UnreadableFile as error:
+                self._checked.problems.append(str(error))
+        self._findings += meta_findings([one.meta for one in dirs if one.meta is not None])
+        paths = [one.log_dir.path for one in dirs]
+        if self._request.is_whole and any((path / METADATA_DIR).is_dir() for path in paths):
+            lacking = [one.log_dir.path / META_PROPERTIES_FILE for one in dirs if one.meta is None]
+            self._findings += missing_meta_findings(map(str, lacking))
+
+    def _everywhere(self, dirs: Sequence[_Dir]) -> set[TopicPartition]:
+        """Return the partitions with a directory in any log dir, whatever its suffix."""
+        try:
+            names = [entry.name for one in dirs for entry in read_entries(one.log_dir.path)]
+        except UnreadableFile as error:
+            self._unread(error)
+            return set()
+        return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
+
+    def _lost(self, one: _Dir, everywhere: set[TopicPartition]) -> Iterator[LostPartition]:
+        """Yield the partitions that had records by the checkpoints of a log dir, and that are not here."""
+        ends = one.offsets(HIGH_WATERMARK_CHECKPOINT), one.offsets(RECOVERY_POINT_CHECKPOINT)
+        known = self._request.topic_ids
+        assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
+        starts = one.offsets(LOG_START_OFFSET_CHECKPOINT)
+        return lost_partitions(ends, starts, everywhere, assigned, is_clean=one.is_clean)
+
+
+def _listed(place: _Place) -> Listing | LogCleanerError:
+    try:
+        return list_partition(place.path)
+    except UnreadableFile as error:
+        return error
+
+
+def _tasks_of(place: _Place) -> Iterator[_Task]:
+    listing = _listed(place)
+    segments = listing.segments if isinstance(listing, Listing) else ()
+    if not segments:
+        yield _Task(place, listing, None, None)
+    uppers = [segment.base_offset for segment in segments[1:]]
+    for segment, upper_offset in zip_longest(segments, uppers):
+        yield _Task(place, listing, segment, upper_offset)
+
+
+def _is_passing(error: LogCleanerError) -> bool:
+    """Return whether a file changed or vanished, as happens beside a live broker."""
+    return isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished)
+
+
+def _circumstances(place: _Place) -> Circumstances:
+    dir_, name = place.dir, place.name
+    return Circumstances(
+        dir_.is_live,
+        dir_.is_clean and name.topic != CLUSTER_METADATA_TOPIC,  # each start recovers that log, from its beginning on
+        dir_.offsets(RECOVERY_POINT_CHECKPOINT).get(name, 0),
+        dir_.offsets(LOG_START_OFFSET_CHECKPOINT).get(name, 0),
+        name in dir_.offsets(CLEANER_OFFSET_CHECKPOINT),
+    )
+
+
+_place_of = itemgetter(0, 2, 5)
+"""The code, path and position of a finding."""

@@ -1,0 +1,99 @@
+"""Looks for what stands where records should be: hollow ``.swap`` logs, index files of segments without records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from policies.findings.of_missing import EmptiedSegment
+from policies.findings.of_swaps import HollowSwapFacts
+from storage.errors import LogCleanerError
+from storage.log.end import next_offset_of
+from storage.log.listing import Listing
+from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
+from storage.names import FileKind, FileState
+from storage.segment import Segment, SegmentFile
+
+_INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
+
+
+def hollow_swap_facts(listing: Listing) -> list[HollowSwapFacts]:
+    """Return the ``.swap`` logs that are empty or damaged; each is read whole. Raises: UnreadableFile."""
+    found = hollow_swaps(listing)
+    if not found:
+        return []
+    is_undone = _can_recover(listing)
+    return [
+        HollowSwapFacts(
+            str(one.path),
+            one.damage.cause if one.damage else None,
+            one.damage.position if one.damage else 0,
+            one.replaced.name if one.replaced else None,
+            is_undone,
+        )
+        for one in found
+    ]
+
+
+def _can_recover(listing: Listing) -> bool:
+    try:
+        plan_recovery(listing)
+    except LogCleanerError:
+        return False
+    return True
+
+
+def strange_logs(listing: Listing) -> list[str]:
+    """Return the names of segments that are no plain file: a symlink, a directory. A broker follows a symlink."""
+    return sorted(name for name in listing.others if name.endswith(FileKind.LOG) and _is_base(name))
+
+
+def _is_base(name: str) -> bool:
+    base = name.removesuffix(FileKind.LOG)
+    return len(base) == 20 and base.isdecimal()
+
+
+def emptied_segments(listing: Listing, log_start_offset: int, *, with_last: bool) -> Iterator[EmptiedSegment]:
+    """Yield the segments that lost all their records, by what their index files say.
+
+    Args:
+        listing: of the partition.
+        log_start_offset: segments below it may be gone.
+        with_last: look at the active segment, too. A broker allocates its index files ahead, with zeros.
+
+    Raises: UnreadableFile.
+    """
+    waiting = {f.name.base_offset for f in listing.files if f.name.kind is FileKind.LOG}
+    waiting -= {segment.base_offset for segment in listing.segments}
+    named = {
+        file.name.base_offset: file
+        for file in reversed(listing.in_state(FileState.PLAIN))
+        if file.name.kind in _INDEXES and file.name.base_offset >= log_start_offset
+    }
+    sizes = {segment.base_offset: segment.size_bytes for segment in listing.segments}
+    last = max(sizes, default=-1)
+    for base, file in sorted(named.items()):
+        is_looked_at = base < last or (with_last and base == last)
+        if is_looked_at and not sizes.get(base) and base not in waiting and _is_lost(listing, base, file):
+            yield EmptiedSegment(str(listing.directory), base, file.file_name, is_gone=base not in sizes)
+
+
+def lost_segments(listing: Listing) -> tuple[int, ...]:
+    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
+    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
+    indexes = {file.name.base_offset for file in listing.in_state(FileState.PLAIN) if file.name.kind in _INDEXES}
+    return tuple(sorted(indexes - logs))
+
+
+def recovered(listing: Listing) -> Listing:
+    """Return the partition as recovery will leave it; as it is if recovery cannot."""
+    with suppress(LogCleanerError):
+        return plan_recovery(listing).listing
+    return listing
+
+
+def _is_lost(listing: Listing, base: int, file: SegmentFile) -> bool:
+    """Return whether an index has entries, and no segment below reaches into them."""
+    below: list[Segment] = [segment for segment in listing.segments if segment.base_offset < base]
+    return has_entries(file) and not (below and next_offset_of(below[-1]) > base)

@@ -1,0 +1,91 @@
+"""The files of a log dir itself, read for the rules: checkpoints, ``meta.properties``, names."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from policies.findings.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
+from policies.preflight.facts import NEWEST, KafkaFailure
+from policies.preflight.texts import read_offset_checkpoint
+from policies.preflight.texts import read_topic_id as read_as_kafka
+from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
+from storage.directory import opened
+from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
+from storage.log.topic_id import read_topic_id
+from storage.log_dir import read_file
+from storage.names import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, TopicPartition, parse_topic_partition
+from storage.properties import parse_properties
+
+
+def read_checkpoints(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> list[OffsetCheckpoint]:
+    """Read the checkpoint files that are there; ``unread`` hears of each that cannot be read."""
+    found = []
+    for name in CHECKPOINTS:
+        try:
+            checkpoint = _read_checkpoint(log_dir / name)
+        except UnreadableFile as error:
+            unread(error)
+        else:
+            found += [checkpoint] if checkpoint is not None else []
+    return found
+
+
+def _read_checkpoint(path: Path) -> OffsetCheckpoint | None:
+    data = read_file(path)
+    if data is None:
+        return None
+    try:
+        offsets = parse_offset_checkpoint(data, path)
+    except CorruptCheckpoint as error:
+        where = f"line {error.line}, " if error.line else ""
+        failure = read_offset_checkpoint(data, NEWEST)
+        goes_offline = isinstance(failure, KafkaFailure) and failure.is_io
+        return OffsetCheckpoint(str(path), path.name, {}, (), f"{where}{error.cause}", goes_offline)
+    return OffsetCheckpoint(str(path), path.name, offsets, tuple(_repeated(data)))
+
+
+def _repeated(data: bytes) -> Iterator[TopicPartition]:
+    """Yield the partitions that have several lines in a checkpoint that parses."""
+    counts = Counter(tuple(line.split()[:2]) for line in data.decode().splitlines()[2:])
+    for (topic, partition), count in counts.items():
+        if count > 1 and (found := parse_topic_partition(f"{topic}-{partition}")) is not None:
+            yield found
+
+
+def read_meta_properties(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> MetaProperties | None:
+    """Read ``meta.properties``; None where it is absent, or cannot be read, of which ``unread`` hears."""
+    path = log_dir / META_PROPERTIES_FILE
+    try:
+        data = read_file(path)
+    except UnreadableFile as error:
+        unread(error)
+        return None
+    if data is None:
+        return None
+    try:
+        found = parse_properties(data, str(path))
+    except InvalidConfig as error:
+        return MetaProperties(str(path), {}, error.reason)
+    return MetaProperties(str(path), {key: said.value for key, said in found.items()})
+
+
+def read_entries(log_dir: Path) -> list[NamedEntry]:
+    """List a log dir; a symlink counts as what it leads to, as for a broker. Raises: UnreadableFile."""
+    with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
+        return [NamedEntry(entry.name, _is_directory(entry, log_dir)) for entry in entries]
+
+
+def _is_directory(entry: os.DirEntry[str], log_dir: Path) -> bool:
+    return (log_dir / entry.name).is_dir() if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
+
+
+def read_id_of(directory: Path, name: TopicPartition) -> TopicId:
+    """Read the ``partition.metadata`` of a partition. Raises: UnreadableFile."""
+    try:
+        return TopicId(str(directory), name, read_topic_id(directory))
+    except CorruptCheckpoint as error:
+        failure = read_as_kafka(read_file(directory / PARTITION_METADATA_FILE)).failure
+        return TopicId(str(directory), name, None, error.cause, failure is None or failure.is_io)

@@ -1,0 +1,262 @@
+"""One partition judged: the facts of its segments and its small files, handed to the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cleaner.engine.only_copies import OnlyCopies
+from cleaner.engine.verify.hollow import hollow_swap_facts, strange_logs
+from cleaner.engine.verify.witnesses import tails_of, without_log
+from policies.findings.facts import (
+    EpochStretch,
+    IndexedAbort,
+    LogHistory,
+    OffsetGap,
+    ProducersBatch,
+    SegmentHistory,
+    Standing,
+    Step,
+    TxnStep,
+)
+from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.findings.of_epochs import EpochStart, checkpoint_findings, order_findings
+from policies.findings.of_files import file_findings, missing_findings
+from policies.findings.of_log_dir import gap_findings, partition_name_findings
+from policies.findings.of_missing import missing_record_findings
+from policies.findings.of_producers import SnapshotEntry, Snapshots, snapshot_findings
+from policies.findings.of_swaps import swap_findings
+from policies.findings.of_tails import early_end_finding
+from policies.findings.of_transactions import transaction_findings
+from policies.findings.remedies import REBUILD
+from policies.findings.repairs import RepairKind, missing_near
+from policies.findings.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
+from policies.findings.sweeping import only_copy_findings
+from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
+from storage.log.listing import Listing, strange_files
+from storage.log.loading.positions import counted_end_of
+from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
+from storage.log_dir import LogDir, read_file
+from storage.names import (
+    CLUSTER_METADATA_TOPIC,
+    LEADER_EPOCH_CHECKPOINT,
+    FileKind,
+    FileState,
+    TopicPartition,
+    segment_file_name,
+)
+from storage.scan.segment_contents import CheckedSegment
+
+_OF_A_FILE_ALONE = frozenset({FindingCode.EPOCHS_CORRUPT, FindingCode.SNAPSHOT_CORRUPT})
+_STEPS = (Step.DATA, Step.COMMIT, Step.ABORT)
+
+
+class Circumstances(NamedTuple):
+    """The state of a partition, as its log dir tells it."""
+
+    is_live: bool
+    """Whether a broker, or another process, holds the lock of the log dir."""
+    is_clean: bool
+    """Whether the broker stopped cleanly."""
+    recovery_point: int
+    log_start_offset: int
+    was_compacted: bool
+    """Whether the cleaner has a checkpoint of it."""
+
+
+def history_of(listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances) -> LogHistory:
+    """Return what the rules are told of the segments of a partition."""
+    directory = str(listing.directory)
+    bases = [one.base_offset for one in facts]
+    floor = max((base for base in bases if base <= circumstances.recovery_point), default=0)
+    is_unclean = not circumstances.is_live and not circumstances.is_clean
+    segments = []
+    for one in facts:
+        is_last, is_recovered = one is facts[-1], is_unclean and one.base_offset >= floor
+        standing = Standing(directory, one.base_offset, is_last, circumstances.is_live, is_recovered)
+        segments.append(_segment_history(one, standing))
+    return LogHistory(directory, segments)
+
+
+def _segment_history(facts: CheckedSegment, standing: Standing) -> SegmentHistory:
+    return SegmentHistory(
+        standing,
+        facts.next_offset,
+        [EpochStretch(*run) for run in facts.epochs],
+        {
+            id_: ProducersBatch(one.epoch, one.last_sequence, one.last_offset, one.offset_delta)
+            for id_, one in facts.producers.items()
+        },
+        [TxnStep(one.offset, one.producer_id, _STEPS[one.what], one.has_records, one.position) for one in facts.events],
+        [IndexedAbort(*entry) for entry in facts.aborted],
+        OffsetGap(*facts.gap) if facts.gap else None,
+        facts.gaps,
+        facts.is_full,
+        facts.is_damaged,
+    )
+
+
+def partition_findings(
+    name: TopicPartition, listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances
+) -> list[Finding]:
+    """Return what is wrong with one partition. Its small files are read now, behind the logs.
+
+    Args:
+        name: of the partition.
+        listing: of its directory.
+        facts: of its segments, ascending.
+        circumstances: what the log dir says of it.
+
+    Raises: UnreadableFile.
+    """
+    log = history_of(listing, facts, circumstances)
+    found: list[Finding] = []
+    counted = counted_end(listing, circumstances)
+    for one, segment in zip(facts, log.segments, strict=True):
+        found += file_findings(one.seen, segment.standing, counted if segment.standing.is_last else None)
+        found += missing_findings(one.missing, one.size_bytes, segment.standing)
+    of_epochs = order_findings(log) or _epoch_findings(log, circumstances)
+    snapshots = _snapshots(listing, log, circumstances)
+    of_snapshots = snapshot_findings(log, snapshots, counted)
+    if strange_logs(listing):  # nobody knows which batches are not here
+        found += [one for one in (*of_epochs, *of_snapshots) if one.code in _OF_A_FILE_ALONE]
+    else:
+        found += [*of_epochs, *transaction_findings(log), *of_snapshots]
+        rule = OnlyCopies(LogDir(listing.directory.parent))
+        copies = [] if circumstances.is_live else list(only_copy_findings(rule.by_path(name, listing)))
+        found += _loss_findings(log, listing, facts, circumstances) or (
+            [] if copies else _gap_findings(log, circumstances, snapshots)
+        )
+        found += copies
+    found += _early_end(log, found, counted)
+    odd = _odd_logs(listing)
+    unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
+    found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
+    if not circumstances.is_live:
+        found += swap_findings(hollow_swap_facts(listing))
+    told = {Path(one.path).name.partition(".")[0] for one in found if one.code is FindingCode.OFFSET_GAP}
+    orphans = [file_name for file_name in _orphans(listing) if file_name.partition(".")[0] not in told]
+    found += partition_name_findings(log.directory, [*listing.others, *odd.values()], orphans, name)
+    if name.topic == CLUSTER_METADATA_TOPIC:
+        return list(without_repairs(grouped(found)))
+    deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
+    return with_one_remedy(with_true_remedies(grouped(found), deleted), log.directory, log.end_offset)
+
+
+def counted_end(listing: Listing, circumstances: Circumstances) -> int | None:
+    """Return the offset that the next start takes for the end of the log; None if it looks for the end, or fails.
+
+    Raises: UnreadableFile.
+    """
+    if circumstances.is_live or not circumstances.is_clean or not listing.segments:
+        return None
+    end = counted_end_of(listing.segments[-1])
+    return end.next_offset if end else None
+
+
+def _early_end(log: LogHistory, found: Sequence[Finding], counted: int | None) -> list[Finding]:
+    """Return the finding of whole batches at the end of the log that the next start does not count."""
+    if counted is None or not log.segments:
+        return []
+    last = log.segments[-1]
+    log_path = last.standing.path_of(FileKind.LOG)
+    is_told = any(one.code in (FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL) for one in found if one.path == log_path)
+    if counted >= last.next_offset or last.is_damaged or is_told:
+        return []
+    path = last.standing.path_of(FileKind.INDEX)
+    is_lost = missing_near(path, RepairKind.INDEX, found) is not None
+    return [early_end_finding(last.standing, counted, last.next_offset, is_lost=is_lost)]
+
+
+def _loss_findings(
+    log: LogHistory, listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances
+) -> list[Finding]:
+    whole_to = circumstances.recovery_point if circumstances.is_clean and not circumstances.is_live else None
+    tails, start_offset = tails_of(listing, facts), circumstances.log_start_offset
+    return missing_record_findings(log, tails, without_log(listing), start_offset, whole_to)
+
+
+def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
+    path = Path(log.directory) / LEADER_EPOCH_CHECKPOINT
+    data = read_file(path)
+    try:
+        entries = None if data is None else [EpochStart(*entry) for entry in parse_leader_epochs(data, path)]
+    except CorruptCheckpoint as error:
+        text = f"It cannot be read: {error.cause}; the broker takes the partition, or its log dir, offline."
+        return [
+            Finding(FindingCode.EPOCHS_CORRUPT, Harm.NO_START, str(path), text, REBUILD, repair=RepairGroup.DERIVED)
+        ]
+    if circumstances.is_live and entries:
+        entries = [entry for entry in entries if entry.start_offset <= log.end_offset]
+    return checkpoint_findings(log, entries, circumstances.log_start_offset)
+
+
+def _snapshots(
+    listing: Listing, log: LogHistory, circumstances: Circumstances
+) -> dict[int, Sequence[SnapshotEntry] | str]:
+    """Read the producer snapshots; beside a live broker only those up to the end that was read."""
+    found: dict[int, Sequence[SnapshotEntry] | str] = {}
+    for file in listing.snapshots:
+        offset = file.name.base_offset
+        data = read_file(file.path)
+        if data is None or (circumstances.is_live and offset > log.end_offset):
+            continue
+        try:
+            found[offset] = list(map(_snapshot_entry, parse_snapshot(data, file.path)))
+        except CorruptSnapshot as error:
+            found[offset] = error.cause
+    return found
+
+
+def _snapshot_entry(entry: ProducerEntry) -> SnapshotEntry:
+    batch = entry.last_batch
+    sequence, offset, delta = (batch.last_sequence, batch.last_offset, batch.offset_delta) if batch else (-1, -1, 0)
+    return SnapshotEntry(entry.producer_id, entry.epoch, sequence, offset, delta, entry.open_txn_first_offset)
+
+
+def _gap_findings(log: LogHistory, circumstances: Circumstances, snapshots: Snapshots) -> list[Finding]:
+    """Return at most one finding: a lone gap in a log that shows no other trace of a compaction.
+
+    Where the last batch of a producer, by a snapshot, lies in the gap, records are lost.
+    """
+    if circumstances.was_compacted or log.is_damaged or not all(segment.is_full for segment in log.segments):
+        return []
+    found = []
+    end_offset = log.start_offset
+    for segment in log.segments:
+        base_offset, path = segment.standing.base_offset, segment.standing.path_of(FileKind.LOG)
+        if end_offset < base_offset:
+            gap = end_offset, base_offset
+            found.append(gap_findings(log.directory, path, 0, gap, _named_in(gap, snapshots)))
+        if segment.gap is not None:
+            gap = segment.gap.lower_offset, segment.gap.base_offset
+            position, named = segment.gap.position, _named_in(gap, snapshots)
+            found += [gap_findings(log.directory, path, position, gap, named)] * segment.gaps
+        end_offset = segment.next_offset
+    return found if len(found) == 1 else []
+
+
+def _named_in(gap: tuple[int, int], snapshots: Snapshots) -> int | None:
+    """Return an offset in a gap that a snapshot has as that of a batch."""
+    named = (entry.last_offset for entries in snapshots.values() if not isinstance(entries, str) for entry in entries)
+    return next((offset for offset in named if gap[0] <= offset < gap[1]), None)
+
+
+def _odd_logs(listing: Listing) -> dict[str, str]:
+    """Return the ``.log`` files whose names have not 20 digits, by the stem that a broker would give them.
+
+    A broker does not read them, so nothing else is said of them.
+    """
+    logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
+    return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}
+
+
+def _orphans(listing: Listing) -> list[str]:
+    logs = {segment.base_offset for segment in listing.segments}
+    logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
+    return [
+        file.file_name
+        for file in listing.in_state(FileState.PLAIN)
+        if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs
+    ]

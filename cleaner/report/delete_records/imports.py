@@ -1,0 +1,52 @@
+"""The report of ``import``: text for people, ``logcleaner.import/1`` for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from cleaner.printable import printable
+from cleaner.report.page import Lines, Page, counted, size
+from policies.explain.words import offsets
+
+SCHEMA: Final = "logcleaner.import/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The import of one partition, done or rehearsed."""
+
+    dry_run: bool
+    topic: str
+    partition: int
+    log_dir: str
+    files: tuple[str, ...]
+    topic_id: str | None
+    """None in a dry run that would make a new one."""
+    records: int
+    control_records: int
+    """Control records of the input, which are left out."""
+    log_start_offset: int
+    log_end_offset: int
+    segments: int | None
+    """None in a dry run, which writes none."""
+    bytes: int
+    """The size of the ``.log`` files."""
+    warning: str | None
+    """What a broker will do that the user may not expect."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``import --json`` prints."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield a line, and one on what was left out."""
+        what = f"{counted(self.records, 'record')}, {offsets(self.log_start_offset, self.log_end_offset)}"
+        where = "" if self.segments is None else f" in {counted(self.segments, 'segment')}"
+        would = "would be imported into" if self.dry_run else "imported into"
+        name = printable(f"{self.topic}-{self.partition}")
+        page.line(f"{name}: {what}, {size(self.bytes)}{where}, {would} {self.log_dir}", hanging=2)
+        if self.control_records:
+            page.note(f"{counted(self.control_records, 'control record')} of the input left out")
+        yield page.text

@@ -1,0 +1,69 @@
+"""Explain one partition: every segment's fate, what blocks the others, and what changes next. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.config.policy import BrokerPolicy
+from policies.explain.blockers import Blocker
+from policies.explain.changes import ComingChange, coming_changes
+from policies.explain.fates import Case, SegmentFate, case_of
+from policies.explain.observations import Observations
+from policies.explain.of_compaction import compaction_blockers
+from policies.explain.of_files import file_blockers
+from policies.explain.of_partition import high_watermark_blockers, partition_blockers
+from policies.explain.of_retention import retention_blockers
+from policies.plan import PartitionPlan, Request
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExplanation:
+    """All that can be said of one partition, by its files alone."""
+
+    planned: PartitionPlan
+    """What ``clean`` does now."""
+    intended: PartitionPlan
+    """What ``clean --yes`` does now: no guard rail holds anything back."""
+    seen: Observations
+    segments: tuple[SegmentFate, ...]
+    changes: tuple[ComingChange, ...]
+    """What changes by itself, the next change first."""
+    blockers: tuple[Blocker, ...]
+
+    @property
+    def next_change(self) -> ComingChange | None:
+        """The next change; None if nothing changes by itself."""
+        return self.changes[0] if self.changes else None
+
+
+def explain(
+    planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy | None = None
+) -> PartitionExplanation:
+    """Explain a partition.
+
+    Args:
+        planned: the plan of ``clean`` for the partition.
+        seen: what is known of it beside the facts of the plan.
+        request, broker: as for the plan.
+    """
+    case = case_of(planned, seen, request, broker or BrokerPolicy())
+    blockers = tuple(_blockers(case)) if case.fates else ()
+    changes = coming_changes(case)
+    return PartitionExplanation(case.planned, case.intended, seen, case.fates, changes, blockers)
+
+
+def blockers_of(
+    planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy
+) -> tuple[Blocker, ...]:
+    """Return only what blocks a partition. Arguments: as of ``explain``."""
+    case = case_of(planned, seen, request, broker)
+    return tuple(_blockers(case)) if case.fates else ()
+
+
+def _blockers(case: Case) -> list[Blocker]:
+    found = list(partition_blockers(case))
+    if not case.is_exempt:
+        found += high_watermark_blockers(case)
+        found += retention_blockers(case)
+        found += compaction_blockers(case)
+    return [*found, *file_blockers(case)]

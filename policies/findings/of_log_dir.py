@@ -1,0 +1,404 @@
+"""Findings of the files of a log dir: checkpoints held against the logs, ``meta.properties``, topic ids, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.findings.of_tails import RECOVER_TAIL
+from policies.findings.remedies import (
+    BRING_BACK,
+    CLEANED_ANEW,
+    END_LOST,
+    FETCH_AGAIN,
+    OTHER_TOPIC,
+    START_LOST,
+    STRANGE_DIRECTORY,
+    WRITE_TOPIC_ID,
+)
+from policies.preflight.lost import LostPartition, SetAside
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    HOLD_IDS_FILE,
+    HOLDS_FILE,
+    INCOMPLETE_FILE,
+    JOURNAL_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LIMITS_FILE,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE,
+    ROTATED_JOURNAL_FILE,
+    SCRATCH_SUFFIX,
+    DirState,
+    FileState,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+    segment_file_name,
+)
+
+CHECKPOINTS: Final = (
+    RECOVERY_POINT_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_OF_A_LOG_DIR: Final = frozenset(
+    {
+        *(LOCK_FILE, CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, "bootstrap.checkpoint"),
+        *(JOURNAL_FILE, ROTATED_JOURNAL_FILE, HOLDS_FILE, HOLD_IDS_FILE, LIMITS_FILE, MANIFEST_FILE, INCOMPLETE_FILE),
+        *CHECKPOINTS,
+    }
+)
+_OF_A_PARTITION: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE})
+_OF_THE_METADATA: Final = re.compile(r"quorum-state(\.tmp)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|.*\.part")
+_TEMPORARY: Final = ".tmp"
+_CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
+_LIKE_A_SEGMENT: Final = re.compile(r"([^.]*)\..*?(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL)
+_JAVA_LONG: Final = re.compile(r"[+-]?[0-9]+")
+_LONG_END: Final = 1 << 63
+_BEYOND: Final = {
+    RECOVERY_POINT_CHECKPOINT: (Harm.DATA_LOST, "records that were on disk are gone"),
+    HIGH_WATERMARK_CHECKPOINT: (Harm.DATA_LOST, "records that all replicas had are gone here"),
+    LOG_START_OFFSET_CHECKPOINT: (Harm.DATA_LOST, "the next start of the broker deletes all segments"),
+    CLEANER_OFFSET_CHECKPOINT: (Harm.WASTE, "the cleaner begins with the whole log again"),
+}
+_UNREAD: Final = {
+    RECOVERY_POINT_CHECKPOINT: (Harm.SLOW_START, "a broker that did not stop cleanly reads every segment anew"),
+    HIGH_WATERMARK_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline"),
+    LOG_START_OFFSET_CHECKPOINT: (Harm.WRONG_ANSWER, "deleted records that are still on disk come back"),
+    CLEANER_OFFSET_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline when the cleaner reads it"),
+}
+_MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
+_OTHER_BEYOND: Final = {LOG_START_OFFSET_CHECKPOINT: START_LOST, CLEANER_OFFSET_CHECKPOINT: CLEANED_ANEW}
+_MOVE_AWAY: Final = "Move it away before the broker starts."
+_NO_PLAIN_FILE: Final = (
+    "If it is a symlink, stop the broker and put the file that it leads to in its place: without it, the records are"
+    " gone, and a start deletes their indexes. Move anything else away before the broker starts."
+)
+_COPY_IT: Final = "Nothing; copy it before if somebody needs it."
+_NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+class LogEnds(NamedTuple):
+    """The offsets at which a log begins and ends, as it lies on disk."""
+
+    start_offset: int
+    end_offset: int
+    counted_offset: int | None = None
+    """The offset that the next start takes for the end, if it would not find the end; else None."""
+
+
+class OffsetCheckpoint(NamedTuple):
+    """A checkpoint file of a log dir."""
+
+    path: str
+    name: str
+    offsets: Mapping[TopicPartition, int]
+    repeated: Sequence[TopicPartition] = ()
+    """Partitions with more than one line."""
+    error: str | None = None
+    """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.preflight``."""
+
+
+class TopicId(NamedTuple):
+    """The ``partition.metadata`` of a partition."""
+
+    directory: str
+    name: TopicPartition
+    topic_id: str | None
+    """None without the file."""
+    error: str | None = None
+    """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.preflight``; else it stops the broker."""
+
+
+class MetaProperties(NamedTuple):
+    """The ``meta.properties`` of a log dir."""
+
+    path: str
+    values: Mapping[str, str]
+    error: str | None = None
+
+
+class NamedEntry(NamedTuple):
+    """An entry of a directory."""
+
+    name: str
+    is_directory: bool
+
+
+def checkpoint_findings(
+    checkpoint: OffsetCheckpoint, logs: Mapping[TopicPartition, LogEnds], present: Iterable[TopicPartition] | None
+) -> Iterator[Finding]:
+    """Yield what is wrong with one checkpoint file.
+
+    Args:
+        checkpoint: as it was read before the logs were.
+        logs: the partitions that were read.
+        present: all partitions of the log dir; None to pass over lines of partitions that are not there.
+    """
+    path, name = checkpoint.path, checkpoint.name
+    if checkpoint.error is not None:
+        harm, so = _UNREAD[name]
+        if checkpoint.takes_offline:
+            harm, so = Harm.NO_START, "the broker takes the log dir offline"
+        yield Finding(
+            FindingCode.CHECKPOINT_CORRUPT, harm, path, f"It cannot be read: {checkpoint.error}; {so}.", _MEND_THE_LINE
+        )
+        return
+    for twice in checkpoint.repeated:
+        text = f"{twice} has more than one line: the last one counts."
+        yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.WRONG_ANSWER, path, text, _MEND_THE_LINE)
+    known = checkpoint.offsets if present is None else set(present)
+    stale = [partition for partition in checkpoint.offsets if partition not in known]
+    for partition, offset in checkpoint.offsets.items():
+        if offset < 0:
+            text = f"{partition} has the offset {offset}."
+            yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.WRONG_ANSWER, path, text, _MEND_THE_LINE)
+        elif (log := logs.get(partition)) is not None and offset > log.end_offset:
+            harm, so = _BEYOND[name]
+            end, ends = log.end_offset, f"its log ends at {log.end_offset}"
+            issue: str | None = "KAFKA-17076"
+            code, remedy = FindingCode.END_BELOW_WATERMARK, END_LOST
+            if log.counted_offset is not None:
+                remedy, end = RECOVER_TAIL, log.counted_offset
+            if end < log.end_offset:
+                ends = f"its log ends at {end} for the next start, and its whole batches at {log.end_offset}"
+            if name in _OTHER_BEYOND:
+                code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
+            text = f"{partition} has the offset {offset}, and {ends}: {so}."
+            yield Finding(code, harm, path, text, remedy, None, end, issue)
+    if stale:
+        named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
+        text = f"{named}{others}, and no directory here."
+        yield Finding(FindingCode.CHECKPOINT_STALE, Harm.NOTE, path, text, "Nothing: the broker drops such lines.")
+
+
+def lost_finding(path: str, lost: LostPartition) -> Finding:
+    """Return the finding of a partition that had records and has no directory; ``path`` is that of its log dir."""
+    text = (
+        f"The checkpoints say that the partition had the offsets {lost.log_start_offset} to {lost.end_offset - 1}, and "
+        f"its directory is not here: the next start begins it empty."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, BRING_BACK, None, lost.log_start_offset)
+
+
+def set_aside_finding(path: str, aside: SetAside) -> Finding:
+    """Return the finding of a directory that was set aside, and holds the only copy; ``path`` is its own."""
+    removed = aside.name.endswith(DirState.DELETE.value)
+    if aside.beside is not None:
+        goes = "; the next start removes this directory" if removed else ""
+        text = (
+            f"It may be the only copy of {aside.topic_partition}, offsets {aside.first_offset} to "
+            f"{aside.end_offset - 1}: the directory {aside.beside} of the same topic lacks them{goes}."
+        )
+        return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, f"{take_back(aside)}.")
+    goes = ", and removes this directory" if removed else ""
+    text = (
+        f"It may be the only copy of {aside.topic_partition}, offsets {aside.first_offset} to {aside.end_offset - 1}: "
+        f"the partition belongs here, and has no other directory. The next start begins it empty{goes}."
+    )
+    return Finding(FindingCode.PARTITION_LOST, Harm.DATA_LOST, path, text, f"{take_back(aside)}.")
+
+
+def take_back(aside: SetAside) -> str:
+    """Return how the directory of a partition that was set aside becomes a partition again, without a full stop."""
+    out = f"move {aside.beside} out of the log dir, and " if aside.beside is not None else ""
+    how = f"While no broker runs, {out}rename the directory to {aside.topic_partition}"
+    return how if aside.topic_id else f"{how}, and run logcleaner verify --repair=topic-id"
+
+
+def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int], named: int | None = None) -> Finding:
+    """Return the finding of a gap in a log that was never compacted.
+
+    Args:
+        directory: of the partition.
+        path: of the ``.log`` behind the gap.
+        position: of the batch behind it.
+        gap: the first offset that is not there, and the first one behind it.
+        named: an offset in the gap that a producer snapshot has as that of a batch.
+    """
+    if named is not None:
+        text = f"Records are missing: nothing has the offsets {gap[0]} to {gap[1] - 1}, and a snapshot names {named}."
+        return Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, path, text, FETCH_AGAIN, position, gap[0])
+    text = (
+        f"{directory}: nothing has the offsets {gap[0]} to {gap[1] - 1}, and nothing else here looks compacted: a"
+        " segment may be missing, or a base offset is wrong."
+    )
+    remedy = "Compare with another replica; a backup may have the segment."
+    return Finding(FindingCode.OFFSET_GAP, Harm.NOTE, path, text, remedy, position, gap[0])
+
+
+def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -> Iterator[Finding]:
+    """Yield what is wrong with the topic ids of all partitions of a broker.
+
+    Args:
+        ids: of every partition.
+        known: topic ids by the cluster metadata; None where there is none.
+    """
+    most: dict[str, dict[str, int]] = {}
+    for one in ids:
+        if one.topic_id is not None:
+            counts = most.setdefault(one.name.topic, {})
+            counts[one.topic_id] = counts.get(one.topic_id, 0) + 1
+    for one in ids:
+        path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
+        if one.error is not None:
+            so = "takes the log dir offline" if one.takes_offline else "does not start"
+            text = f"It cannot be read: {one.error}; the broker {so}."
+            yield Finding(
+                FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID
+            )
+            continue
+        counts = most.get(topic, {})
+        wanted = (known or {}).get(topic) or max(
+            counts, key=lambda topic_id: (counts[topic_id], topic_id), default=None
+        )
+        if wanted is None or one.topic_id == wanted:
+            continue
+        says = "the cluster metadata has" if topic in (known or {}) else "other partitions of the topic have"
+        if one.topic_id is None:
+            text = (
+                f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
+            )
+            yield Finding(
+                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, WRITE_TOPIC_ID,
+                kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
+            )  # fmt: skip
+        else:
+            text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."
+            yield Finding(
+                FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616"
+            )
+
+
+def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
+    """Yield what is wrong with the ``meta.properties`` of the log dirs of one broker."""
+    sound = []
+    for one in found:
+        cause = one.error or _cause(one.values)
+        if cause is None:
+            sound.append(one)
+            continue
+        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
+        text = f"{cause[0].upper()}{cause[1:]}: the broker does not start."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, one.path, text, remedy)
+    for key in ("cluster.id", "node.id", "broker.id"):
+        values = {one.values[key] for one in sound if key in one.values}
+        if len(values) > 1:
+            text = f"{key} is not the same in all log dirs ({', '.join(sorted(values))}): the broker does not start."
+            remedy = "Find out which broker the log dir belongs to, and name only log dirs of one broker."
+            yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, remedy)
+    ids = [one.values["directory.id"] for one in sound if "directory.id" in one.values]
+    if len(set(ids)) < len(ids):
+        text = "Two log dirs have the same directory.id: the broker does not start."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, "Format the copy anew.")
+
+
+def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
+    """Yield the log dirs of a KRaft node whose ``meta.properties`` is missing, by its path."""
+    for path in paths:
+        text = "The file is missing: a broker with the cluster metadata does not start."
+        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
+        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, path, text, remedy)
+
+
+def _cause(values: Mapping[str, str]) -> str | None:
+    if not values:
+        return "the file is empty"
+    version = values.get("version", "0" if "broker.id" in values else "missing")
+    if version not in ("0", "1"):
+        return f"version is {version}, neither 0 nor 1"
+    number = "node.id" if version == "1" else "broker.id"
+    stated = values.get(number, "" if version == "1" or "cluster.id" not in values else "0")
+    if not stated.isdecimal():
+        return f"{number} is {stated}, no whole number" if stated else f"{number} is missing"
+    if version == "1" and not values.get("cluster.id"):
+        return "cluster.id is missing"
+    directory_id = values.get("directory.id")
+    if directory_id is not None and not _ID.fullmatch(directory_id):
+        return f"directory.id is {directory_id}, no id of 22 characters"
+    return None
+
+
+def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterator[Finding]:
+    """Yield the names in a log dir that no part of Kafka, nor of logcleaner, gives."""
+    for name, is_directory in entries:
+        path = f"{log_dir}/{name}"
+        if is_directory:
+            if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
+                text = "No partition has such a name: the broker does not start."
+                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
+        elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
+            text = "No part of Kafka gives a file this name; the broker ignores it."
+            yield Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, "Move it away if nobody needs it here.")
+
+
+def partition_name_findings(
+    directory: str, others: Iterable[str], orphans: Iterable[str], name: TopicPartition
+) -> Iterator[Finding]:
+    """Yield the names in a partition directory that no part of Kafka, nor of logcleaner, gives.
+
+    Args:
+        directory: of the partition.
+        others: names of entries that are no segment files.
+        orphans: names of index files without a ``.log``.
+        name: of the partition.
+    """
+    for other in sorted(others):
+        path, is_metadata = f"{directory}/{other}", name.topic == CLUSTER_METADATA_TOPIC
+        plain_name = other.removesuffix(_TEMPORARY).removesuffix(FileState.DELETED)  # a repair keeps what it replaces
+        if plain_name in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
+            continue
+        if is_metadata and _OF_THE_METADATA.fullmatch(other):
+            continue
+        harm, text, remedy = _what_a_start_does(other)
+        yield Finding(FindingCode.NAME_STRANGE, harm, path, text, remedy)
+    for orphan in sorted(orphans):
+        text = "There is no .log of this name: the next start of the broker deletes the file."
+        yield Finding(FindingCode.NAME_STRANGE, Harm.WASTE, f"{directory}/{orphan}", text, "Nothing.")
+
+
+def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
+    """Return what the next start of a broker does with a strange name in a partition directory.
+
+    Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.loadSegmentFiles, LogFileUtils.offsetFromFile.
+    """
+    found = parse_segment_file_name(name)
+    if found is not None and name == segment_file_name(*found):
+        return Harm.WRONG_ANSWER, "It has the name of a segment file, and is no plain file.", _NO_PLAIN_FILE
+    if name.endswith(FileState.DELETED) and not name.endswith(_CHECKPOINT_DELETED):
+        return Harm.WASTE, "No part of Kafka gives a file this name; the next start of the broker deletes it.", _COPY_IT
+    like = _LIKE_A_SEGMENT.fullmatch(name)
+    if like is None:
+        text = "No part of Kafka gives a file this name; the broker ignores it."
+        return Harm.NOTE, text, "Move it away if nobody needs it here."
+    return _of_an_offset(like[1], like[2])
+
+
+def _of_an_offset(number: str, kind: str) -> tuple[Harm, str, str]:
+    """Return what a start does with a name that begins and ends as that of a segment file does."""
+    if not _JAVA_LONG.fullmatch(number) or not -_LONG_END <= int(number) < _LONG_END:
+        return Harm.NO_START, _NO_OFFSET, _MOVE_AWAY
+    if kind == "log":
+        text = f"The broker takes it for the segment of offset {int(number)}, and makes an empty one there."
+        return Harm.WRONG_ANSWER, text, _MOVE_AWAY
+    if kind == "snapshot":
+        text = f"The broker takes it for the producer snapshot of offset {int(number)}: it believes it, or deletes it."
+        return Harm.WRONG_ANSWER, text, _MOVE_AWAY
+    return Harm.WASTE, "No part of Kafka gives a file this name; the next start deletes or renames it.", _COPY_IT

@@ -1,0 +1,59 @@
+"""Tell which checkpoints and snapshots speak of offsets that the log does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from policies.explain.words import counted
+from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.of_missing import INDEXES_GO
+from policies.findings.of_tails import RECOVER_TAIL
+from policies.findings.remedies import CLEANED_ANEW, END_LOST, START_LOST
+from policies.findings.shapes.symptoms import PartitionSymptoms
+
+_NAMED_MAX: Final = 5
+
+
+def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield that the log ends too early, and which checkpoint lies outside the log for another reason."""
+    end = seen.log_end_offset
+    if end is None:
+        return
+    start = seen.noted.log_start
+    if start is not None and start > end:
+        text = (
+            f"The log ends at offset {end}, below its log start {start} in log-start-offset-checkpoint: segments are "
+            f"missing, and a starting broker deletes all that is left."
+        )
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, seen.path, text, START_LOST, None, end)
+        return
+    beyond = seen.claims_beyond_end
+    if beyond:
+        yield _lost_end(seen, end, beyond)
+    first_dirty = seen.noted.first_dirty
+    if not beyond and first_dirty is not None and first_dirty > end:
+        text = (
+            f"cleaner-offset-checkpoint says {first_dirty}, but the log ends at {end}: the log counts as never "
+            f"compacted, and the next round reads all of it."
+        )
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.WASTE, seen.path, text, CLEANED_ANEW, None, end)
+
+
+def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Finding:
+    count = max(beyond.values()) - end
+    lost = "offset is" if count == 1 else f"{count:,} offsets are"
+    claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
+    gone = f"the last {lost} gone from this replica."
+    text = f"The log ends at offset {end}, below {claimed}: {gone}"
+    if seen.ends_early and seen.counted_end is not None:
+        text = f"The log ends at offset {seen.counted_end} for the next start, below {claimed}. Whole batches reach"
+        text, end = f"{text} offset {end}: {gone}", seen.counted_end
+    bases = [str(base) for base in seen.lost_segments if base >= end]
+    if bases:
+        named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
+        text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
+        text += f" {INDEXES_GO}"
+    is_hidden = seen.ends_early or (seen.was_clean and not seen.is_live and seen.has_torn_end)
+    remedy = RECOVER_TAIL if is_hidden else END_LOST
+    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")

@@ -1,0 +1,265 @@
+"""The symptoms of a log dir, beside the facts of a plan. Only ``cleaner.engine.doctor`` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from policies.explain.explanation import PartitionExplanation
+from policies.facts import NO_TIMESTAMP, PartitionFacts
+from policies.findings.of_log_dir import MetaProperties
+from policies.findings.of_missing import EmptiedSegment
+from policies.findings.of_swaps import HollowSwapFacts
+from policies.findings.only_copies import OnlyCopy
+from policies.preflight.lost import LostPartition, SetAside
+from storage.names import TopicPartition
+
+NO_EPOCH: Final = -1
+
+
+class SegmentGlance(NamedTuple):
+    """The ends of a segment's files. Cheap: there are many."""
+
+    path: str
+    """The ``.log``."""
+    base_offset: int
+    size_bytes: int
+    first_offset: int | None = None
+    """The base offset of the first batch; None if there is none that parses."""
+    first_epoch: int = NO_EPOCH
+    """The leader epoch of the first batch; NO_EPOCH if it has none."""
+    first_ms: int = NO_TIMESTAMP
+    """The largest timestamp of the first batch."""
+    ends_with_zeros: bool = False
+    """Whether the last bytes of the ``.log`` are zeros. A record may end so, too."""
+    time_index_bytes: int | None = 0
+    """None if it has no time index."""
+    time_index_ends_with_zeros: bool = False
+    """Whether the last entry of the ``.timeindex`` is all zeros: timestamp 0, which no broker writes behind another."""
+    is_first_unkeyed: bool = False
+    """Whether the first batch holds a record without a key, in a topic that is compacted."""
+
+
+class ZeroTail(NamedTuple):
+    """The bytes behind the last batch of a ``.log``."""
+
+    path: str
+    position: int
+    size_bytes: int
+    is_zero: bool
+    is_active: bool
+
+
+class OverflowingSegment(NamedTuple):
+    """A segment with an offset that no index can hold."""
+
+    path: str
+    base_offset: int
+    last_offset: int
+
+
+class UnindexedAbort(NamedTuple):
+    """An aborted transaction with data that no transaction index names."""
+
+    path: str
+    """The ``.log`` that holds the marker."""
+    producer_id: int
+    first_offset: int
+    """Of the data that was found."""
+    marker_offset: int
+
+
+class HeaderWalk(NamedTuple):
+    """The counts that the headers of the batches give, as far as they were read."""
+
+    bytes_read: int = 0
+    bytes_unread: int = 0
+    batches: int = 0
+    empty_batches: int = 0
+    """Batches without a record that are no markers, in the part that was compacted."""
+    empty_bytes: int = 0
+    gaps: int = 0
+    """Offsets that are missing between batches: compaction took them."""
+    unindexed: tuple[UnindexedAbort, ...] = ()
+
+
+NOT_WALKED: Final = HeaderWalk()
+
+
+class Noted(NamedTuple):
+    """The lines of the checkpoint files about a partition; None for a file without one."""
+
+    high_watermark: int | None = None
+    log_start: int | None = None
+    recovery_point: int | None = None
+    first_dirty: int | None = None
+
+
+class TopicIdentity(NamedTuple):
+    """The topic id in ``partition.metadata``, and what the cluster metadata says of the topic."""
+
+    own_id: str | None = None
+    known_id: str | None = None
+    """None if the cluster metadata does not know the topic."""
+    is_cluster_known: bool = False
+    """Whether cluster metadata of this cluster was read."""
+
+
+NOTHING_NOTED: Final = Noted()
+UNKNOWN_TOPIC: Final = TopicIdentity()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSymptoms:
+    """The symptoms of one partition directory."""
+
+    topic_partition: TopicPartition
+    path: str
+    is_live: bool
+    """Whether a process holds the lock of the log dir: a broker, as a rule."""
+    was_clean: bool
+    """Whether the broker said, as it stopped, that it stopped cleanly."""
+    age_ms: int
+    """The time since a name in the directory changed last."""
+    explained: PartitionExplanation | None = None
+    """None if the partition could not be read."""
+    error: str | None = None
+    noted: Noted = NOTHING_NOTED
+    identity: TopicIdentity = UNKNOWN_TOPIC
+    log_end_offset: int | None = None
+    newest_snapshot: int | None = None
+    """The offset of the newest producer snapshot."""
+    leader_epochs: tuple[tuple[int, int], ...] | None = None
+    """Epoch and start offset, ascending; None if the file is missing or cannot be read."""
+    glances: tuple[SegmentGlance, ...] = ()
+    tails: tuple[ZeroTail, ...] = ()
+    overflowing: tuple[OverflowingSegment, ...] = ()
+    walked: HeaderWalk = NOT_WALKED
+    unfinished_files: int = 0
+    """``.swap`` and ``.cleaned`` files."""
+    deleted_files: int = 0
+    """``.deleted`` files whose delay is over."""
+    deleted_bytes: int = 0
+    lost_segments: tuple[int, ...] = ()
+    """The base offsets of index files without a ``.log``, ascending."""
+    emptied: tuple[EmptiedSegment, ...] = ()
+    """The segments in front of others that lost all their records."""
+    hollow_swaps: tuple[HollowSwapFacts, ...] = ()
+    only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
+    """The ``.deleted`` logs that may be the only copy of records, by their paths."""
+    counted_end: int | None = None
+    """The offset that the next start takes for the end of the log; None if it looks for the end, or fails."""
+
+    @property
+    def claims_beyond_end(self) -> dict[str, int]:
+        """The offsets behind the last whole batch that a checkpoint or a snapshot states, by what states them."""
+        claims = {
+            "the high watermark": self.noted.high_watermark,
+            "the newest producer snapshot": self.newest_snapshot,
+            "the recovery point": self.noted.recovery_point,
+        }
+        end = self.log_end_offset
+        return {what: at for what, at in claims.items() if at is not None and end is not None and at > end}
+
+    @property
+    def has_torn_end(self) -> bool:
+        """Return whether the log ends with bytes that are no batch, and no zeros."""
+        return any(tail.is_active and not tail.is_zero for tail in self.tails)
+
+    @property
+    def ends_early(self) -> bool:
+        """Return whether the next start takes an offset for the end of the log that a whole batch has."""
+        ends = self.counted_end, self.log_end_offset
+        return ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
+
+    @property
+    def facts(self) -> PartitionFacts | None:
+        """The facts of the plan; None if the partition could not be read."""
+        return self.explained.planned.facts if self.explained else None
+
+
+class EntryKind(StrEnum):
+    """The kinds of entries of a log dir that are no live partition."""
+
+    STRAY = "stray"
+    DELETE = "delete"
+    STRANGE = "strange"
+    """A directory whose name is none of Kafka's: a broker does not start."""
+    INDEX_CACHE = "index cache"
+    """``remote-log-index-cache``."""
+    IMPORT = "import"
+    """What a killed ``import`` left."""
+
+
+class EntrySymptoms(NamedTuple):
+    """A directory of a log dir that is no live partition."""
+
+    path: str
+    kind: EntryKind
+    size_bytes: int
+    age_ms: int
+    """The time since the directory itself was changed, or renamed."""
+    delay_ms: int = 0
+    """``file.delete.delay.ms`` of its topic."""
+    sole_copy: SetAside | None = None
+    """What it holds, if it holds the only copy of a partition that belongs here."""
+
+
+class UnlinkedSymptoms(NamedTuple):
+    """Files of a log dir that have no name any more, and that a process keeps."""
+
+    files: int
+    disk_bytes: int
+    path: str
+    """The last name of the largest one."""
+    pid: int
+    command: str
+
+
+class RemoteCopy(NamedTuple):
+    """A segment in remote storage whose events in ``__remote_log_metadata`` do not add up."""
+
+    state: str
+    """Its last state, or ``unknown``: its first event is missing."""
+    topic_partition: str
+    since_ms: int
+
+
+class RemoteMetadata(NamedTuple):
+    """The segments in remote storage that ``__remote_log_metadata-N`` speaks of."""
+
+    path: str
+    segments: int
+    copies: tuple[RemoteCopy, ...]
+
+
+class DamagedMetadata(NamedTuple):
+    """The cluster metadata that could not be read, and the cause."""
+
+    path: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirSymptoms:
+    """The symptoms of one log dir."""
+
+    path: str
+    is_live: bool
+    partitions: tuple[PartitionSymptoms, ...] = ()
+    entries: tuple[EntrySymptoms, ...] = ()
+    unlinked: UnlinkedSymptoms | None = None
+    remote: tuple[RemoteMetadata, ...] = ()
+    errors: tuple[str, ...] = ()
+    tiered_topics: Mapping[str, bool] = field(default_factory=dict)
+    """Topics of which it is known whether they are tiered."""
+    lost: tuple[LostPartition, ...] = ()
+    """The partitions that had records by the checkpoints, and have no directory."""
+    meta: MetaProperties | None = None
+    """None if the file is missing."""
+    has_metadata: bool = False
+    """Whether the metadata log lies here."""
+    free_bytes: int | None = None
+    """The free space of the file system; None where another log dir on it tells."""

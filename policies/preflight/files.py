@@ -1,0 +1,124 @@
+"""The files of a partition directory while a start works on them: which are there, and what was done to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from policies.preflight.facts import FileBefore, KafkaFailure
+from policies.preflight.start import StartStep, StartStepKind
+from storage.names import FileKind, segment_file_name
+
+INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class LoadingStopped(Exception):
+    """The exception that ends the loading of a partition, and the file that it is about."""
+
+    def __init__(self, failure: KafkaFailure, file: str, *, is_split: bool = False) -> None:
+        super().__init__(failure, file)
+        self.failure, self.file = failure, file
+        self.is_split = is_split
+        """Whether Kafka catches it, splits the segment, and begins again."""
+
+
+class Files:
+    """The files of one directory: name -> size, and the steps taken so far."""
+
+    def __init__(self, files: Iterable[FileBefore]) -> None:
+        self.sizes = {file.name: file.size_bytes for file in files}
+        self.waiting: set[str] = set()
+        """Names that carry ``.deleted``, and are unlinked after the delay."""
+        self.steps: list[StartStep] = []
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.sizes
+
+    def names(self) -> list[str]:
+        """Return the names, sorted as Kafka sorts them."""
+        return sorted(self.sizes)
+
+    def net_steps(self) -> tuple[StartStep, ...]:
+        """Return the steps without those that only make anew what others delete, as happens to producer snapshots."""
+        written = {step.file for step in self.steps if step.kind is StartStepKind.WRITE}
+        deleted = {step.file for step in self.steps if step.kind is StartStepKind.DELETE}
+        renewed = written & deleted
+        pairs = (StartStepKind.WRITE, StartStepKind.DELETE)
+        return tuple(step for step in self.steps if step.kind not in pairs or step.file not in renewed)
+
+    def note(self, kind: StartStepKind, file: str, why: str, **places: int | None) -> None:
+        """Note a step."""
+        self.steps.append(StartStep(kind, file, why, **places))  # type: ignore[arg-type]
+
+    def delete(self, name: str, why: str) -> None:
+        """Unlink a file at once."""
+        size_bytes = self.sizes.pop(name, None)
+        if size_bytes is not None:
+            self.note(StartStepKind.DELETE, name, why, size_bytes=size_bytes)
+
+    def retire(self, name: str, why: str) -> None:
+        """Rename a file to ``.deleted``; it is unlinked after the delay."""
+        size_bytes = self.sizes.pop(name, None)
+        if size_bytes is not None:
+            self.waiting.add(name + DELETED)
+            self.note(StartStepKind.DELETE_LATER, name, why, size_bytes=size_bytes)
+
+    def rename(self, name: str, target: str, why: str) -> None:
+        """Give a file another name; what had that name is gone."""
+        self.sizes[target] = self.sizes.pop(name)
+        self.note(StartStepKind.RENAME, name, why)
+
+    def create(self, name: str, why: str) -> None:
+        """Make an empty file where there is none."""
+        if name not in self.sizes:
+            self.sizes[name] = 0
+            self.note(StartStepKind.CREATE, name, why)
+
+
+def base_offset_of(name: str) -> int:
+    """Return the number before the first dot. Raises: LoadingStopped, as Kafka's ``NumberFormatException``."""
+    text = name.partition(".")[0]
+    if not _is_long(text):
+        raise LoadingStopped(KafkaFailure("NumberFormatException", f"{text!r} is no offset"), name)
+    return int(text)
+
+
+def offset_if_any(name: str) -> int | None:
+    """Return the number before the first dot; None if there is none."""
+    text, dot, _ = name.partition(".")
+    return int(text) if dot and _is_long(text) else None
+
+
+def _is_long(text: str) -> bool:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isascii() and digits.isdigit() and len(digits) <= 40 and abs(int(text)) <= OFFSET_MAX
+
+
+def log_name(base_offset: int) -> str:
+    """Return the name of a ``.log``."""
+    return segment_file_name(base_offset, FileKind.LOG)
+
+
+def index_name(base_offset: int) -> str:
+    """Return the name of an ``.index``."""
+    return segment_file_name(base_offset, FileKind.INDEX)
+
+
+def time_index_name(base_offset: int) -> str:
+    """Return the name of a ``.timeindex``."""
+    return segment_file_name(base_offset, FileKind.TIME_INDEX)
+
+
+def txn_index_name(base_offset: int) -> str:
+    """Return the name of a ``.txnindex``."""
+    return segment_file_name(base_offset, FileKind.TXN_INDEX)
+
+
+def snapshot_name(offset: int) -> str:
+    """Return the name of a producer snapshot."""
+    return segment_file_name(offset, FileKind.SNAPSHOT)

@@ -1,0 +1,173 @@
+"""What the engine of ``preflight`` answers about files; the rules that ask are in tests/policies/preflight."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from cleaner.engine.preflight.contents import DirectoryContents
+from cleaner.engine.preflight.preflight import Node, predict_start
+from policies.preflight.facts import KafkaFailure, Release
+from tests.partition_dirs import keyed
+
+LOG = "00000000000000000000.log"
+INDEX = "00000000000000000000.index"
+TXN_INDEX = "00000000000000000012.txnindex"
+BATCHES = (keyed(0, "a", "b"), keyed(2, "c"), keyed(3, "d"))
+
+
+@pytest.fixture
+def contents(tmp_path: Path) -> DirectoryContents:
+    """A directory with one log of three batches."""
+    (tmp_path / LOG).write_bytes(b"".join(BATCHES))
+    (tmp_path / INDEX).write_bytes(b"")
+    return DirectoryContents(tmp_path, 4096)
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (b"", 4),
+        (b"torn", 4),
+        (bytes(17), 4),
+        (bytes(18), KafkaFailure("CorruptRecordException", f"byte {len(b''.join(BATCHES))}: a batch of 0 bytes")),
+        (keyed(4, "e")[:-1], 4),
+    ],
+)
+def test_end_of_a_log_by_what_lies_behind_it(
+    tail: bytes, expected: int | KafkaFailure, tmp_path: Path, contents: DirectoryContents
+) -> None:
+    with (tmp_path / LOG).open("ab") as file:
+        file.write(tail)
+    assert contents.next_offset(LOG, INDEX, 0) == expected
+
+
+def test_index_that_points_behind_the_log_makes_its_end_the_base_offset(
+    tmp_path: Path, contents: DirectoryContents
+) -> None:
+    (tmp_path / INDEX).write_bytes(struct.pack(">ii", 2, 1_000_000))
+    assert contents.next_offset(LOG, INDEX, 0) == 0
+
+
+@pytest.mark.parametrize(("flipped", "valid", "end"), [(0, 0, None), (1, 1, 2), (2, 2, 3)])
+def test_recovery_ends_at_the_first_batch_with_a_wrong_crc(
+    flipped: int, valid: int, end: int | None, tmp_path: Path, contents: DirectoryContents
+) -> None:
+    data = bytearray(b"".join(BATCHES))
+    data[sum(map(len, BATCHES[:flipped])) + 40] ^= 1
+    (tmp_path / LOG).write_bytes(data)
+    found = contents.recovered(LOG, 0)
+    assert (found.valid_bytes, found.next_offset) == (sum(map(len, BATCHES[:valid])), end)
+    assert found.cause == "the CRC of the batch is wrong"
+
+
+def test_offset_below_the_segment_stops_the_recovery(contents: DirectoryContents) -> None:
+    found = contents.recovered(LOG, 1_000)
+    assert found.failure
+    assert found.failure.exception == "LogSegmentOffsetOverflowException"
+    assert found.split_failure, "the last offset fits, so no split is possible"
+    assert found.split_failure.exception == "IllegalArgumentException"
+
+
+@pytest.mark.parametrize(
+    ("entry", "exception"),
+    [
+        (struct.pack(">hqqqq", 0, 7, 12, 13, 14), None),
+        (struct.pack(">hqqqq", 1, 7, 12, 13, 14), None),  # Kafka looks at the first byte of the version alone
+        (struct.pack(">hqqqq", 256, 7, 12, 13, 14), "KafkaException"),
+        (struct.pack(">hqqqq", 0, 7, 1, 2, 3), "CorruptIndexException"),
+        (b"short", None),
+    ],
+)
+def test_sanity_check_of_a_transaction_index(
+    entry: bytes, exception: str | None, tmp_path: Path, contents: DirectoryContents
+) -> None:
+    (tmp_path / TXN_INDEX).write_bytes(entry)
+    failure = contents.txn_index_failure(TXN_INDEX, 12)
+    assert (failure and failure.exception) == exception
+
+
+@pytest.fixture
+def owned(tmp_path: Path) -> Path:
+    """A log dir of Kafka 2.8 with one partition, whose owner is whoever runs the test, and not root."""
+    log_dir = tmp_path / "data"
+    partition = log_dir / "orders-0"
+    partition.mkdir(parents=True)
+    for name in (LOG, INDEX, "00000000000000000000.timeindex", "leader-epoch-checkpoint"):
+        (partition / name).write_bytes(b"")
+    names = "recovery-point-offset", "log-start-offset", "replication-offset"
+    for name in (".lock", ".kafka_cleanshutdown", *(f"{name}-checkpoint" for name in names)):
+        (log_dir / name).write_bytes(b"")
+    (log_dir / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    if os.geteuid() == 0:
+        for path in (log_dir, *log_dir.rglob("*")):
+            os.chown(path, 65_534, 65_534)
+    return log_dir
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_offline"),
+    [
+        ("orders-0/notes.txt", 0o444, False),
+        ("orders-0/notes.txt", 0, True),  # Kafka asks of every file whether it may be read
+        (f"orders-0/{LOG}", 0o444, True),
+        (f"orders-0/{INDEX}", 0o444, True),
+        ("orders-0/leader-epoch-checkpoint", 0o444, False),  # replaced, not written
+        ("orders-0", 0o555, True),
+        (".kafka_cleanshutdown", 0, False),
+        (".lock", 0o444, True),
+        ("replication-offset-checkpoint", 0o444, False),
+        (".", 0o555, True),
+    ],
+)
+def test_mode_of_a_file_takes_its_log_dir_offline_if_kafka_opens_it_so(
+    name: str, mode: int, is_offline: bool, owned: Path
+) -> None:
+    path = owned / name
+    if not path.exists():
+        path.touch()
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    path.chmod(mode)
+    try:
+        start = predict_start([owned], Node(Release(2, 8)))
+    finally:
+        path.chmod(0o755)
+    assert bool(start.offline) == is_offline
+
+
+def test_log_dir_that_may_not_be_written_and_lacks_a_checkpoint_stops_the_broker(owned: Path) -> None:
+    (owned / "replication-offset-checkpoint").unlink()
+    owned.chmod(0o555)
+    try:
+        (refusal,) = predict_start([owned], Node(Release(2, 8))).refusals[:1]
+    finally:
+        owned.chmod(0o755)
+    assert refusal.failure.exception == "AccessDeniedException"
+    assert "replication-offset-checkpoint is missing" in refusal.failure.cause
+
+
+@pytest.mark.parametrize(
+    ("magic", "crc", "exception"),
+    [
+        (0x82, 0x00, None),
+        (0x82, 0x01, "InvalidRecordException"),
+        (0x82, 0x07, "IllegalArgumentException"),
+        (0x01, 0x04, "InvalidRecordException"),
+        (0x01, 0x01, None),
+    ],
+)
+def test_batch_that_lost_its_version_is_taken_for_a_compressed_message_by_kafka_4(
+    magic: int, crc: int, exception: str | None, tmp_path: Path
+) -> None:
+    data = bytearray(b"".join(BATCHES))
+    at = len(BATCHES[0]) + len(BATCHES[1])
+    data[at + 16], data[at + 17] = magic, crc
+    (tmp_path / LOG).write_bytes(data)
+    (tmp_path / INDEX).write_bytes(b"")
+    for unwraps in (True, False):
+        found = DirectoryContents(tmp_path, 4096, unwraps=unwraps).replay(LOG, INDEX, 0, 3)
+        assert (found and found.exception) == (exception if unwraps else None)

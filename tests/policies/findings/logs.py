@@ -1,0 +1,37 @@
+"""Histories of logs, drawn by hand: ``log(segment(0, 10, steps=...), segment(10, 20))``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policies.findings.facts import LogHistory, SegmentHistory, Standing
+
+DIRECTORY = "/data/orders-0"
+
+
+def standing(base_offset: int = 0, **named: bool) -> Standing:
+    """A segment in the middle of a log whose broker stopped cleanly."""
+    given = {"is_last": False, "is_live": False, "is_recovered": False} | named
+    return Standing(DIRECTORY, base_offset, **given)
+
+
+def segment(base_offset: int, next_offset: int, **named: Any) -> SegmentHistory:
+    """A segment whose batches are all there."""
+    facts = {
+        "standing": standing(base_offset),
+        "next_offset": next_offset,
+        "epochs": (),
+        "producers": {},
+        "steps": (),
+        "aborted": (),
+        "gap": None,
+        "gaps": 0,
+        "is_full": True,
+        "is_damaged": False,
+    }
+    return SegmentHistory(**(facts | named))
+
+
+def log(*segments: SegmentHistory) -> LogHistory:
+    """A partition."""
+    return LogHistory(DIRECTORY, segments)

@@ -1,0 +1,72 @@
+"""Anomalies judged by where a file stands: what is damage in one segment is healthy in another."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.findings.findings import FindingCode, Harm, RepairGroup
+from policies.findings.of_files import file_findings, missing_findings
+from storage.anomalies import Anomaly, SeenAnomaly
+from storage.names import FileKind
+from tests.policies.findings.logs import standing
+
+OF_OPEN_INDEX = (Anomaly.ENTRIES_ZERO, Anomaly.TIMES_ZERO, Anomaly.TIME_END)
+OF_AN_END = (Anomaly.TAIL, Anomaly.ZERO_TAIL)
+
+
+def seen(anomaly: Anomaly, kind: FileKind = FileKind.LOG) -> SeenAnomaly:
+    return SeenAnomaly(anomaly, kind, 61, 7, "something is there")
+
+
+@pytest.mark.parametrize("anomaly", list(Anomaly))
+def test_every_anomaly_of_a_sealed_segment_is_a_finding(anomaly):
+    (found,) = file_findings([seen(anomaly)], standing())
+    assert (found.position, found.offset) == (61, 7)
+    assert found.text.startswith("Something is there")
+    assert found.text.endswith(".")
+    assert found.remedy.endswith(".")
+
+
+@pytest.mark.parametrize("anomaly", OF_OPEN_INDEX)
+def test_an_open_index_is_healthy_beside_a_broker_and_where_one_was_killed(anomaly):
+    one = [seen(anomaly, FileKind.TIME_INDEX)]
+    assert file_findings(one, standing(is_last=True, is_live=True)) == []
+    assert file_findings(one, standing(is_last=True, is_recovered=True)) == []
+    assert len(file_findings(one, standing(is_last=True))) == 1
+    assert len(file_findings(one, standing(is_live=True))) == 1
+
+
+@pytest.mark.parametrize(("anomaly", "worst"), list(zip(OF_AN_END, (Harm.DATA_LOST, Harm.NO_START), strict=True)))
+def test_the_end_of_a_log_is_torn_while_a_broker_writes_and_behind_a_crash(anomaly, worst):
+    assert file_findings([seen(anomaly)], standing(is_last=True, is_live=True)) == []
+    (crashed,) = file_findings([seen(anomaly)], standing(is_last=True, is_recovered=True))
+    (stopped,) = file_findings([seen(anomaly)], standing(is_last=True))
+    assert (crashed.harm, stopped.harm) == (Harm.SLOW_START, worst)
+    assert ".kafka_cleanshutdown" in stopped.remedy
+    (sealed,) = file_findings([seen(anomaly)], standing(is_recovered=True))
+    assert (sealed.harm, "later segments" in sealed.text) == (Harm.DATA_LOST, True)
+
+
+def test_what_recovery_builds_anew_is_less_harm():
+    one = [seen(Anomaly.ENTRY_ASTRAY, FileKind.INDEX)]
+    assert [found.harm for found in file_findings(one, standing(is_recovered=True))] == [Harm.SLOW_START]
+    assert [found.harm for found in file_findings(one, standing())] == [Harm.WRONG_ANSWER]
+
+
+def test_what_can_be_derived_again_names_its_repair():
+    (index,) = file_findings([seen(Anomaly.ENTRY_ASTRAY, FileKind.INDEX)], standing(42))
+    (log,) = file_findings([seen(Anomaly.CRC)], standing(42))
+    (zeros,) = file_findings([seen(Anomaly.ZERO_TAIL)], standing(42))
+    assert (index.repair, log.repair, zeros.repair) == (RepairGroup.DERIVED, None, RepairGroup.ZERO_TAIL)
+    assert index.path == "/data/orders-0/00000000000000000042.index"
+
+
+def test_a_missing_index_is_told_where_there_is_something_to_index():
+    both = (FileKind.INDEX, FileKind.TIME_INDEX)
+    assert missing_findings(both, 0, standing()) == []
+    assert missing_findings(both, 61, standing(is_last=True, is_live=True)) == []
+    found = missing_findings(both, 61, standing())
+    assert [(one.code, one.harm) for one in found] == [
+        (FindingCode.INDEX_MISSING, Harm.SLOW_START),
+        (FindingCode.INDEX_MISSING, Harm.WRONG_ANSWER),
+    ]

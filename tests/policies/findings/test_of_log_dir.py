@@ -1,0 +1,151 @@
+"""The files of a log dir: checkpoints, topic ids, ``meta.properties``, names."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.findings.findings import FindingCode, Harm
+from policies.findings.of_log_dir import (
+    CHECKPOINTS,
+    LogEnds,
+    MetaProperties,
+    NamedEntry,
+    OffsetCheckpoint,
+    TopicId,
+    checkpoint_findings,
+    log_dir_name_findings,
+    meta_findings,
+    partition_name_findings,
+    topic_id_findings,
+)
+from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
+
+ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
+ENDS = {ORDERS: LogEnds(0, 100)}
+ID, OTHER_ID = "srP01Y2CymOG0sludg6Bmw", "AAAAAAAAAAAAAAAAAAAAAQ"
+META = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id": ID}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_an_offset_up_to_the_end_is_healthy_and_one_behind_it_is_not(name):
+    assert list(checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 100}), ENDS, [ORDERS])) == []
+    (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 101}), ENDS, [ORDERS])
+    is_of_the_end = name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+    assert found.code is (FindingCode.END_BELOW_WATERMARK if is_of_the_end else FindingCode.CHECKPOINT_BEYOND_END)
+    assert found.harm is (Harm.WASTE if name.startswith("cleaner") else Harm.DATA_LOST)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_that_cannot_be_read_is_told(name):
+    (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {}, (), "line 2, no number"), ENDS, [ORDERS])
+    assert found.code is FindingCode.CHECKPOINT_CORRUPT
+
+
+def test_lines_of_partitions_that_are_not_there_are_a_note():
+    checkpoint = OffsetCheckpoint("/d/c", CHECKPOINTS[0], {ORDERS: 1, CLICKS: 1})
+    (found,) = checkpoint_findings(checkpoint, ENDS, [ORDERS])
+    assert (found.code, found.harm) == (FindingCode.CHECKPOINT_STALE, Harm.NOTE)
+    assert list(checkpoint_findings(checkpoint, ENDS, None)) == []
+
+
+def test_two_lines_and_negative_offsets_are_told():
+    checkpoint = OffsetCheckpoint("/d/c", CHECKPOINTS[0], {ORDERS: -3}, (ORDERS,))
+    assert [one.code for one in checkpoint_findings(checkpoint, ENDS, [ORDERS])] == [FindingCode.CHECKPOINT_CORRUPT] * 2
+
+
+def test_partitions_of_a_topic_have_one_id():
+    ids = [TopicId(f"/d/t-{number}", TopicPartition("t", number), ID) for number in range(2)]
+    assert list(topic_id_findings(ids, None)) == []
+    assert list(topic_id_findings(ids, {"t": ID})) == []
+    assert {one.code for one in topic_id_findings(ids, {"t": OTHER_ID})} == {FindingCode.TOPIC_ID_FOREIGN}
+    foreign = [*ids, TopicId("/d/t-2", TopicPartition("t", 2), OTHER_ID)]
+    assert [one.path for one in topic_id_findings(foreign, None)] == ["/d/t-2/partition.metadata"]
+
+
+def test_a_missing_id_is_told_where_somebody_knows_it():
+    missing = [TopicId("/d/orders-0", ORDERS, None)]
+    assert list(topic_id_findings(missing, None)) == []
+    (found,) = topic_id_findings(missing, {"orders": ID})
+    assert (found.code, found.kafka_issue) == (FindingCode.TOPIC_ID_MISSING, "KAFKA-16814")
+
+
+def test_an_id_that_cannot_be_read_is_told():
+    (found,) = topic_id_findings([TopicId("/d/orders-0", ORDERS, None, "no topic id")], None)
+    assert found.code is FindingCode.PARTITION_METADATA
+
+
+@pytest.mark.parametrize(
+    ("values", "is_healthy"),
+    [
+        (META, True),
+        ({"version": "0", "broker.id": "1"}, True),
+        ({**META, "version": "2"}, False),
+        ({**META, "node.id": "x"}, False),
+        ({**META, "cluster.id": ""}, False),
+        ({**META, "directory.id": "short"}, False),
+        ({"version": "1", "cluster.id": "c"}, False),
+        ({}, False),
+    ],
+)
+def test_meta_properties(values, is_healthy):
+    assert [one.code for one in meta_findings([MetaProperties("/d/m", values)])] == (
+        [] if is_healthy else [FindingCode.META_PROPERTIES]
+    )
+
+
+def test_log_dirs_of_one_broker_agree():
+    one, other = MetaProperties("/a/m", META), MetaProperties("/b/m", {**META, "directory.id": OTHER_ID})
+    assert list(meta_findings([one, other])) == []
+    assert len(list(meta_findings([one, one]))) == 1
+    assert len(list(meta_findings([one, other._replace(values={**other.values, "cluster.id": "x"})]))) == 1
+
+
+def test_names_in_a_log_dir():
+    known = [
+        *(NamedEntry(name, True) for name in ("orders-0", f"orders-0.{'0' * 32}-delete", "remote-log-index-cache")),
+        *(NamedEntry(name, False) for name in (".lock", "meta.properties", *CHECKPOINTS, ".logcleaner-journal")),
+        NamedEntry("cleaner-offset-checkpoint.tmp", False),
+    ]
+    assert list(log_dir_name_findings("/d", known)) == []
+    found = list(log_dir_name_findings("/d", [NamedEntry("lost+found", True), NamedEntry("notes.txt", False)]))
+    assert [one.harm for one in found] == [Harm.NO_START, Harm.NOTE]
+
+
+def test_names_in_a_partition():
+    known = ["leader-epoch-checkpoint", "partition.metadata", "partition.metadata.tmp", "x.logcleaner"]
+    assert list(partition_name_findings("/d/orders-0", known, [], ORDERS)) == []
+    strange = ["foo.log", "notes.txt", f"{0:020d}.log"]
+    found = list(partition_name_findings("/d/orders-0", strange, [f"{9:020d}.index"], ORDERS))
+    assert [one.harm for one in found] == [Harm.WRONG_ANSWER, Harm.NO_START, Harm.NOTE, Harm.WASTE]
+    metadata = TopicPartition("__cluster_metadata", 0)
+    assert list(partition_name_findings("/d/m", ["quorum-state", f"{7:020d}-{1:010d}.checkpoint"], [], metadata)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("foo.log.deleted", Harm.WASTE),
+        (".deleted", Harm.WASTE),
+        ("foo.checkpoint.deleted", Harm.NOTE),
+        ("foo.swap", Harm.NO_START),
+        (".timeindex", Harm.NO_START),
+        ("99999999999999999999.snapshot", Harm.NO_START),
+        ("+5.log", Harm.WRONG_ANSWER),
+        ("00000000000000000005.foo.log", Harm.WRONG_ANSWER),
+        ("-1.log", Harm.WRONG_ANSWER),
+        ("+5.snapshot", Harm.WRONG_ANSWER),
+        ("+5.index", Harm.WASTE),
+        ("9.foo.cleaned", Harm.WASTE),
+        ("log", Harm.NOTE),
+        ("foo.log.1", Harm.NOTE),
+    ],
+)
+def test_a_strange_name_does_the_harm_that_a_start_does(name, harm):
+    """``tests/interop/test_strange_names.py`` asks Kafka."""
+    (found,) = partition_name_findings("/d/orders-0", [name], [], ORDERS)
+    assert (found.code, found.harm) == (FindingCode.NAME_STRANGE, harm)
+
+
+def test_what_a_repair_keeps_is_not_strange():
+    kept = ["leader-epoch-checkpoint.deleted", "partition.metadata.deleted"]
+    assert list(partition_name_findings("/d/orders-0", kept, [], ORDERS)) == []

@@ -1,0 +1,153 @@
+"""Transaction indexes and producer snapshots held against what the log tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.findings.facts import IndexedAbort, ProducersBatch, Step, TxnStep
+from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.of_producers import SnapshotEntry, snapshot_findings
+from policies.findings.of_transactions import transaction_findings
+from tests.policies.findings.logs import log, segment, standing
+
+DATA = TxnStep(0, 7, Step.DATA, True, 0)
+OTHERS = TxnStep(3, 8, Step.DATA, True, 100)
+ABORT = TxnStep(5, 7, Step.ABORT, False, 200)
+COMMIT = TxnStep(9, 8, Step.COMMIT, False, 300)
+STEPS = (DATA, OTHERS, ABORT, COMMIT)
+ENTRY = IndexedAbort(7, 0, 5, 3)
+
+
+def texts(*entries: IndexedAbort, steps: tuple[TxnStep, ...] = STEPS, **named: object) -> list[str]:
+    found = transaction_findings(log(segment(0, 10, steps=steps, aborted=entries, **named)))
+    assert {one.code for one in found} <= {FindingCode.TXN_INDEX_WRONG, FindingCode.ABORTED_UNINDEXED}
+    return [one.text for one in found]
+
+
+def test_an_entry_for_each_aborted_transaction_is_healthy():
+    assert texts(ENTRY) == []
+    assert texts(steps=(OTHERS, COMMIT)) == []
+
+
+def test_an_aborted_transaction_without_entry_reads_as_committed():
+    (found,) = transaction_findings(log(segment(0, 10, steps=STEPS)))
+    assert (found.code, found.kafka_issue, found.offset) == (FindingCode.ABORTED_UNINDEXED, "KAFKA-13727", 5)
+    assert found.harm is Harm.WRONG_ANSWER
+
+
+def test_a_transaction_whose_records_are_gone_needs_no_entry():
+    assert texts(steps=(ABORT,)) == []
+    assert texts(steps=(DATA._replace(has_records=False), ABORT)) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "cause"),
+    [
+        (ENTRY._replace(producer_id=9), "names producer 9"),
+        (ENTRY._replace(first_offset=2), "begins at offset 2"),
+        (ENTRY._replace(first_offset=-4), "begins at offset -4"),
+        (ENTRY._replace(last_stable_offset=4), "last stable offset 4"),
+        (ENTRY._replace(last_stable_offset=1), "last stable offset 1"),
+        (ENTRY._replace(last_offset=9), "was committed"),
+        (ENTRY._replace(last_offset=6), "there is none"),
+    ],
+)
+def test_an_entry_that_disagrees_is_told(entry, cause):
+    assert any(cause in text for text in texts(entry))
+
+
+def test_in_a_compacted_log_an_entry_may_begin_before_what_is_left():
+    later = DATA._replace(offset=2)
+    assert texts(ENTRY, steps=(later, OTHERS, ABORT), is_full=False) == []
+    assert len(texts(ENTRY, steps=(later, OTHERS, ABORT))) == 1
+
+
+def test_behind_damage_nothing_is_judged():
+    assert texts(steps=STEPS, is_damaged=True) == []
+
+
+BATCH = ProducersBatch(1, 4, 8, 2)
+KNOWN = SnapshotEntry(7, 1, 4, 8, 2, None)
+
+
+def snapshot_texts(offset: int, *entries: SnapshotEntry, steps: tuple[TxnStep, ...] = (), **named: object) -> list[str]:
+    history = log(segment(0, 10, producers={7: BATCH}, steps=steps, **named), segment(10, 20))
+    found = snapshot_findings(history, {offset: entries})
+    return [one.text for one in found if one.code is not FindingCode.SNAPSHOT_MISSING]
+
+
+def test_a_snapshot_that_agrees_is_healthy():
+    assert snapshot_texts(10, KNOWN) == []
+    assert snapshot_texts(20, KNOWN) == []
+    assert snapshot_texts(0) == []
+
+
+def test_a_producer_that_the_broker_forgot_is_healthy():
+    assert snapshot_texts(10) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "cause"),
+    [
+        (KNOWN._replace(last_offset=7), "the snapshot names 7"),
+        (KNOWN._replace(last_offset=9), "is not in the log"),
+        (KNOWN._replace(last_offset=12), "behind the snapshot"),
+        (KNOWN._replace(last_sequence=5), "sequence 4"),
+        (KNOWN._replace(epoch=2), "epoch 1"),
+        (KNOWN._replace(open_first_offset=11), "behind the snapshot"),
+    ],
+)
+def test_a_snapshot_that_disagrees_is_told(entry, cause):
+    (text,) = snapshot_texts(10, entry)[:1]
+    assert cause in text
+
+
+def test_open_transactions_are_compared():
+    still_open, over = KNOWN._replace(open_first_offset=0), KNOWN
+    assert snapshot_texts(10, still_open, steps=(DATA,)) == []
+    assert "none open" in snapshot_texts(10, over, steps=(DATA,))[0]
+    assert "is over" in snapshot_texts(10, still_open, steps=(DATA, ABORT), aborted=(ENTRY,))[0]
+    assert "does not know" in snapshot_texts(10, steps=(DATA,))[0]
+    assert "begins at offset 0" in snapshot_texts(10, KNOWN._replace(open_first_offset=3), steps=(DATA,))[0]
+
+
+def test_a_snapshot_behind_the_end_says_that_the_log_lost_its_end():
+    (found,) = snapshot_findings(log(segment(0, 10)), {30: ()})
+    assert (found.harm, found.repair, found.kafka_issue) == (Harm.DATA_LOST, None, "KAFKA-17076")
+
+
+def test_a_snapshot_that_cannot_be_read_is_told():
+    (found,) = snapshot_findings(log(segment(0, 10)), {10: "CRC-32C mismatch"})
+    assert (found.code, found.harm) == (FindingCode.SNAPSHOT_CORRUPT, Harm.SLOW_START)
+
+
+LAST = standing(0, is_last=True)
+
+
+def with_a_producer(**named: object) -> list[Finding]:
+    """What is found of a log of offsets 0 to 10 with one producer, whose last batch ends at offset 8."""
+    snapshots = named.pop("snapshots", {})
+    history = log(segment(0, 10, **{"standing": LAST, "producers": {7: BATCH}, **named}))
+    return snapshot_findings(history, snapshots)
+
+
+def test_a_clean_stop_leaves_a_snapshot_at_the_end_of_a_log_with_producers():
+    (found,) = with_a_producer()
+    assert (found.code, found.harm, found.repair) == (FindingCode.SNAPSHOT_MISSING, Harm.WRONG_ANSWER, "derived")
+    assert found.path.endswith("/00000000000000000010.snapshot")
+    (slow,) = with_a_producer(snapshots={5: ()})
+    assert (slow.code, slow.harm) == (FindingCode.SNAPSHOT_MISSING, Harm.SLOW_START)
+    assert with_a_producer(snapshots={9: (KNOWN,)}) == [], "nothing but what has no producer follows"
+    assert with_a_producer(snapshots={10: (KNOWN,)}) == []
+    assert with_a_producer(producers={}) == [], "nobody is forgotten"
+    (marker,) = with_a_producer(producers={}, steps=(ABORT,))
+    assert marker.harm is Harm.WRONG_ANSWER
+
+
+def test_without_a_clean_stop_the_log_is_read_anyway():
+    assert with_a_producer(standing=standing(0, is_last=True, is_live=True)) == []
+    assert with_a_producer(standing=standing(0, is_last=True, is_recovered=True)) == []
+    last = segment(10, 20, standing=standing(10, is_last=True, is_recovered=True))
+    (found,) = snapshot_findings(log(segment(0, 10, producers={7: BATCH}), last), {})
+    assert (found.code, found.harm, found.repair) == (FindingCode.SNAPSHOT_MISSING, Harm.NOTE, None)
+    assert snapshot_findings(log(segment(0, 10), last), {}) == []

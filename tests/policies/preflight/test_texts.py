@@ -1,0 +1,135 @@
+"""Which exception each mistake in a small text file raises in Kafka; real starts say the same (tests/interop)."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.preflight.facts import KafkaFailure, Release
+from policies.preflight.identity import Identity, IdentityBefore, check_identities, parse_identity
+from policies.preflight.names import parse_kafka_name
+from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
+from policies.preflight.zookeeper import check_zookeeper_identities
+from storage.names import TopicPartition
+
+KAFKA_4 = Release(4, 3)
+PROPERTIES = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id": "v3qEibE5Br9WpoYilKvjLQ"}
+
+
+@pytest.mark.parametrize(
+    ("text", "exception", "is_io"),
+    [
+        (b"garbage\n", "IOException", True),
+        (b"1\n0\n", "IOException", True),
+        (b"0\n5\n", "IOException", True),
+        (b"0\n1\n 0 0\n", "IOException", True),
+        (b"\xff\xfe", "MalformedInputException", True),
+        (b"0\n1\nx 0\n", "NumberFormatException", False),
+        (b"0\n-1\n", "IllegalArgumentException", False),
+        (b"0\n1\n-1 0\n", "IllegalArgumentException", False),
+    ],
+)
+def test_leader_epochs_that_do_not_parse(text: bytes, exception: str, is_io: bool) -> None:
+    failure = leader_epochs_failure(text, KAFKA_4)
+    assert failure
+    assert (failure.exception, failure.is_io) == (exception, is_io)
+
+
+@pytest.mark.parametrize("text", [b"0\n1\nx 0\n", b"0\n-1\n", b"0\nx\n"])
+def test_wrong_number_is_an_error_of_the_disk_to_kafka_2(text: bytes) -> None:
+    failure = leader_epochs_failure(text, Release(2, 8))
+    assert failure
+    assert (failure.exception, failure.is_io) == ("IOException", True)
+
+
+@pytest.mark.parametrize("text", [None, b"", b"0\n", b"0\n0\n", b"0\n1\n3 5\n"])
+def test_leader_epochs_that_parse(text: bytes | None) -> None:
+    assert leader_epochs_failure(text, KAFKA_4) is None
+
+
+def test_of_a_partition_that_is_stated_twice_the_last_line_counts() -> None:
+    assert read_offset_checkpoint(b"0\n2\na 0 1\na 0 -5\n", KAFKA_4) == {TopicPartition("a", 0): -5}
+
+
+@pytest.mark.parametrize(
+    ("text", "exception", "is_io"),
+    [
+        (b"", "NullPointerException", False),
+        (b"version: 0\n", "NullPointerException", False),
+        (b"version: 0\ntopic_id: short", "IllegalArgumentException", False),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "IOException", True),
+        (b"version: -1\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ", "IOException", True),
+        (b"garbage", "IOException", True),
+    ],
+)
+def test_topic_id_that_does_not_parse(text: bytes, exception: str, is_io: bool) -> None:
+    failure = read_topic_id(text).failure
+    assert failure
+    assert (failure.exception, failure.is_io) == (exception, is_io)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a-b-3", TopicPartition("a-b", 3)),
+        ("a-+5", TopicPartition("a", 5)),
+        (f"a-0.{'0' * 32}-stray", TopicPartition("a", 0)),
+        ("lost+found", None),
+        ("a-0-stray", None),
+        ("-1", None),
+        ("a-99999999999", None),
+    ],
+)
+def test_directory_names_as_kafka_reads_them(name: str, expected: TopicPartition | None) -> None:
+    assert parse_kafka_name(name, knows_stray=True) == expected
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": "2"}, {"node.id": "x"}, {"directory.id": "short"}, {"version": "x"}], ids=str
+)
+def test_meta_properties_that_kafka_does_not_read(change: dict[str, str]) -> None:
+    assert isinstance(parse_identity(PROPERTIES | change), str)
+    assert isinstance(parse_identity(PROPERTIES), Identity)
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [
+        (PROPERTIES, "the directory.id is also that of /a"),
+        (
+            PROPERTIES | {"cluster.id": "d", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"},
+            "cluster.id is d, and c elsewhere",
+        ),
+        (
+            PROPERTIES | {"node.id": "2", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"},
+            "the node id is 2, and 1 was expected",
+        ),
+        (None, "is missing: the log dir was not formatted"),
+    ],
+)
+def test_meta_properties_of_two_log_dirs_that_do_not_fit(other: dict[str, str] | None, cause: str) -> None:
+    found = check_identities([IdentityBefore("/a", PROPERTIES), IdentityBefore("/b", other)], 1, "/a")
+    (refusal,) = found.refusals
+    assert (refusal.path, refusal.failure) == ("/b/meta.properties", KafkaFailure("RuntimeException", cause))
+
+
+OLD = {"version": "0", "broker.id": "1", "cluster.id": "c"}
+
+
+@pytest.mark.parametrize("other", [OLD | {"directory.id": "x"}, {}, {"garbage": ""}])
+def test_kafka_2_wants_the_same_lines_in_every_meta_properties(other: dict[str, str]) -> None:
+    befores = [IdentityBefore("/a", OLD), IdentityBefore("/b", other), IdentityBefore("/c", OLD)]
+    (refusal,) = check_zookeeper_identities(befores, 1).refusals
+    exception = "InconsistentBrokerMetadataException"
+    assert (refusal.path, refusal.failure.exception) == ("/b/meta.properties", exception)
+    sound = [IdentityBefore("/a", OLD), IdentityBefore("/b", None), IdentityBefore("/c", OLD)]
+    assert check_zookeeper_identities(sound, 1).refusals == ()
+
+
+def test_kafka_2_stops_at_a_meta_properties_that_is_malformed_and_goes_on_without_one_that_it_may_not_read() -> None:
+    malformed = IdentityBefore("/a", None, "a wrong escape", is_malformed=True)
+    found = check_zookeeper_identities([malformed, IdentityBefore("/b", OLD)], 1)
+    assert [(one.path, one.failure.exception) for one in found.refusals] == [
+        ("/a/meta.properties", "IllegalArgumentException")
+    ]
+    found = check_zookeeper_identities([malformed._replace(is_malformed=False), IdentityBefore("/b", OLD)], 1)
+    assert (found.refusals, list(found.offline)) == ((), ["/a"])
