@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import struct
-import zlib
 from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from storage.arrays import Bytes
-from storage.records.header import CRC_START, LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2, V2_HEADER_BYTES
+from storage.records.checksum import agrees
+from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2, V2_HEADER_BYTES
 
 _WINDOW_BYTES: Final = 4 << 20
 _LEGACY_LENGTH_MIN: Final = 14
 _CHECKED_BYTES_MAX: Final = 256 << 20
 """So much is summed up before the search is given up: bytes that are made to look like batches end it."""
-_CRC: Final = struct.Struct(">I")
 _HIGH_HALVES: Final = 2
 """The offsets of a segment lie within 2^31 of its base: their high half is the base's, or one more."""
 
@@ -36,7 +34,8 @@ def next_sound_batch(descriptor: int, start: int, end: int, base_offset: int | N
         checked_bytes += size_bytes
         if checked_bytes > _CHECKED_BYTES_MAX:
             return None
-        if _is_sound(os.pread(descriptor, size_bytes, position), size_bytes):
+        data = os.pread(descriptor, size_bytes, position)
+        if len(data) == size_bytes and agrees(data, data[MAGIC_POSITION]):
             return position
     return None
 
@@ -65,13 +64,3 @@ def _numbers(buf: Bytes, places: np.ndarray, at: int) -> np.ndarray:
     for byte in range(4):
         numbers = numbers << 8 | buf[places + (at + byte)]
     return numbers
-
-
-def _is_sound(data: bytes, size_bytes: int) -> bool:
-    if len(data) < size_bytes:
-        return False
-    if data[MAGIC_POSITION] == MAGIC_V2:
-        from crc32c import crc32c  # noqa: PLC0415 - only damage needs it
-
-        return bool(crc32c(data[CRC_START:]) == _CRC.unpack_from(data, CRC_START - _CRC.size)[0])
-    return bool(zlib.crc32(data[MAGIC_POSITION:]) == _CRC.unpack_from(data, LOG_OVERHEAD_BYTES)[0])

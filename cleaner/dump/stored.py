@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Final, NamedTuple
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
 from storage.records import Batch, BatchHeader, LegacyBatch, LegacyHeader
+from storage.records.checksum import agrees
 from storage.records.header import (
-    CRC_START,
     MAGIC_POSITION,
     MAGIC_V2,
     V2_HEADER,
@@ -74,11 +73,7 @@ class Stored:
     @property
     def is_valid(self) -> bool:
         """Return whether the checksum agrees."""
-        if isinstance(self.header, LegacyHeader):
-            return zlib.crc32(self.data[MAGIC_POSITION:]) == self.header.crc
-        from crc32c import crc32c  # noqa: PLC0415
-
-        return bool(crc32c(self.data[CRC_START:]) == self.header.crc)
+        return agrees(self.data, self.header.magic if self.is_legacy else MAGIC_V2)
 
     @property
     def timestamp_type(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from storage.arrays import Bytes, Integers
-from storage.kernels.crc import checksum
+from storage.kernels.crc import agrees, checksum
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME
 from storage.kernels.records import parse_record
 from storage.kernels.status import Status
@@ -62,7 +62,7 @@ def _is_regular(batch: Bytes, facts: Integers) -> bool:
         return False
     if is_client and load_be64(batch, 43) >= 0 and load_be32(batch, 53) < 0:
         return False
-    return checksum(batch, 21, size) == load_be32(batch, 17) & 0xFFFFFFFF  # type: ignore[no-any-return]
+    return agrees(batch, 0, size, load_be32(batch, 17) & 0xFFFFFFFF)
 
 
 @kernel()

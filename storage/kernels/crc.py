@@ -130,12 +130,18 @@ def crc32c_portable(buf: Bytes, start: int, end: int) -> int:
 
 
 @kernel()
+def agrees(buf: Bytes, position: int, size: int, stated: int) -> bool:
+    """Return whether the CRC of a v2 batch, which lies in ``buf``, is the one that it states."""
+    return checksum(buf, position + 21, position + size) == stated  # type: ignore[no-any-return]
+
+
+@kernel()
 def is_sound(buf: Bytes, table: Table, row: int) -> bool:
     """Return whether a batch lies in ``buf`` and its CRC agrees."""
     position, size = table[row].position, table[row].size
     if position < 0 or size < 61 or size > buf.size - position:
         return False
-    return checksum(buf, position + 21, position + size) == table[row].crc  # type: ignore[no-any-return]
+    return agrees(buf, position, size, table[row].crc)
 
 
 @kernel(I64(BYTES, BATCHES, I64, I64))

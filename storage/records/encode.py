@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.codecs.compression import Compression, compress
+from storage.records.checksum import seal
 from storage.records.control import ControlType, format_control_key, format_txn_marker_value
 from storage.records.header import (
     ATTRIBUTE_COMPRESSION,
@@ -16,8 +17,6 @@ from storage.records.header import (
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,
-    CRC_POSITION,
-    CRC_START,
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
     V2_HEADER,
@@ -161,10 +160,8 @@ def encode_control_batch(
 
 def _seal(header: BatchHeader, payload: bytes) -> bytes:
     """Return header and payload, with the CRC-32C over both in its place."""
-    from crc32c import crc32c  # noqa: PLC0415
-
     batch = bytearray(V2_HEADER.pack(*header) + payload)
-    batch[CRC_POSITION:CRC_START] = crc32c(batch[CRC_START:]).to_bytes(CRC_START - CRC_POSITION, "big")
+    seal(batch)
     return bytes(batch)
 
 

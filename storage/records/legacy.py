@@ -6,7 +6,6 @@ Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import Final, NamedTuple
 
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
+from storage.records.checksum import agrees
 from storage.records.header import (
     ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
-    MAGIC_POSITION,
     OFFSET_MAX,
 )
 from storage.records.record import (
@@ -142,7 +141,7 @@ class LegacyBatch(NamedTuple):
 
     def is_valid_crc(self) -> bool:
         """Return whether the CRC-32 of the (wrapper) message is that of its bytes."""
-        return zlib.crc32(self.data[MAGIC_POSITION:]) == self.header.crc
+        return agrees(self.data, self.header.magic)
 
     def ensure_valid(self) -> None:
         """Raise CorruptBatch unless the CRC is right."""
@@ -208,7 +207,7 @@ def iter_messages(batch: LegacyBatch) -> Iterator[LegacyMessage]:
     for record in _records_of(data, header):
         _, length, crc, magic, _ = PREFIX.unpack_from(data, position)
         after = position + LOG_OVERHEAD_BYTES + length
-        yield LegacyMessage(record, crc, zlib.crc32(data[position + MAGIC_POSITION : after]) == crc, magic)
+        yield LegacyMessage(record, crc, agrees(data[position:after], magic), magic)
         position = after
 
 

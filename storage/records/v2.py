@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from storage.codecs.compression import decompress
 from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
+from storage.records.checksum import agrees
 from storage.records.control import CONTROL_BYTES_MAX, TxnMarker, parse_txn_marker
-from storage.records.header import CRC_START, V2_HEADER_BYTES, BatchHeader, sequence_after
+from storage.records.header import V2_HEADER_BYTES, BatchHeader, sequence_after
 from storage.records.record import DECOMPRESSED_BYTES_MAX, Record, RecordHeader
 from storage.records.varint import read_varint, read_varlong, wrapped_int64
 
@@ -44,10 +45,8 @@ class Batch(NamedTuple):
         return self.data[V2_HEADER_BYTES:]
 
     def is_valid_crc(self) -> bool:
-        """Return whether the CRC-32C of the header is that of the bytes."""
-        from crc32c import crc32c  # noqa: PLC0415
-
-        return bool(crc32c(self.data[CRC_START:]) == self.header.crc)
+        """Return whether the CRC-32C that it states is that of the bytes."""
+        return agrees(self.data, self.header.magic)
 
     def ensure_valid(self) -> None:
         """Raise CorruptBatch unless the CRC is right."""

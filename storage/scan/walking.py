@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +24,9 @@ from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.names import FileKind
-from storage.records.header import CRC_POSITION, CRC_START, LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MAX
-from storage.records.legacy import LegacyHeader, parse_legacy_header
+from storage.records.checksum import agrees
+from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MAX
+from storage.records.legacy import parse_legacy_header
 from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from storage.scan.arena import Arena
 from storage.scan.slices import CAUSES
@@ -37,7 +37,6 @@ ROWS_MAX: Final = 16_384
 SEEN_MAX: Final = 100
 """Anomalies told of one file. Behind so many, nothing of it is told apart any more."""
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
-_CRC: Final = struct.Struct(">I")
 _CODEC_MAX: Final = 4
 _MAGIC_V2: Final = 2
 _LENGTH_MIN: Final = 14
@@ -213,7 +212,7 @@ class LogWalk:
             except CorruptBatch:
                 break
             behind = position + header.size_bytes
-            if behind > buf.size or header.last_offset < next_offset or not _is_sound_legacy(data, position, header):
+            if behind > buf.size or header.last_offset < next_offset or not agrees(data[position:behind], header.magic):
                 break
             is_wrapper = header.attributes & CODEC_MASK != 0
             row = table[count]
@@ -349,26 +348,15 @@ class LogWalk:
 
     def _is_sound(self, found: _Batch) -> bool:
         """Compute the checksum of a batch that is there in full, piece by piece."""
-        is_v2 = found.magic == _MAGIC_V2
-        at, start = (CRC_POSITION, CRC_START) if is_v2 else (LOG_OVERHEAD_BYTES, MAGIC_POSITION)
-        stated = _CRC.unpack(os.pread(self._file.descriptor, _CRC.size, found.position + at))[0]
-        position, end, crc = found.position + start, found.position + found.size_bytes, 0
-        checksum = _crc32c() if is_v2 else zlib.crc32
+        pieces = self._pieces(found)
+        return agrees(next(pieces), found.magic, pieces)
+
+    def _pieces(self, found: _Batch) -> Iterator[bytes]:
+        position, end = found.position, found.position + found.size_bytes
         while position < end:
             piece = os.pread(self._file.descriptor, min(WINDOW_BYTES, end - position), position)
             if not piece:
                 raise PlanOutOfDate(self._file.path, "it was truncated while it was read")
-            crc, position = checksum(piece, crc), position + len(piece)
+            yield piece
+            position += len(piece)
             self._spend(0)
-        return bool(crc == stated)
-
-
-def _crc32c() -> Callable[[bytes, int], int]:
-    from crc32c import crc32c  # noqa: PLC0415 - only damage needs it
-
-    return crc32c
-
-
-def _is_sound_legacy(data: memoryview, position: int, header: LegacyHeader) -> bool:
-    covered = data[position + MAGIC_POSITION : position + header.size_bytes]
-    return zlib.crc32(covered) == header.crc

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from storage.records.checksum import agrees
 from storage.records.header import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_TRANSACTIONAL,
-    CRC_POSITION,
-    CRC_START,
     LOG_OVERHEAD_BYTES,
     MAGIC_V2,
     V2_HEADER,
@@ -29,9 +27,6 @@ from storage.records.header import (
 _PREFIX: Final = struct.Struct(">qiib")
 _PREFIX_BYTES: Final = 17
 _SIZE_MIN: Final = 14
-_LEGACY_CRC: Final = struct.Struct(">I")
-_LEGACY_CRC_POSITION: Final = 12
-_LEGACY_CRC_START: Final = 16
 _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 _LEGACY_TIMESTAMP_POSITION: Final = 18
 _LEGACY_ATTRIBUTES_POSITION: Final = 17
@@ -159,12 +154,8 @@ def _long(value: int) -> int:
 def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
     """Return what is wrong with the bytes of a batch, which are read for it; None if its CRC is right."""
     data = log.at(batch.position, batch.size_bytes)
-    if batch.magic >= MAGIC_V2:
-        if batch.size_bytes < V2_HEADER_BYTES:
-            return f"a batch of {batch.size_bytes} bytes is smaller than its header"
-        from crc32c import crc32c  # noqa: PLC0415
-
-        stored = int.from_bytes(data[CRC_POSITION:CRC_START], "big")
-        return None if stored == crc32c(data[CRC_START:]) else "the CRC of the batch is wrong"
-    stored = _LEGACY_CRC.unpack_from(data, _LEGACY_CRC_POSITION)[0]
-    return None if stored == zlib.crc32(data[_LEGACY_CRC_START:]) else "the CRC of the message is wrong"
+    if batch.magic >= MAGIC_V2 and batch.size_bytes < V2_HEADER_BYTES:
+        return f"a batch of {batch.size_bytes} bytes is smaller than its header"
+    if agrees(data, batch.magic):
+        return None
+    return f"the CRC of the {'batch' if batch.magic >= MAGIC_V2 else 'message'} is wrong"

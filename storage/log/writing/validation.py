@@ -27,9 +27,9 @@ from storage.log.writing.batches import Admitted, new_batch
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.record_checks import RecordChecks, Sighting, largest_timestamp, sightings
 from storage.records import DECOMPRESSED_BYTES_MAX, Batch, BatchHeader, LegacyBatch, LegacyHeader, Record, encode_batch
+from storage.records.checksum import seal
 from storage.records.header import (
     ATTRIBUTE_LOG_APPEND_TIME,
-    CRC_START,
     V2_HEADER,
     V2_HEADER_BYTES,
 )
@@ -247,7 +247,5 @@ def _written(header: BatchHeader, batch: Batch, *, has_new_crc: bool) -> bytes:
     """Return a batch under another header."""
     data = bytearray(V2_HEADER.pack(*header)) + batch.data[V2_HEADER_BYTES:]
     if has_new_crc:
-        from crc32c import crc32c  # noqa: PLC0415
-
-        V2_HEADER.pack_into(data, 0, *header._replace(crc=crc32c(data[CRC_START:])))
+        seal(data)
     return bytes(data)
