@@ -7,7 +7,7 @@ from cleaner.report.restores import ReleaseReport, RestoreReport
 from policies.restore import RestoreFacts, restoration
 from storage.names import TopicPartition
 from tests.cleaner.report.texts import text_of
-from tests.policies.test_restoring import a_deletion, facts, plain, waiting
+from tests.policies.test_restore import a_deletion, facts, plain, waiting
 
 TIME_MS = 1_800_000_000_000
 
