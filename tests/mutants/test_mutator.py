@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import AREAS, Judged, all_mutants, equivalents, sample, stale, table
+from tests.mutants.__main__ import (
+    AREAS,
+    Judged,
+    all_mutants,
+    area_of,
+    equivalents,
+    modules,
+    sample,
+    stale,
+    table,
+)
 from tests.mutants.mutator import Mutant, mutants_of
-from tests.mutants.suite import ROOT, Map, Tree, Verdict
+from tests.mutants.suite import PACKAGES, ROOT, Map, Tree, Verdict
 
 SOURCE = b'''\
 """Not 1 < 2."""
@@ -72,28 +82,44 @@ def expected():
         yield line, line.replace(before, after)
 
 
-def test_mutants_of_our_own_code_parse_and_differ_from_it():
-    mutants = [mutant for _, mutant in sample(list(all_mutants(ROOT)), 3, 60)]
-    for mutant in mutants:
+@pytest.fixture(scope="module")
+def ours() -> list[tuple[str, Mutant]]:
+    return list(all_mutants(ROOT))
+
+
+def test_mutants_of_our_own_code_parse_and_differ_from_it(ours):
+    for _, mutant in sample(ours, 3, 60):
         source = (ROOT / mutant.path).read_bytes()
         assert ast.dump(ast.parse(mutant.applied(source))) != ast.dump(ast.parse(source)), mutant
 
 
-def test_equal_seeds_draw_equal_mutants_and_other_seeds_others():
-    mutants = list(all_mutants(ROOT))
-    assert mutants == list(all_mutants(ROOT))
-    assert sample(mutants, 1, 20) == sample(list(all_mutants(ROOT)), 1, 20)
-    assert sample(mutants, 1, 20) != sample(mutants, 2, 20)
-    assert len(set(sample(mutants, 1, 50))) == 50
+def test_equal_seeds_draw_equal_mutants_and_other_seeds_others(ours):
+    again = list(all_mutants(ROOT))
+    assert ours == again
+    assert sample(ours, 1, 20) == sample(again, 1, 20)
+    assert sample(ours, 1, 20) != sample(ours, 2, 20)
+    assert len(set(sample(ours, 1, 50))) == 50
 
 
-def test_the_first_of_a_longer_sample_are_the_shorter_sample():
-    mutants = list(all_mutants(ROOT))
-    assert sample(mutants, 1, 50)[:20] == sample(mutants, 1, 20)
+def test_the_first_of_a_longer_sample_are_the_shorter_sample(ours):
+    assert sample(ours, 1, 50)[:20] == sample(ours, 1, 20)
 
 
-def test_every_area_has_mutants():
-    assert {area for area, _ in all_mutants(ROOT)} == set(AREAS)
+def test_every_area_has_mutants(ours):
+    assert {area for area, _ in ours} == set(AREAS)
+
+
+def test_every_module_is_of_one_area_and_only_compiled_kernels_are_of_none():
+    folders = [folder for area in AREAS.values() for folder in area]
+    assert len(folders) == len({*folders})
+    assert all((ROOT / folder).is_dir() for folder in folders)
+    known = modules(ROOT)
+    assert [path for path in known if area_of(path) not in AREAS] == []
+    left_out = {path.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    left_out -= {*known}
+    assert {str(Path(path).parent) for path in left_out} == {
+        f"storage/{name}" for name in ("compiler", "kernels", "printing", "codecs")
+    }
 
 
 @pytest.mark.parametrize(("path", "gone", "come"), sorted(equivalents()))
@@ -101,11 +127,10 @@ def test_a_listed_mutant_is_of_code_that_is_still_there(path: str, gone: str, co
     assert gone in (ROOT / path).read_text(), come
 
 
-def test_listed_mutants_of_code_that_is_gone_are_told():
-    mutants = list(all_mutants(ROOT))
+def test_listed_mutants_of_code_that_is_gone_are_told(ours):
     gone = {("cleaner/no_such.py", "a", "b"), ("policies/steps.py", "no such line", "none")}
-    assert stale(equivalents() | gone, mutants) >= gone
-    assert not stale(equivalents(), mutants) & {
+    assert stale(equivalents() | gone, ours) >= gone
+    assert not stale(equivalents(), ours) & {
         one for one in equivalents() if one[0] == "policies/config/config_sources.py"
     }
 
