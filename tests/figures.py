@@ -1,4 +1,4 @@
-"""Measure the size of the code and the way of a run, for this tree and for revisions: ``python -m tests.figures [REV ...]``.
+"""Measure the size of the code and the way of a run: ``python -m tests.figures [REV ...]``.
 
 Prints a Markdown table with a column for each revision and one for the working tree. A revision is laid out in a
 directory of its own, and its commands run there with the packages of this environment.
@@ -6,8 +6,8 @@ directory of its own, and its commands run there with the packages of this envir
 - A *code line* carries a token that is neither a comment nor part of a docstring.
 - The share of imports counts lines of ``import`` statements among the code lines of our packages.
 - Words of docs are those of ``docs`` and the README; generated pages and the changelog are left out.
-- A run opens a *file* if it calls a function of it, and *switches* file with each call from one file of ours to another.
-  Runs have a demo log dir of their own.
+- A run opens a *file* if it calls a function of it. It *switches* file with each call from one file of ours to another.
+  Each run has a demo log dir of its own.
 """
 
 from __future__ import annotations
