@@ -8,6 +8,7 @@ Nouns:
     Plan: the verdicts of a run and the actions that follow (``plan``).
 """
 
-from policies.plan import Plan, Request, plan
+from policies.plan import Plan, Request
+from policies.planning import plan
 
 __all__ = ["Plan", "Request", "plan"]

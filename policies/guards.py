@@ -8,15 +8,13 @@ first write; a later plan asks it again, with the count of the round that it hel
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from policies.compared import age_beside, share_beside
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
+from policies.plan import PartitionPlan, Request, guard_key
 from policies.reasons import Action, Limit, Reason, ReasonCode, moment
-
-if TYPE_CHECKING:
-    from policies.plan import PartitionPlan, Request
 
 _KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -143,11 +141,6 @@ def compaction_held_back(planned: PartitionPlan, guard: Reason) -> PartitionPlan
         for verdict in planned.verdicts
     )
     return replace(planned, verdicts=verdicts, compaction=None, guard=guard)
-
-
-def guard_key(guard: Reason, path: str) -> str:
-    """Return the key that a confirmation names: with the guard's sentence, unless that tells the time (the clock's)."""
-    return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
 
 
 def unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:

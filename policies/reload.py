@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isinf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from policies.compared import share_beside
 from policies.config.config_keys import BROKER_KEY, LONG_MAX, NO_LIMIT, TOPIC_KEY, ValueUnit
@@ -23,12 +23,10 @@ from policies.config.loosened import Loosened, loosened_broker, loosened_topic
 from policies.config.policy import BrokerPolicy, Layer, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts
 from policies.guards import unless_confirmed
+from policies.plan import Request
 from policies.reasons import Limit, Reason, ReasonCode
 from policies.retention import retention
 from storage.names import TopicPartition
-
-if TYPE_CHECKING:
-    from policies.plan import Request
 
 TIMES_SHORTER: Final = 10
 """A limit that becomes so many times shorter waits."""

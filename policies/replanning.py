@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from policies.guards import compaction_held_back
-from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
+from policies.plan import PartitionKey, PartitionPlan, Plan
+from policies.planning import deletion_of
 from policies.reasons import Reason
 
 

@@ -18,7 +18,8 @@ from itertools import accumulate, takewhile
 from typing import Final
 
 from policies.facts import SegmentFacts, UnreadablePartition
-from policies.plan import PartitionKey, PartitionPlan, Plan, deletion_of
+from policies.plan import PartitionKey, PartitionPlan, Plan
+from policies.planning import deletion_of
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 
 NOISE_BYTES: Final = 64 << 10

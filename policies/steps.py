@@ -14,7 +14,8 @@ from typing import Final
 from policies.config.config_keys import DOUBLE_MAX
 from policies.config.policy import BrokerPolicy
 from policies.facts import PartitionFacts
-from policies.plan import LogDirPlan, PartitionPlan, deletion_of
+from policies.plan import LogDirPlan, PartitionPlan
+from policies.planning import deletion_of
 
 SIDE_BY_SIDE_BYTES_MAX: Final = 64 << 20
 PROBE_BYTES: Final = 1 << 20

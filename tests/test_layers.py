@@ -109,8 +109,8 @@ class Module(NamedTuple):
     name: str
     imported: frozenset[str]
     """Absolute names of every import, also of those within functions."""
-    imported_as_run: frozenset[tuple[str, str]]
-    """``A`` and ``B`` of each ``from A import B`` that not only a type checker sees."""
+    imported_names: frozenset[tuple[str, str]]
+    """``A`` and ``B`` of each ``from A import B``, also where only a type checker sees it."""
     function_lines: tuple[tuple[str, int], ...]
     classes: tuple[str, ...]
     is_explained: bool
@@ -133,7 +133,7 @@ def looked_at(place: str, text: str) -> Module:
         place,
         place.removesuffix(".py").replace("/", ".").removesuffix(".__init__"),
         frozenset(imported(nodes, place)),
-        frozenset(imported_as_run(nodes)),
+        frozenset((n.module or "", a.name) for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names),
         tuple(
             (node.name, lines_of(node)) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ),
@@ -210,22 +210,12 @@ def test_no_file_imports_a_file_that_imports_it() -> None:
     assert [circle for name in imports if (circle := circle_through(name, imports))] == []
 
 
-def imported_as_run(nodes: list[ast.AST]) -> set[tuple[str, str]]:
-    unseen = {node for block in nodes if is_for_types(block) for node in ast.walk(block)}
-    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and node not in unseen]
-    return {(node.module or "", alias.name) for node in froms for alias in node.names}
-
-
 def imported_files(module: Module, files: set[str]) -> set[str]:
-    """Return the files that a file imports when it runs: of a package, the file that is named, or else its own."""
-    pairs = module.imported_as_run
+    """Return the files that a file imports: of a package, the file that is named, or else its own."""
+    pairs = module.imported_names
     return {name if (name := f"{package}.{alias}") in files else package for package, alias in pairs} & files - {
         module.name
     }
-
-
-def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def circle_through(name: str, imports: Mapping[str, set[str]]) -> list[str] | None:

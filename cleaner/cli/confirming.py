@@ -96,8 +96,7 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
     Returns: the request of a second run over these partitions alone; None if there are none, or the user says no, or
         the run wrote a copy, which nobody adds to.
     """
-    from policies.guards import guard_key
-    from policies.plan import path_of
+    from policies.plan import guard_key, path_of
 
     held = [(p.facts, guard) for p in plan.partitions if (guard := outcome.guards.get(p.key))]
     if not held or args.dry_run or args.output or outcome.interrupted or not _on_a_terminal():

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.inventory import Wanted
+    from cleaner.engine.listener import Listener
     from cleaner.engine.locks import Patience
-    from cleaner.engine.outcome import Listener
     from storage.log_dir import LogDir
     from storage.names import TopicPartition
     from storage.scan.partitions import FoundPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from cleaner.engine.outcome import Listener
+from cleaner.engine.listener import Listener
 from cleaner.events import Event
 from storage.directory import world_writable_mode
 

@@ -12,7 +12,8 @@ from typing import Final
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.outcome import PASSES, Outcome, PartitionResult
+from cleaner.engine.listener import PASSES
+from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.errors import told
 from cleaner.events import Event, EventLog
 from policies.plan import PartitionKey, PartitionPlan, Plan

@@ -16,7 +16,8 @@ from cleaner.engine.means import Means
 from cleaner.errors import told
 from policies.facts import LogDirFacts
 from policies.guards import clock_guard
-from policies.plan import LogDirPlan, Request, log_dir_guards
+from policies.plan import LogDirPlan, Request
+from policies.planning import log_dir_guards
 from storage.errors import LogCleanerError
 from storage.log.listing import list_partition
 from storage.log.recovery import Recovery, plan_recovery, recover

@@ -34,7 +34,8 @@ from cleaner.errors import told
 from policies.config.configured import Configured
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
-from policies.plan import PartitionKey, Plan, Request, plan
+from policies.plan import PartitionKey, Plan, Request
+from policies.planning import plan
 from policies.reload import in_force
 from policies.replanning import held_back, without_compactions
 from storage.errors import LogCleanerError

@@ -24,9 +24,10 @@ from cleaner.engine.figures import DiskFigures
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
+from cleaner.engine.listener import Listener
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
-from cleaner.engine.outcome import Basis, Listener, PartitionResult
+from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.uncleanable import HeldBack, Uncleanable, guarded_entry
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.engine.clock import Clock, SystemClock
-from cleaner.engine.outcome import Listener, Silent
+from cleaner.engine.listener import Listener, Silent
 from policies.config.policy import BrokerPolicy
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem

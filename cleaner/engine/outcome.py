@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING
 
 from cleaner.engine.figures import NO_CHANGE, DiskFigures
 from policies.findings.only_copies import KeptFile
@@ -141,33 +141,3 @@ class Outcome:
             errors=tuple(dict.fromkeys((*self.errors, *second.errors))),
             full_log_dirs={**self.full_log_dirs, **second.full_log_dirs},
         )
-
-
-PASSES: Final = 2
-"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
-
-
-class Listener(Protocol):
-    """Hears what the engine does while it does it: log events and progress."""
-
-    def event(self, name: str, **fields: object) -> None:
-        """Hear of an event; names and fields are listed in ``cleaner.events``."""
-
-    def expect(self, size_bytes: int) -> None:
-        """Hear how many more bytes of input compactions are about to deal with, ``PASSES`` times."""
-
-    def progress(self, done_bytes: int) -> None:
-        """Hear how many more bytes of the compaction's input were dealt with."""
-
-
-class Silent:
-    """A listener that ignores everything."""
-
-    def event(self, name: str, **fields: object) -> None:
-        """Ignore the event."""
-
-    def expect(self, size_bytes: int) -> None:
-        """Ignore the total."""
-
-    def progress(self, done_bytes: int) -> None:
-        """Ignore the progress."""

@@ -20,7 +20,8 @@ from cleaner.config.layers import LoadedLayers
 from cleaner.daemon.observer import Observer
 from cleaner.engine.clock import SystemClock
 from cleaner.engine.freeing import volumes_of
-from cleaner.engine.outcome import Listener, Outcome
+from cleaner.engine.listener import Listener
+from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal.rehearsal import expected_result
 from cleaner.errors import told
 from cleaner.pages.writing import check_page, provenance_of

@@ -10,7 +10,8 @@ from policies.compaction import refusal
 from policies.config.policy import BrokerPolicy
 from policies.explain.observations import Observations, SegmentTimes
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.plan import PartitionPlan, Request, plan_partition
+from policies.plan import PartitionPlan, Request
+from policies.planning import plan_partition
 from policies.reasons import Reason, ReasonCode, Verdict
 from policies.retention import retention
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from policies.explain.fates import Case, SegmentFate
 from policies.explain.rolling import Roll, roll_of
 from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
-from policies.plan import plan_partition
+from policies.planning import plan_partition
 from policies.reasons import INT64_MAX, Action, ReasonCode, as_int64, moment
 from storage.names import FileIdentity
 

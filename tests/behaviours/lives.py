@@ -12,8 +12,8 @@ from typing import Final, Self
 
 from cleaner.engine.compaction import Compacted, Round, compact
 from cleaner.engine.inventory import Survey, survey_log_dir
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from policies.compaction import CompactionRound, grouped
 from policies.facts import PartitionFacts
 from policies.plan import Compaction

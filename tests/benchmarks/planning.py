@@ -56,7 +56,7 @@ from cleaner.cli.main import _collect_seldom, build_parser
 from cleaner.cli.opening import open_cleaner
 from cleaner.config.inputs import CommandFiles
 from cleaner.engine.clock import SystemClock
-from cleaner.engine.outcome import Silent
+from cleaner.engine.listener import Silent
 from policies.plan import Request
 _collect_seldom()
 args = build_parser().parse_args(["topics", *sys.argv[1:]])

@@ -12,8 +12,8 @@ from unittest.mock import patch
 from cleaner.engine.delete_records.deleting import delete_records as delete_from
 from cleaner.engine.delete_records.deleting import plan_deletion
 from cleaner.engine.doctor.sweeping import Named, Sweeper
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.restore.restore import Restorer
 from cleaner.engine.verify.checked import Checked, CheckRequest

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.delete_records.deleting import delete_records, plan_deletion
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from policies.config.configured import Configured
 from policies.record_deletion import Before
 from storage.filesystem import FileSystem

@@ -13,7 +13,8 @@ from itertools import product
 import pytest
 
 from policies.facts import LogDirFacts
-from policies.plan import Plan, Request, plan
+from policies.plan import Plan, Request
+from policies.planning import plan
 from policies.reasons import Action, ReasonCode
 from policies.rescue import Gain, SpaceTarget, Volume, expected_bytes, narrowed, restricted
 from storage.names import TopicPartition

@@ -14,7 +14,8 @@ import pytest
 
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, PartitionFacts, SegmentFacts
-from policies.plan import Only, PartitionPlan, Request, plan_partition
+from policies.plan import Only, PartitionPlan, Request
+from policies.planning import plan_partition
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import Retention, retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy

@@ -7,7 +7,8 @@ import pytest
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import Boot, ClockFacts, LastRun, LogDirFacts
 from policies.guards import clock_guard, delete_ratio_guard
-from policies.plan import Only, Request, plan, plan_partition
+from policies.plan import Only, Request
+from policies.planning import plan, plan_partition
 from policies.reasons import Action, ReasonCode
 from tests.builders import NOW_MS, a_log, a_policy
 

@@ -9,7 +9,8 @@ import pytest
 from policies.compaction import Cleanable, cause
 from policies.config.policy import BrokerPolicy, Layer, Stated, TopicPolicy
 from policies.facts import ClockFacts, LogDirFacts
-from policies.plan import Request, plan, plan_partition
+from policies.plan import Request
+from policies.planning import plan, plan_partition
 from policies.reasons import Limit, Reason, ReasonCode
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 

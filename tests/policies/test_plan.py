@@ -9,7 +9,8 @@ import pytest
 
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
-from policies.plan import Only, PartitionPlan, Plan, Request, assume_committed, path_of, plan, plan_partition
+from policies.plan import Only, PartitionPlan, Plan, Request, path_of
+from policies.planning import assume_committed, plan, plan_partition
 from policies.reasons import Action
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy

@@ -1,7 +1,8 @@
 """What a run did in the end, where a partition was planned twice."""
 
 from policies.facts import LogDirFacts, UnreadablePartition
-from policies.plan import Request, plan
+from policies.plan import Request
+from policies.planning import plan
 from policies.replanning import limited_to, replanned, without_compactions
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, a_log, a_policy

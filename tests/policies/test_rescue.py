@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from policies.facts import LogDirFacts
-from policies.plan import Request, plan
+from policies.plan import Request
+from policies.planning import plan
 from policies.rescue import (
     NOISE_BYTES,
     Gain,

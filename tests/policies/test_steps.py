@@ -5,7 +5,8 @@ import pytest
 from policies.config.config_keys import DOUBLE_MAX
 from policies.config.policy import BrokerPolicy
 from policies.facts import LogDirFacts
-from policies.plan import Request, plan
+from policies.plan import Request
+from policies.planning import plan
 from policies.steps import (
     SIDE_BY_SIDE_BYTES_MAX,
     compaction_crews,

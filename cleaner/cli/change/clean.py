@@ -108,7 +108,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
-    from cleaner.engine.outcome import PASSES
+    from cleaner.engine.listener import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
     from storage.lock import LogDirLocked

@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Delete if a target is not met, and show what was done."""
-    from cleaner.engine.outcome import PASSES
+    from cleaner.engine.listener import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cleaner.daemon.configuration import Configuration
     from cleaner.daemon.daemon import Daemon
     from cleaner.daemon.observer import Observer
-    from cleaner.engine.outcome import Listener
+    from cleaner.engine.listener import Listener
     from cleaner.events import EventLog
 
 HELP = "serve log dirs as a daemon, until SIGTERM"

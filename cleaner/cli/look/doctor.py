@@ -83,7 +83,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.doctor.examining import Examination
     from cleaner.engine.doctor.walking import WalkBudget
-    from cleaner.engine.outcome import Silent
+    from cleaner.engine.listener import Silent
     from cleaner.engine.space.unlinked import file_systems_of
     from policies.plan import Request
 

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan as ``clean`` does, observe the partition, and show the explanation."""
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.outcome import Silent
+    from cleaner.engine.listener import Silent
     from policies.plan import Request
     from storage.log_dir import LogDir
 

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.outcome import Silent
+    from cleaner.engine.listener import Silent
     from cleaner.engine.owners.owners import TOPICS
     from cleaner.report.owners.report import OwnersReport
     from policies.plan import Request

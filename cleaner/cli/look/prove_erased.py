@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     given = _given(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.outcome import Silent
+    from cleaner.engine.listener import Silent
     from cleaner.engine.prove_erased.cut_names import may_be_named
     from cleaner.engine.prove_erased.proving import HolderPlans, KeySearch, list_places, prove
     from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, and show one line for each partition."""
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.outcome import Silent
+    from cleaner.engine.listener import Silent
     from cleaner.engine.space.account import Accounts
     from cleaner.engine.space.accounting import Accountant
     from cleaner.engine.space.unlinked import file_systems_of

@@ -20,7 +20,8 @@ from policies.config.policy import Stated, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
 from policies.forecast.runway import runway
 from policies.forecast.what_if import Question
-from policies.plan import PartitionKey, PartitionPlan, Plan, plan
+from policies.plan import PartitionKey, PartitionPlan, Plan
+from policies.planning import plan
 from policies.reload import Confirmed
 from policies.replanning import held_back
 from policies.rescue import Volume

@@ -18,7 +18,7 @@ from cleaner.daemon import child as module
 from cleaner.daemon import compacting
 from cleaner.daemon.child import ChildDied, CompactingChild, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent, Unusable
-from cleaner.engine.outcome import Silent
+from cleaner.engine.listener import Silent
 from policies.config.configured import Configured
 from policies.plan import Only, Request
 from storage.filesystem import FileSystem

@@ -13,8 +13,8 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from cleaner.engine.restore.restore import Restorer
 from policies.config.configured import Configured
 from policies.facts import Boot

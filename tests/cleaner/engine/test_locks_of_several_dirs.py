@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from cleaner.engine.restore.restore import Restorer
 from policies.config.configured import Configured
 from policies.rescue import SpaceTarget

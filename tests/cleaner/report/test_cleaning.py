@@ -6,7 +6,8 @@ from cleaner.engine.outcome import Outcome
 from cleaner.report.cleaning import CleaningReport
 from policies.config.policy import Layer, Stated, TopicPolicy
 from policies.facts import LogDirFacts
-from policies.plan import Only, Plan, Request, plan
+from policies.plan import Only, Plan, Request
+from policies.planning import plan
 from tests.cleaner.report.plans import (
     DAY_MS,
     MIB,

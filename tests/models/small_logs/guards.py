@@ -18,7 +18,8 @@ from policies.facts import (
     MissingRecords,
     PartitionFacts,
 )
-from policies.plan import Only, PartitionPlan, Plan, Request, plan, plan_partition
+from policies.plan import Only, PartitionPlan, Plan, Request
+from policies.planning import plan, plan_partition
 from policies.reasons import ReasonCode
 from policies.reload import Confirmed
 from policies.rescue import SpaceTarget, Volume, narrowed

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
-from policies.plan import Compaction, Deletion, PartitionPlan, Request, plan_partition
+from policies.plan import Compaction, Deletion, PartitionPlan, Request
+from policies.planning import plan_partition
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,

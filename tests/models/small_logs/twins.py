@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
-from policies.plan import PartitionPlan, Request, deletion_of, plan_partition
+from policies.plan import PartitionPlan, Request
+from policies.planning import deletion_of, plan_partition
 from policies.retain import (
     AbortedTransaction,
     BatchFacts,

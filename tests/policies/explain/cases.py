@@ -13,7 +13,8 @@ from policies.config.policy import TopicPolicy
 from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import ActiveUse, Observations, SegmentTimes
 from policies.facts import NO_TIMESTAMP, PartitionFacts
-from policies.plan import PartitionPlan, Request, plan_partition
+from policies.plan import PartitionPlan, Request
+from policies.planning import plan_partition
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 
 DAY_MS = 86_400_000

@@ -28,7 +28,8 @@ from policies.explain.observations import (
 )
 from policies.explain.words import counted, size
 from policies.facts import NO_TIMESTAMP, ClockFacts, CountedRound, KeyCount, LogDirFacts
-from policies.plan import PartitionPlan, Request, plan, plan_partition
+from policies.plan import PartitionPlan, Request
+from policies.planning import plan, plan_partition
 from policies.reasons import Reason, ReasonCode
 from policies.retention import retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy

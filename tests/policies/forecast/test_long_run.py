@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from policies.config.policy import TopicPolicy
 from policies.forecast.long_run import UNKNOWN, LongRun, long_run, total
-from policies.plan import Request, plan_partition
+from policies.plan import Request
+from policies.planning import plan_partition
 from tests.builders import NOW_MS, a_log, a_policy
 from tests.policies.forecast.writing import DAY_MS, HOUR_MS, Topic
 

@@ -12,7 +12,8 @@ from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.forecast.births import DAY_MS
 from policies.forecast.prospects import Expiring, Threshold, releases, thresholds
-from policies.plan import Only, PartitionPlan, Request, plan
+from policies.plan import Only, PartitionPlan, Request
+from policies.planning import plan
 from policies.reasons import INT64_MAX
 from policies.retention import retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy

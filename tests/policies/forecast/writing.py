@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
-from policies.plan import PartitionPlan, Plan, Request, plan
+from policies.plan import PartitionPlan, Plan, Request
+from policies.planning import plan
 from tests.builders import NOW_MS, LogBuilder, a_log
 
 HOUR_MS = 3_600_000

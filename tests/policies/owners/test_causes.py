@@ -16,7 +16,8 @@ from policies.owners.groups import groups_of
 from policies.owners.holdings import Holding, KeyHolding
 from policies.owners.partition import PartitionOwners, terms_of
 from policies.owners.transactional_ids import transactional_ids_of
-from policies.plan import Request, plan_partition
+from policies.plan import Request
+from policies.planning import plan_partition
 from tests.builders import NOW_MS, a_log, a_policy
 from tests.policies.explain.cases import seen_of
 from tests.policies.owners.keys import DAY_MS, TERMS, commit, key, removed, transaction

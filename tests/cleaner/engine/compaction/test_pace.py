@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from cleaner.engine.compaction.crew import Pace
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.outcome import Silent
 from policies.config.policy import BrokerPolicy
 from storage.filesystem import FileSystem
 from tests.partition_dirs import FakeClock

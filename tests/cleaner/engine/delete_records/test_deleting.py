@@ -15,8 +15,8 @@ import pytest
 from cleaner.engine.delete_records.counting import Counted, count_in
 from cleaner.engine.delete_records.deleting import DeletedRecords, UnsurveyedPartition, delete_records, plan_deletion
 from cleaner.engine.journal import read_journal
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from cleaner.engine.restore.restore import Restorer
 from policies.record_deletion import Before, RecordDeletion, RefusedDeletion
 from policies.restore import RestoreCode

@@ -13,8 +13,9 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine import inventory
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Outcome, Silent
+from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
 from policies.config.configured import Configured
 from policies.forecast.what_if import ANSWERED, ANSWERED_EXACTLY, questions_of

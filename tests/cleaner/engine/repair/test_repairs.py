@@ -15,8 +15,8 @@ import pytest
 
 from cleaner.engine.inventory import everything
 from cleaner.engine.journal import read_journal
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from cleaner.engine.repair.repairing import RepairRequest, RepairResult, Repairs, plan_of, repair_log_dirs
 from cleaner.engine.restore.restore import Restorer
 from cleaner.engine.verify.checked import Checked, CheckRequest

@@ -11,8 +11,8 @@ import pytest
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import Journal, encode_entry, read_journal
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means
-from cleaner.engine.outcome import Silent
 from cleaner.engine.restore.restore import Restorer
 from policies import Request
 from policies.config.configured import Configured

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.listener import Silent
 from cleaner.engine.means import Means, Stopped
-from cleaner.engine.outcome import Silent
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.engine.verify.checking import check_log_dirs
 from cleaner.engine.verify.notes import open_notes

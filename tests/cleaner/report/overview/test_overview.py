@@ -9,7 +9,8 @@ import pytest
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.html.of_plan import content_of
-from policies.plan import Only, Plan, Request, plan
+from policies.plan import Only, Plan, Request
+from policies.planning import plan
 from policies.reasons import moment
 from tests.cleaner.report.html.reports import a_large_plan, report_of
 from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, POLICIES, a_partition, a_plan, a_run, unreadable
