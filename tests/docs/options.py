@@ -1,4 +1,4 @@
-"""The options of every command in docs/commands.md, as ``--help`` knows them."""
+"""The options of every command, as ``--help`` knows them: the site has them on the page of docs/commands.md."""
 
 from __future__ import annotations
 

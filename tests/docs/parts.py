@@ -17,12 +17,13 @@ PARTS: Final[dict[tuple[str, str], Callable[[], str]]] = {
     ("configuration.md", "layers"): configuration.layers,
     ("configuration.md", "keys"): configuration.keys,
     ("metrics.md", "metrics"): metrics.families,
-    ("commands.md", "options"): options.options,
     ("json.md", "documents"): documents.documents,
     ("verify.md", "flips"): flips.table,
     **{("kubernetes.md", name): partial(manifests.shown, name) for name in manifests.NAMES},
 }
-"""Document and name of the part -> what makes the part."""
+"""Document and name of the part -> what makes the part. ``python -m tests.docs`` writes these into the documents."""
+AT_BUILD: Final[dict[tuple[str, str], Callable[[], str]]] = {("commands.md", "options"): options.options}
+"""The parts that only the site has: the build puts them in place of their marker."""
 
 
 def with_parts(name: str) -> str:
@@ -31,6 +32,16 @@ def with_parts(name: str) -> str:
     for (document, part), make in PARTS.items():
         if document == name:
             text = _with_part(text, part, make())
+    return text
+
+
+def built(name: str, text: str) -> str:
+    """Return the text of a page of the site: in place of each marker stands the part that only the site has."""
+    for (document, part), make in AT_BUILD.items():
+        if document == name:
+            marker = f"<!-- generated at build: {part} -->"
+            assert text.count(marker) == 1, f"{text.count(marker)} markers of the part {part}"
+            text = text.replace(marker, make())
     return text
 
 

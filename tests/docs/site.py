@@ -1,7 +1,7 @@
 """A hook of mkdocs: the first page of the site is the README, and the documents beside the README are pages, too.
 
-The schemas that the wheel carries become files of the site. A page links to all of them as on disk, by
-``../README.md``; here the links are made to fit.
+The schemas that the wheel carries become files of the site, and its pages get the generated parts that only the site
+has. A page links to all of them as on disk, by ``../README.md``; here the links are made to fit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+from tests.docs.parts import built
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMAS: Final = "cleaner/report/schemas"
@@ -27,8 +30,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Lead links to the README, and to what lies beside it, to the pages made of them."""
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Add the generated parts; lead links to the README, and to what lies beside it, to the pages made of them."""
+    markdown = built(page.file.src_uri, markdown)
     for path in sorted(ROOT.glob("*.md")):
         markdown = markdown.replace(f"](../{path.name}", f"]({_page(path.name)}")
         markdown = markdown.replace(f"]({path.name}", f"]({_page(path.name)}")

@@ -29,6 +29,7 @@ def test_the_site_is_built_without_warnings_and_has_every_page(tmp_path: Path) -
     pages = {path.with_suffix(".html").name for path in (*PAGES, *ROOT.glob("*.md"))}
     assert made - {"404.html"} == pages - {"README.html"} | {"index.html"}
     assert {path.name for path in (tmp_path / "site/schemas").iterdir()} == {path.name for path in SCHEMAS.iterdir()}
+    assert "<code>--what-if KEY=V1,V2,...</code>" in (tmp_path / "site/commands.html").read_text("utf-8")
     assert "https://fonts" not in (tmp_path / "site/index.html").read_text("utf-8")
 
 
