@@ -94,7 +94,7 @@ class NewFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.size_bytes = 0
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._written_out_bytes = 0
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class NewFile:
         rest = memoryview(data).cast("B")
         try:
             while rest:
-                written = os.write(self._descriptor, rest)
+                written = os.write(self.descriptor, rest)
                 self.size_bytes += written
                 rest = rest[written:]
         except OSError as error:
@@ -119,7 +119,7 @@ class NewFile:
         rest = memoryview(data).cast("B")
         try:
             while rest:
-                written = os.pwrite(self._descriptor, rest, position)
+                written = os.pwrite(self.descriptor, rest, position)
                 position += written
                 rest = rest[written:]
         except OSError as error:
@@ -140,7 +140,7 @@ class NewFile:
         try:
             while remaining:
                 copied = os.copy_file_range(
-                    source, self._descriptor, min(remaining, _COPY_BYTES_MAX), offset_src=offset_bytes
+                    source, self.descriptor, min(remaining, _COPY_BYTES_MAX), offset_src=offset_bytes
                 )
                 if copied == 0:
                     raise EOFError(f"{count_bytes - remaining} of {count_bytes} bytes")
@@ -180,8 +180,8 @@ class NewFile:
         if size_bytes == self.size_bytes:
             return
         with _as_typed(self.path):
-            os.ftruncate(self._descriptor, size_bytes)
-            os.lseek(self._descriptor, size_bytes, os.SEEK_SET)
+            os.ftruncate(self.descriptor, size_bytes)
+            os.lseek(self.descriptor, size_bytes, os.SEEK_SET)
         self.size_bytes = size_bytes
 
     def write_out(self) -> None:
@@ -191,33 +191,33 @@ class NewFile:
         """
         start, size_bytes = self._written_out_bytes, self.size_bytes - self._written_out_bytes
         if size_bytes >= _WRITE_OUT_BYTES:
-            os.posix_fadvise(self._descriptor, start, size_bytes, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self.descriptor, start, size_bytes, os.POSIX_FADV_DONTNEED)
             self._written_out_bytes = self.size_bytes
 
     def found_bytes(self) -> int:
         """Return the size that the file has now, whoever wrote to it; 0 if it has lost its name."""
-        found = os.fstat(self._descriptor)
+        found = os.fstat(self.descriptor)
         return found.st_size if found.st_nlink else 0
 
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
         with _as_typed(self.path):
-            os.fsync(self._descriptor)
+            os.fsync(self.descriptor)
 
     def let_go(self) -> None:
         """Take it out of the page cache, after ``fsync``."""
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def set_mtime(self, mtime_ns: int) -> None:
         """Kafka gives a cleaned segment the time of its last source: retention falls back to it. Raises: OutOfSpace."""
         with _as_typed(self.path):
-            os.utime(self._descriptor, ns=(mtime_ns, mtime_ns))
+            os.utime(self.descriptor, ns=(mtime_ns, mtime_ns))
 
     def close(self) -> None:
         """Close; calling it again does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 class FileSystem:

@@ -84,7 +84,7 @@ class SteppingFile(NewFile):
     """Takes an opened file over."""
 
     def __init__(self, opened: NewFile, disk: SteppingFileSystem, purpose: Purpose) -> None:
-        super().__init__(opened.path, opened._descriptor)
+        super().__init__(opened.path, opened.descriptor)
         self.size_bytes = opened.size_bytes
         self.disk, self.purpose = disk, purpose
 
@@ -208,7 +208,7 @@ class FullDisk(FileSystem):
 
 class _NarrowFile(NewFile):
     def __init__(self, opened: NewFile, disk: FullDisk, purpose: Purpose) -> None:
-        super().__init__(opened.path, opened._descriptor)
+        super().__init__(opened.path, opened.descriptor)
         self.size_bytes = opened.size_bytes
         self._disk, self._purpose = disk, purpose
 

@@ -112,10 +112,11 @@ def a_cleaner(
     fs: FileSystem | None = None,
     clock: FakeClock | None = None,
     threads: int = 1,
+    **options: Any,
 ) -> Cleaner:
-    return Cleaner(
-        Configured((log_dir,), layers), Means(fs=fs or FileSystem(), clock=clock or FakeClock(), threads=threads)
-    )
+    """A cleaner of one log dir. ``options`` are the cleaner's own."""
+    means = Means(fs=fs or FileSystem(), clock=clock or FakeClock(), threads=threads)
+    return Cleaner(Configured((log_dir,), layers), means, **options)
 
 
 def request(now_ms: int = NOW_MS, **options: Any) -> Request:

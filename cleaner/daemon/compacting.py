@@ -30,7 +30,7 @@ from storage.lock import LogDirLock
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class _Teller:
+class Relay:
     """A listener that passes on to the daemon; where that is gone, it ends the task."""
 
     def __init__(self, connection: Connection) -> None:
@@ -38,12 +38,14 @@ class _Teller:
         self.cleaner: Cleaner | None = None
 
     def event(self, name: str, **fields: object) -> None:
+        """Pass an event on."""
         self._send(ToldEvent(name, fields))
 
     def expect(self, size_bytes: int) -> None:
         """Say nothing: the event ``compaction_begun`` tells the daemon the size."""
 
     def progress(self, done_bytes: int) -> None:
+        """Pass on how many bytes were done."""
         self._send(Advanced(done_bytes))
 
     def _send(self, message: object) -> None:
@@ -61,9 +63,9 @@ class _Teller:
 def main(descriptor: int) -> None:
     """Do tasks until the daemon closes the connection."""
     with Connection(descriptor) as connection:
-        teller = _Teller(connection)
+        relay = Relay(connection)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, teller.stop)
+            signal.signal(number, relay.stop)
         if error := why_unusable():
             connection.send(Unusable(error))
             return
@@ -73,25 +75,26 @@ def main(descriptor: int) -> None:
         while True:
             try:
                 connection.send(message)
-                message = _answer(connection.recv(), teller)
+                message = answer(connection.recv(), relay)
             except (EOFError, OSError):
                 return
 
 
-def _answer(task: CompactionTask, teller: _Teller) -> Done | TaskRefused:
+def answer(task: CompactionTask, relay: Relay) -> Done | TaskRefused:
+    """Do one task. Return what came of it, errors as values."""
     try:
-        teller.cleaner = _cleaner(task, teller)
-        return Done(*teller.cleaner.clean(task.request))
+        relay.cleaner = _cleaner(task, relay)
+        return Done(*relay.cleaner.clean(task.request))
     except (LogCleanerError, OSError, MemoryError) as error:
         return TaskRefused(told(error))
 
 
-def _cleaner(task: CompactionTask, teller: _Teller) -> Cleaner:
+def _cleaner(task: CompactionTask, relay: Relay) -> Cleaner:
     log_dir, wanted = task.partition
     lock = LogDirLock.inherited(Path(log_dir), task.lock)
     return Cleaner(
         task.configured._replace(log_dirs=(Path(log_dir),)),
-        Means(listener=teller, threads=task.threads),
+        Means(listener=relay, threads=task.threads),
         locks=LentLocks(lambda _path: lock),  # the daemon holds it, and so do we
         wanted=lambda topic_partition: topic_partition == wanted,
     )

@@ -80,7 +80,7 @@ class Broker:
     def __enter__(self) -> Self:
         self.launch()
         try:
-            self._wait_until_it_serves()
+            self.wait_until_it_serves()
         except BaseException:
             self.kill()
             raise
@@ -102,7 +102,7 @@ class Broker:
                 self._archive.use(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
             )
             subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS_MAX)
-        with self._output.open("wb") as output:
+        with self.output.open("wb") as output:
             self._process = subprocess.Popen(
                 self._java(self._archive.use_or_leave(), "kafka.Kafka", str(properties)),
                 stdout=output,
@@ -140,7 +140,7 @@ class Broker:
             raise BrokerEnded(f"still runs\n{self.last_words()}") from None
         finally:
             self.kill()
-        return self._output.read_text(errors="replace")
+        return self.output.read_text(errors="replace")
 
     def errors(self) -> list[str]:
         """The lines of the last words that tell of an error.
@@ -153,10 +153,10 @@ class Broker:
 
     def last_words(self) -> str:
         """The end of what the process printed."""
-        return self._output.read_text(errors="replace")[-WORDS_SHOWN:]
+        return self.output.read_text(errors="replace")[-WORDS_SHOWN:]
 
     @property
-    def _output(self) -> Path:
+    def output(self) -> Path:
         return self.log_dir.with_name(f"{self.log_dir.name}.out")
 
     def _java(self, options: Sequence[str], *arguments: str) -> list[str]:
@@ -186,7 +186,7 @@ class Broker:
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         return path
 
-    def _wait_until_it_serves(self) -> None:
+    def wait_until_it_serves(self) -> None:
         assert self._process is not None
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         deadline = time.monotonic() + START_SECONDS_MAX

@@ -197,7 +197,7 @@ def lost_directory_content(dice: random.Random, directory: Path) -> str | None:
 # partitions: indexes
 
 
-def _damaged_index(suffix: str, how: str) -> Damage:
+def damaged_index(suffix: str, how: str) -> Damage:
     def damage(dice: random.Random, directory: Path) -> str | None:
         found = sorted(directory.glob(f"*{suffix}"))
         if not found:
@@ -570,16 +570,16 @@ PARTITION_DAMAGES: Final[dict[str, Damage]] = {
     "all segments missing": lost_everything,
     "partition directory empty": lost_directory_content,
     "partition directory missing": lost_directory,
-    ".index missing": _damaged_index(".index", "missing"),
-    ".index cut": _damaged_index(".index", "short"),
-    ".index garbage": _damaged_index(".index", "garbage"),
-    ".index with zeros at its end": _damaged_index(".index", "zeros"),
-    ".index larger than the log": _damaged_index(".index", "larger"),
-    ".index with a bit flipped": _damaged_index(".index", "flip"),
-    ".timeindex missing": _damaged_index(".timeindex", "missing"),
-    ".timeindex cut": _damaged_index(".timeindex", "short"),
-    ".timeindex garbage": _damaged_index(".timeindex", "garbage"),
-    ".timeindex with zeros at its end": _damaged_index(".timeindex", "zeros"),
+    ".index missing": damaged_index(".index", "missing"),
+    ".index cut": damaged_index(".index", "short"),
+    ".index garbage": damaged_index(".index", "garbage"),
+    ".index with zeros at its end": damaged_index(".index", "zeros"),
+    ".index larger than the log": damaged_index(".index", "larger"),
+    ".index with a bit flipped": damaged_index(".index", "flip"),
+    ".timeindex missing": damaged_index(".timeindex", "missing"),
+    ".timeindex cut": damaged_index(".timeindex", "short"),
+    ".timeindex garbage": damaged_index(".timeindex", "garbage"),
+    ".timeindex with zeros at its end": damaged_index(".timeindex", "zeros"),
     ".txnindex damaged": txn_index_garbage,
     "indexes without a log": orphan_indexes,
     ".deleted files": deleted_leftovers,

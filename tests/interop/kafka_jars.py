@@ -105,7 +105,7 @@ def kafka_classpath(version: str) -> str:
     with _locked(directory.with_name("jars.lock")):
         directory.mkdir(exist_ok=True)
         if missing := [jar for jar in jars if not (directory / jar.file_name).exists()]:
-            _fetch(missing, directory)
+            fetch(missing, directory)
     for jar in jars:
         _verify(jar, directory)
     return os.pathsep.join(str(directory / jar.file_name) for jar in jars)
@@ -191,7 +191,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: Sequence[Jar], directory: Path) -> None:
+def fetch(jars: Sequence[Jar], directory: Path) -> None:
     """Download beside the cache; a jar gets its name there only when all of them are verified."""
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="fetching-") as scratch:
         fetched = Path(scratch, "jars")

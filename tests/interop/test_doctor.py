@@ -157,11 +157,11 @@ def said_clean(kafka: str, seen: Lives) -> None:
     broker = Broker(kafka, copy, QUIET)
     try:
         broker.launch()
-        broker._wait_until_it_serves()
+        broker.wait_until_it_serves()
     except BrokerEnded:
         pass
     finally:
-        seen.said = broker._output.read_text(errors="replace")
+        seen.said = broker.output.read_text(errors="replace")
         broker.kill()
         shutil.rmtree(copy)
 

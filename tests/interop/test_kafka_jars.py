@@ -104,7 +104,7 @@ def test_only_missing_jars_are_fetched(cached: Path, monkeypatch: pytest.MonkeyP
         (directory / "a-1.jar").write_bytes(CONTENT)
 
     wanted: list[str] = []
-    monkeypatch.setattr(kafka_jars, "_fetch", fetched)
+    monkeypatch.setattr(kafka_jars, "fetch", fetched)
     (cached / "a-1.jar").unlink()
     assert kafka_classpath(NEWEST) == f"{cached}/a-1.jar:{cached}/b-1.jar"
     assert wanted == ["a-1.jar"]

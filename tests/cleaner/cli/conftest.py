@@ -17,6 +17,18 @@ from policies.rescue import Volume
 from tests.cleaner.report.plans import a_dry_run, a_plan, a_run
 
 
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str, meanwhile: Callable[[], object] = str) -> None:
+    """Have the questions of a command come to a terminal, and somebody answer them after a while."""
+
+    def answered() -> str:
+        meanwhile()
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin.readline", answered, raising=False)
+
+
 @dataclass
 class FakeCleaner:
     """Stands in for the engine: gives the plan it was handed, and remembers what it was asked."""

@@ -13,7 +13,7 @@ from policies.plan import Only
 from storage.errors import NotALogDir, UnreadableFile
 from storage.filesystem import OutOfSpace
 from storage.lock import LogDirLocked
-from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
+from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir, on_a_terminal
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run, unreadable
 
 Run = Callable[..., int]
@@ -221,12 +221,6 @@ class TestAssumeCommitted:
         assert run("clean", "--assume-committed") == status
         assert "[y/N]" in capsys.readouterr().err
         assert bool(engine.asked) == (status == 0)
-
-
-def on_a_terminal(monkeypatch, answer: str) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("sys.stdin.readline", lambda: answer, raising=False)
 
 
 class TestGuards:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cleaner.cli import confirming
 from cleaner.cli.main import main
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
+from tests.cleaner.cli.conftest import on_a_terminal
 
 
 @pytest.fixture
@@ -82,8 +82,7 @@ def test_second_run_has_nothing_to_do(log_dir: Path, capsys) -> None:
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 5), ("", 5)])
 def test_it_asks_on_a_terminal(log_dir: Path, monkeypatch, capsys, answer: str, status: int) -> None:
-    monkeypatch.setattr(confirming, "_on_a_terminal", lambda: True)
-    monkeypatch.setattr("sys.stdin.readline", lambda: answer, raising=False)
+    on_a_terminal(monkeypatch, answer)
     before = files_of(log_dir)
     assert run(log_dir, "clicks-0", "--before-offset", "5000") == status
     error = capsys.readouterr().err

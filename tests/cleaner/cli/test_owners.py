@@ -302,21 +302,21 @@ def test_a_partition_that_changes_meanwhile_is_read_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = drawn(tmp_path, [batch(0, *commits("g", 1))])
-    looks, extents = [], owners_module._extents
+    looks, cut = [], owners_module.cut_partition
 
-    def changing(facts: Any) -> Any:
-        looks.append(facts)
+    def changing(*given: Any) -> Any:
+        looks.append(given)
         if len(looks) < 3:
             raise PartitionChanged(log_dir / str(NAME))
-        return extents(facts)
+        return cut(*given)
 
-    monkeypatch.setattr(owners_module, "_extents", changing)
+    monkeypatch.setattr(owners_module, "cut_partition", changing)
     assert named(partition_of(capsys, log_dir))["g"]["records"] == 1
 
-    def gone(facts: Any) -> Any:
+    def gone(*given: Any) -> Any:
         raise PartitionChanged(log_dir / str(NAME))
 
-    monkeypatch.setattr(owners_module, "_extents", gone)
+    monkeypatch.setattr(owners_module, "cut_partition", gone)
     (failed,) = document(capsys, log_dir, status=1)["partitions"]
     assert "changed while it was looked at" in failed["error"]
 

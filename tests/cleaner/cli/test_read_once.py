@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.freeing import Gauge
+from cleaner.engine.freeing import Gain, Gauge
 from storage.log_dir import LogDir
 from tests.metadata_dirs import write_metadata
 from tests.partition_dirs import DAY_MS, PartitionDir, committed, keyed
@@ -26,7 +26,7 @@ from tests.partition_dirs import DAY_MS, PartitionDir, committed, keyed
 QUIET_DISK = """
 import sys
 from cleaner.cli.main import main
-from cleaner.engine.freeing import Gauge
+from cleaner.engine.freeing import Gain, Gauge
 Gauge._taken_by_others = lambda gauge: 0
 sys.exit(main(sys.argv[1:]))
 """
@@ -77,7 +77,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(Gauge, "_taken_by_others", lambda _gauge: 0)
+    monkeypatch.setattr(Gauge, "gain", lambda _, expected_bytes: Gain(expected_bytes, expected_bytes))
     monkeypatch.chdir(tmp_path)
     return World(tmp_path)
 

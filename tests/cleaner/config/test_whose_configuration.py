@@ -10,6 +10,7 @@ import pytest
 from cleaner.cli.main import main
 from tests.cleaner.engine.test_one_moment import drawn, logs
 from tests.metadata_dirs import METADATA_DIR, write_metadata
+from tests.ordinary import run_as_ordinary_user
 from tests.partition_dirs import PartitionDir, committed, keyed
 
 
@@ -315,19 +316,18 @@ def test_a_torn_tail_of_the_metadata_is_told(place, capsys):
     assert "ends in 7 bytes that are no batch" in capsys.readouterr().out.replace("\n    ", " ")
 
 
-def test_another_configured_log_dir_that_cannot_be_looked_into_changes_nothing(tmp_path, monkeypatch, capsys):
+def test_another_configured_log_dir_that_cannot_be_looked_into_changes_nothing(tmp_path):
     """The metadata may lie there."""
-    from cleaner.config import reader
-
     first, second = tmp_path / "1", drawn(tmp_path / "2")
     (second / METADATA_DIR).rename(tmp_path / "away")
     write_metadata(first, orders={"retention.ms": "-1"})
     config = tmp_path / "c.toml"
     limits = '[defaults]\ncleanup.policy = "delete"\nretention.ms = "7d"\n'
     config.write_text(f'log.dirs = ["{first}", "{second}"]\n{limits}')
-    is_open = reader._is_open
-    monkeypatch.setattr(reader, "_is_open", lambda path: path != first and is_open(path))
     before = logs(second)
-    assert main(["clean", "--config", str(config), "--log-dir", str(second)]) == 1
-    assert f"{first}: cannot be read: this user may not look for the cluster metadata" in capsys.readouterr().err
+    first.chmod(0)
+    done = run_as_ordinary_user("clean", "--config", config, "--log-dir", second)
+    first.chmod(0o755)
+    assert done.returncode == 1
+    assert f"{first}: cannot be read: this user may not look for the cluster metadata" in done.stderr
     assert logs(second) == before

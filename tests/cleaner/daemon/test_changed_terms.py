@@ -17,7 +17,7 @@ from policies.plan import Plan
 from storage.errors import NotALogDir
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
-from tests.cleaner.daemon.test_child import Listening, Supervised, nothing, task
+from tests.cleaner.daemon.test_child import Listening, Supervised, nothing, started, task  # noqa: F401 - a fixture
 from tests.cleaner.daemon.test_worker import SameProcess, World
 from tests.partition_dirs import (
     COMPACT,
@@ -102,7 +102,7 @@ def test_a_change_that_is_none_of_its_topic_s_lets_a_compaction_go_on(log_dir, m
     assert "compaction_withdrawn" not in world.log.names()
 
 
-def test_the_child_ends_a_task_that_is_not_wanted_any_more_before_its_swap(log_dir):
+def test_the_child_ends_a_task_that_is_not_wanted_any_more_before_its_swap(log_dir, started):  # noqa: F811
     before, listener, over = file_names(log_dir / "state-0"), Listening(), threading.Event()
     slow = "log.cleaner.io.max.bytes.per.second=20"
     with (
@@ -114,11 +114,10 @@ def test_the_child_ends_a_task_that_is_not_wanted_any_more_before_its_swap(log_d
             return "compaction_begun" not in listener.names or over.is_set()
 
         done = compactor.compact(task(log_dir, lock.descriptor, slow), listener, nothing, wanted)
-        process, _ = compactor._child
         assert (done.outcome.interrupted, file_names(log_dir / "state-0")) == (True, before)
         over.set()
         assert compactor.compact(task(log_dir, lock.descriptor), listener, nothing).outcome.results
-        assert compactor._child[0] is process
+    assert len(started) == 1
     assert listener.names.count("segments_compacted") == 1
 
 
@@ -126,18 +125,18 @@ def test_nothing_is_swapped_in_once_all_is_read_and_the_task_is_to_end(log_dir, 
     """The last moment to stop is just before the swap, not just after the last read."""
     from cleaner.daemon import compacting
 
-    teller = compacting._Teller(_Deaf())  # type: ignore[arg-type]
+    relay = compacting.Relay(_Deaf())  # type: ignore[arg-type]
     fsync_dir = FileSystem.fsync_dir
 
     def last_step(fs, path, purpose) -> None:
         if purpose is Purpose.CLEAN:
-            teller.stop()
+            relay.stop()
         fsync_dir(fs, path, purpose)
 
     monkeypatch.setattr(FileSystem, "fsync_dir", last_step)
     before = file_names(log_dir / "state-0")
     with LogDir(log_dir).lock(FileSystem()) as lock:
-        compacting._answer(task(log_dir, lock.descriptor), teller)
+        compacting.answer(task(log_dir, lock.descriptor), relay)
     assert file_names(log_dir / "state-0") == before
 
 

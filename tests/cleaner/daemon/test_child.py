@@ -79,6 +79,19 @@ def nothing() -> None:
     pass
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """Every process that is started."""
+    processes, start = [], subprocess.Popen.__init__
+
+    def noted(process, *args, **options) -> None:
+        processes.append(process)
+        start(process, *args, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", noted)
+    return processes
+
+
 def test_a_child_starts_where_there_is_no_dev_null(log_dir, lock, monkeypatch):
     monkeypatch.setattr(os, "devnull", "/nowhere/null")  # as in a bare chroot
     with closing(CompactingChild([lock.descriptor], Supervised())) as child:
@@ -86,14 +99,12 @@ def test_a_child_starts_where_there_is_no_dev_null(log_dir, lock, monkeypatch):
     assert done.outcome.results
 
 
-def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock):
+def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock, started):
     listener, meanwhile = Listening(), []
     with closing(CompactingChild([lock.descriptor], Supervised())) as compactor:
         done = compactor.compact(task(log_dir, lock.descriptor), listener, lambda: meanwhile.append(1))
-        process, _ = compactor._child
         assert not compactor.compact(task(log_dir, lock.descriptor), listener, nothing).outcome.results
-        assert compactor._child[0] is process
-    assert process.returncode == 0
+    assert [process.returncode for process in started] == [0]
     assert [result.error for result in done.outcome.results.values()] == [None]
     assert listener.names == ["compaction_begun", "segments_compacted"]
     assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
@@ -199,14 +210,14 @@ def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lo
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
-def test_a_child_that_has_no_kernels_is_no_fault_of_the_partition_and_ends(log_dir, lock, monkeypatch):
+def test_a_child_that_has_no_kernels_is_no_fault_of_the_partition_and_ends(log_dir, lock, monkeypatch, started):
     stub(monkeypatch, "from cleaner.daemon.messages import Unusable; c.send(Unusable('not compiled')); c.poll(9)")
     with (
         closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
         pytest.raises(CompactorUnstartable, match="cannot be started: not compiled; nothing is compacted until it can"),
     ):
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
-    assert compactor._child is None
+    assert [process.returncode is None for process in started] == [False]
 
 
 @pytest.mark.parametrize(
@@ -227,12 +238,11 @@ def test_a_child_that_dies_is_told_and_the_next_task_starts_another(log_dir, loc
         assert compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing).outcome.results
 
 
-def test_a_child_that_somebody_tells_to_end_has_died_like_one_that_is_killed(log_dir, lock):
+def test_a_child_that_somebody_tells_to_end_has_died_like_one_that_is_killed(log_dir, lock, started):
     class Terminating(Listening):
         def event(self, name: str, **fields: object) -> None:
             super().event(name, **fields)
-            process, _ = compactor._child
-            process.terminate()
+            started[0].terminate()
 
     slow = task(log_dir, lock.descriptor, "log.cleaner.io.max.bytes.per.second=20")
     compactor = CompactingChild([lock.descriptor], Supervised())
@@ -241,22 +251,27 @@ def test_a_child_that_somebody_tells_to_end_has_died_like_one_that_is_killed(log
 
 
 _PARENT = """
-import sys, time
-from multiprocessing import Pipe
-import subprocess, os
+import os, sys, time
+from pathlib import Path
 from cleaner.daemon.child import CompactingChild
-from tests.cleaner.daemon.test_child import Supervised, nothing
-compactor = CompactingChild([], Supervised())
-process, _ = compactor._child = compactor._started(nothing)
-print(process.pid, flush=True)
-process.send_signal(19)
-time.sleep(100)
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from tests.cleaner.daemon.test_child import Listening, Supervised, nothing, task
+def stand_still():
+    (pid,) = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    os.kill(int(pid), 19)
+    print(pid, flush=True)
+    time.sleep(100)
+log_dir = Path(sys.argv[1])
+with LogDir(log_dir).lock(FileSystem()) as lock:
+    slow = task(log_dir, lock.descriptor, "log.cleaner.io.max.bytes.per.second=1")
+    CompactingChild([lock.descriptor], Supervised()).compact(slow, Listening(), nothing, stand_still)
 """
 
 
-def test_a_child_does_not_outlive_the_daemon_even_if_it_stands_still():
+def test_a_child_does_not_outlive_the_daemon_even_if_it_stands_still(log_dir):
     """It would hold the locks, and keep brokers out."""
-    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as daemon:
+    with subprocess.Popen([sys.executable, "-c", _PARENT, str(log_dir)], stdout=subprocess.PIPE) as daemon:
         pid = int(daemon.stdout.readline())
         time.sleep(0.2)
         daemon.kill()
@@ -285,11 +300,15 @@ def test_a_child_whose_daemon_is_gone_already_ends_at_once():
 
 def test_a_child_that_tells_nothing_for_long_is_killed(log_dir, lock, monkeypatch):
     stub(monkeypatch, "c.send(0); c.recv(); time.sleep(100)")
-    with closing(CompactingChild([lock.descriptor], Supervised())) as compactor:
-        compactor._child = compactor._started(nothing)
-        compactor._kill_at_seconds = 0.0
-        with pytest.raises(ChildDied, match="signal 9"):
-            compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+
+    def not_so_long() -> None:
+        monkeypatch.setattr(module, "SILENT_SECONDS_MAX", 0.0)  # once it has told that it is ready
+
+    with (
+        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
+        pytest.raises(ChildDied, match="signal 9"),
+    ):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), not_so_long)
 
 
 @pytest.mark.parametrize(
@@ -308,13 +327,15 @@ def test_when_all_ends_the_child_is_asked_and_then_killed(log_dir, lock, monkeyp
         compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
 
 
-def test_a_child_that_does_not_end_is_killed(log_dir, lock, monkeypatch):
+def test_a_child_that_does_not_end_is_killed(log_dir, lock, monkeypatch, started):
     monkeypatch.setattr(module, "END_SECONDS", 0.2)
-    stub(monkeypatch, "c.send(0); time.sleep(100)")
+    refuses = "from cleaner.daemon.messages import TaskRefused; c.send(TaskRefused('no'))"
+    stub(monkeypatch, f"c.send(0); c.recv(); {refuses}; time.sleep(100)")
     compactor = CompactingChild([lock.descriptor], Supervised())
-    process, _ = compactor._child = compactor._started(nothing)
+    with pytest.raises(CompactionRefused):
+        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
     compactor.close()
-    assert process.returncode == -signal.SIGKILL
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 def test_the_child_does_tasks_until_the_connection_is_closed(log_dir, lock):
@@ -356,8 +377,8 @@ def test_a_child_without_kernels_says_so_before_its_first_task(monkeypatch):
 def test_where_the_daemon_is_gone_the_child_ends_between_two_steps(log_dir, lock):
     ours, theirs = Pipe()
     ours.close()
-    teller = compacting._Teller(theirs)
-    answer = compacting._answer(task(log_dir, lock.descriptor), teller)
+    relay = compacting.Relay(theirs)
+    answer = compacting.answer(task(log_dir, lock.descriptor), relay)
     assert isinstance(answer, Done)
     assert answer.outcome.interrupted
     assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
@@ -365,9 +386,9 @@ def test_where_the_daemon_is_gone_the_child_ends_between_two_steps(log_dir, lock
 
 def test_a_signal_before_the_first_task_ends_none(log_dir, lock):
     ours, theirs = Pipe()
-    teller = compacting._Teller(theirs)
-    teller.stop()
-    answer = compacting._answer(task(log_dir, lock.descriptor), teller)
+    relay = compacting.Relay(theirs)
+    relay.stop()
+    answer = compacting.answer(task(log_dir, lock.descriptor), relay)
     assert isinstance(answer, Done)
     assert (answer.outcome.interrupted, ours.poll()) == (False, True)
     assert latest(log_dir / "state-0") == {b"a": b"1", b"b": b"4"}

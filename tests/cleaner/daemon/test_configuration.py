@@ -94,11 +94,13 @@ def test_a_metadata_log_on_another_disk_is_looked_at_too(files, tmp_path):
 def test_what_changes_while_it_is_read_makes_it_stale(files):
     def load():
         loaded = files.load()
-        files.say("[defaults]\nretention.ms = 5")
+        if meanwhile:
+            files.say(meanwhile.pop())
         return loaded
 
-    configuration = Configuration(files.load)
+    meanwhile: list[str] = []
+    configuration = Configuration(load)
     files.properties.write_text("listeners=PLAINTEXT://:9092\nlog.retention.ms=3000\n")
-    configuration._load = load
+    meanwhile.append("[defaults]\nretention.ms = 5")
     configuration.reload()
     assert configuration.is_stale()

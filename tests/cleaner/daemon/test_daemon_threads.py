@@ -162,9 +162,10 @@ def test_a_worker_that_hangs_is_seen_and_abandoned(log_dir, monkeypatch):
     monkeypatch.setattr(module, "STOP_SECONDS", 0.1)
     released = threading.Event()
     monkeypatch.setattr(Worker, "tick", lambda self: released.wait(30))
-    running = Running(log_dir)
+    running, others = Running(log_dir), {*threading.enumerate()}
     running.run(lambda: any(state.hung_since_ms for state in running.observer.states))
-    is_left_alone = running.daemon._thread.is_alive() and running.daemon._thread.daemon  # else Python waits for it
+    left = {*threading.enumerate()} - others
+    is_left_alone = {thread.daemon for thread in left} == {True}  # else Python waits for it
     released.set()
     assert any(state.hung_since_ms for state in running.observer.states)
     assert is_left_alone

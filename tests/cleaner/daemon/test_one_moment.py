@@ -28,7 +28,7 @@ KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 class World:
     """A daemon whose configuration is the cluster metadata that lies in its log dir."""
 
-    def __init__(self, log_dir: Path, *set_options: str) -> None:
+    def __init__(self, log_dir: Path, *set_options: str, reader: ConfigurationReader | None = None) -> None:
         from cleaner.daemon.telling import Teller
         from cleaner.daemon.worker import Worker
 
@@ -37,7 +37,7 @@ class World:
         self.teller = Teller(self.log, self.observer)
         self.teller.begin_round = lambda _number: None  # type: ignore[method-assign]
         options = (f"clock.jump.max={LONG_MAX}", *set_options)
-        self.reader = ConfigurationReader(Settings, [log_dir], options)
+        self.reader = reader or ConfigurationReader(Settings, [log_dir], options)
         self.configuration = Configuration(self.reader.read)
         self.worker = Worker(self.configuration, self.clock, self.teller, Supervised(), observing=False)
 
@@ -177,14 +177,16 @@ def test_the_metadata_is_read_again_only_after_a_change(tmp_path, monkeypatch):
 def test_a_round_that_locked_other_log_dirs_than_are_named_by_now_changes_nothing(tmp_path):
     """The lock of the new one is taken by the next round."""
     one, other = drawn(tmp_path / "one", 0), drawn(tmp_path / "other", 0)
-    world = World(one)
     dirs = [one]
-    world.configuration._load = lambda: world.reader.read()._replace(log_dirs=tuple(dirs))
+    reader = ConfigurationReader(Settings, [one], [f"clock.jump.max={LONG_MAX}"])
+    read = reader.read
+    reader.read = lambda: read()._replace(log_dirs=tuple(dirs))  # type: ignore[method-assign]
+    world = World(one, reader=reader)
     before = logs(one)
 
     def taken(self, *args, **kwargs):
         dirs[:] = [other]
-        world.configuration._seen = ()
+        (one / "__cluster_metadata-0" / "quorum-state").touch()  # what was read is stale
         return lock(self, *args, **kwargs)
 
     lock = LogDir.lock
@@ -206,9 +208,7 @@ def test_a_file_that_does_not_validate_leaves_the_running_configuration_in_force
     reader = ConfigurationReader(
         lambda: read_settings(file), [log_dir], [f"clock.jump.max={LONG_MAX}"], keeps_settings=True
     )
-    world = World(log_dir)
-    world.configuration = Configuration(reader.read)
-    world.worker._configuration = world.configuration
+    world = World(log_dir, reader=reader)
     file.write_text('[topics."other"]\nretention.ms = "soon"\n')
     session(log_dir, orders=KEEP_ALL)
     for _ in range(TICKS):
@@ -218,7 +218,7 @@ def test_a_file_that_does_not_validate_leaves_the_running_configuration_in_force
     (told,) = {fields["error"] for name, fields in world.log.events if name == "config_rejected"}
     assert "retention.ms" in told
     assert told.endswith("the one before it stays in force")
-    assert (JobKind.RETENTION, True) in [(job.kind, job.succeeded) for job in world.teller._observer.jobs]
+    assert (JobKind.RETENTION, True) in [(job.kind, job.succeeded) for job in world.observer.jobs]
 
 
 def test_the_lock_is_free_between_the_rounds(tmp_path):
@@ -237,12 +237,8 @@ def test_metadata_that_was_read_and_is_gone_changes_nothing(tmp_path, gone):
     log_dir, meta = drawn(tmp_path / "data", 5 * TICK_MS), tmp_path / "meta"
     meta.mkdir()
     (log_dir / "__cluster_metadata-0").rename(meta / "__cluster_metadata-0")
-    world = World(log_dir, "cleanup.policy=delete", "retention.ms=1")
-    world.reader = ConfigurationReader(
-        Settings, [log_dir], [f"clock.jump.max={LONG_MAX}", f"log.dirs={log_dir},{meta}", "retention.ms=1000"]
-    )
-    world.configuration = Configuration(world.reader.read)
-    world.worker._configuration = world.configuration
+    options = [f"clock.jump.max={LONG_MAX}", f"log.dirs={log_dir},{meta}", "retention.ms=1000"]
+    world = World(log_dir, reader=ConfigurationReader(Settings, [log_dir], options))
     kept = logs(log_dir)
     (meta / gone).rename(tmp_path / "away")
     for _ in range(TICKS):
@@ -260,8 +256,7 @@ def test_a_file_that_was_rejected_is_tried_again_although_it_did_not_change(tmp_
     reader = ConfigurationReader(
         lambda: read_settings(file), [log_dir], [f"clock.jump.max={LONG_MAX}"], keeps_settings=True
     )
-    world = World(log_dir)
-    world.configuration = world.worker._configuration = Configuration(reader.read)
+    world = World(log_dir, reader=reader)
     stays = 'cleanup.policy = "delete"\nretention.ms = -1\n'
     file.write_text(f'server.properties = "sp"\n[topics."orders"]\n{stays}[topics."state"]\n{stays}')
     world.tick()
@@ -281,8 +276,7 @@ def test_a_file_that_is_mended_back_to_what_is_in_force_is_told(tmp_path):
     log_dir, file = drawn(tmp_path / "data", 25 * TICK_MS), tmp_path / "c.toml"
     file.write_text("")
     reader = ConfigurationReader(lambda: read_settings(file), [log_dir], [], keeps_settings=True)
-    world = World(log_dir)
-    world.configuration = world.worker._configuration = Configuration(reader.read)
+    world = World(log_dir, reader=reader)
     for text in ("nonsense = 1", ""):
         file.write_text(text)
         world.worker.want(lambda schedule: schedule.asked_for(JobKind.RELOAD))

@@ -348,8 +348,8 @@ STORIES = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_what_happens_makes_the_next_jobs(log_dir: Path, story: Story) -> None:  # noqa: F811
-    world = World(log_dir, **story.topics)
-    jobs = world.teller._observer = Jobs()
+    jobs = Jobs()
+    world = World(log_dir, observer=jobs, **story.topics)
     world.start(observing=story.observing)
     done = []
     for after_ms, happening, _ in story.steps:

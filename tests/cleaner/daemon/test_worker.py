@@ -145,7 +145,7 @@ class SameProcess:
             SameProcess.refuses -= 1
             raise CompactionRefused("no")
         sent: SimpleQueue[object] = SimpleQueue()
-        answer = compacting._answer(task, compacting._Teller(_Sending(sent)))  # type: ignore[arg-type]
+        answer = compacting.answer(task, compacting.Relay(_Sending(sent)))  # type: ignore[arg-type]
         while not sent.empty():
             match sent.get():
                 case ToldEvent(name, fields):
@@ -167,11 +167,13 @@ class _Sending:
 
 
 class World:
-    def __init__(self, log_dir: Path, *set_options: str, **topics: dict[str, str]) -> None:
+    def __init__(
+        self, log_dir: Path, *set_options: str, observer: Observer | None = None, **topics: dict[str, str]
+    ) -> None:
         self.log_dir, self.clock, self.pulse = log_dir, FakeClock(), Supervised()
         self.layers: ConfigLayers | Exception = configured(*set_options, **topics)
         self.log, self.observer = Recorded(), Observed()
-        self.teller = Teller(self.log, self.observer)
+        self.teller = Teller(self.log, observer or self.observer)
         self.teller.begin_round = lambda _number: None  # type: ignore[method-assign]
         self.configuration = Configuration(self._load)
         self.teller.configured(NOW_MS, self.configuration.loaded.log_dirs)
@@ -222,7 +224,7 @@ def deleting(log_dir):
     return World(log_dir, orders=EXPIRING_SOON, state={"cleanup.policy": "delete"})
 
 
-def test_the_first_round_surveys_and_compacts(world):
+def test_the_first_roundsurveys_and_compacts(world):
     world.after(0)
     assert world.log.names() == ["compaction_begun", "segments_compacted", "job_done"]
     assert latest(world.log_dir / "state-0") == {b"a": b"1", b"b": b"4"}
@@ -363,13 +365,13 @@ def test_while_another_process_has_the_log_dir_nothing_is_changed(world):
 
 def test_a_compaction_whose_log_dir_is_taken_meanwhile_waits(world, monkeypatch):
     world.worker.want(lambda schedule: schedule.surveyed([(str(world.log_dir), STATE)], {}, corrections=False))
-    world.worker.want(lambda schedule: schedule.began(next(iter(_surveys(schedule))), NOW_MS))
+    world.worker.want(lambda schedule: schedule.began(next(iter(surveys(schedule))), NOW_MS))
     with LogDir(world.log_dir).lock(FileSystem()):
         world.after(0)
     assert world.log.names() == ["log_dir_held"]
 
 
-def _surveys(schedule: Schedule):
+def surveys(schedule: Schedule):
     from cleaner.daemon.due import due
 
     return (job for job in due(schedule, NOW_MS) if job.kind is JobKind.SURVEY)

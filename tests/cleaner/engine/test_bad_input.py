@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from cleaner.engine.executor import Executor
+from cleaner.engine.means import Means
 from policies.facts import UnreadablePartition
 from storage.filesystem import Purpose
 from storage.log.producer_state import ProducerState
@@ -19,6 +20,7 @@ from tests.partition_dirs import (
     DAY_MS,
     EXPIRING,
     NOW_MS,
+    FakeClock,
     PartitionDir,
     a_cleaner,
     committed,
@@ -286,7 +288,7 @@ def test_file_that_vanishes_between_plan_and_execution_is_told(log_dir):
     cleaner = a_cleaner(log_dir, LAYERS)
     planned = cleaner.plan(request())
     log(log_dir, 10).unlink()
-    executor = Executor(LogDir(log_dir), cleaner._means, planned.request)
+    executor = Executor(LogDir(log_dir), Means(clock=FakeClock()), planned.request)
     executor.compact(planned.log_dirs[0])
     errors = {key[1]: result.error for key, result in executor.results.items()}
     assert "it is gone" in errors[ORDERS]
@@ -305,7 +307,7 @@ def test_file_that_changed_between_plan_and_execution_leaves_its_partition_alone
     planned = cleaner.plan(request())
     os.utime(log_dir / partition / f"{0:020d}{suffix}")
     before = contents(log_dir / partition)
-    executor = Executor(LogDir(log_dir), cleaner._means, planned.request)
+    executor = Executor(LogDir(log_dir), Means(clock=FakeClock()), planned.request)
     executor.delete(planned.log_dirs[0])
     executor.compact(planned.log_dirs[0])
     errors = {str(key[1]): result.error for key, result in executor.results.items()}

@@ -6,7 +6,6 @@ from cleaner.config import reader
 from cleaner.config.layers import Settings
 from cleaner.engine import inventory, leftovers
 from cleaner.engine.rehearsal import rehearsal
-from policies.config.policy import BrokerPolicy
 from storage.errors import UnreadableFile
 from storage.log.listing import list_partition
 from tests.partition_dirs import (
@@ -121,5 +120,5 @@ def test_cluster_metadata_whose_files_went_is_listed_anew(monkeypatch, tmp_path)
             raise UnreadableFile(directory, "gone") from FileNotFoundError()
 
     monkeypatch.setattr("storage.metadata.metadata_log.read_cluster_metadata", read)
-    reader.ConfigurationReader(Settings)._cluster(BrokerPolicy(), [tmp_path])
+    reader.ConfigurationReader(Settings, [tmp_path]).read()
     assert len(seen) == 2

@@ -197,8 +197,7 @@ class NoCompaction(Local):
 
 def test_the_same_files_are_not_read_again(log_dir):
     first, _ = cleaner_of(log_dir).clean(request())
-    again = cleaner_of(log_dir)
-    again._compactor = NoCompaction()
+    again = cleaner_of(log_dir, compactor=NoCompaction())
     second, outcome = again.clean(request())
     assert list(second.guards) == list(first.guards)
     assert codes_of(second) == HELD

@@ -68,7 +68,7 @@ def gathered_headers(data: bytes, starts, lengths) -> list[tuple[tuple[bytes, by
 
 
 def headers_of(record: twin.Parsed) -> tuple[tuple[bytes, bytes | None], ...] | None:
-    reader = twin._Reader(record.tail)
+    reader = twin.Reader(record.tail)
     reader.varint(), reader.nullable(), reader.nullable()
     pairs = []
     for _ in range(reader.varint()):

@@ -95,7 +95,7 @@ def crc_is_right(data: bytes, row: Row) -> bool:
     return crc32c.crc32c(data[row.position + 21 : row.position + row.size]) == row.crc
 
 
-class _Reader:
+class Reader:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
@@ -123,7 +123,7 @@ class _Reader:
         return None if length < 0 else self.bytes(length)
 
 
-def _skip_headers(reader: _Reader) -> None:
+def _skip_headers(reader: Reader) -> None:
     try:
         count = reader.varint()
         ok = count >= 0
@@ -139,13 +139,13 @@ def _skip_headers(reader: _Reader) -> None:
 def records(data: bytes, row: Row) -> Iterator[Parsed]:
     if row.attributes & 7:  # of a codec: nobody decompressed it
         raise BadBytesError(Status.NEEDS_RECORDS)
-    reader = _Reader(data[row.position + 61 : row.position + row.size])
+    reader = Reader(data[row.position + 61 : row.position + row.size])
     previous = row.base_offset - 1
     for i in range(row.record_count):
         length = reader.varint()
         if length < 1:
             raise BadBytesError(Status.BAD_LENGTH)
-        body = _Reader(reader.bytes(length))
+        body = Reader(reader.bytes(length))
         attributes = body.bytes(1)[0]
         timestamp_delta, offset_at = body.varint(64), body.at
         offset = row.base_offset + body.varint()

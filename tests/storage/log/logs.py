@@ -55,7 +55,7 @@ class FullDisk(FileSystem):
 
 class _FillingFile(NewFile):
     def __init__(self, opened: NewFile, disk: FullDisk) -> None:
-        super().__init__(opened.path, os.dup(opened._descriptor))
+        super().__init__(opened.path, os.dup(opened.descriptor))
         opened.close()
         self._disk = disk
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -118,9 +119,7 @@ def test_missing_kernels_are_an_error_that_says_what_to_do(tree: Path, installed
 def test_a_library_of_another_build_is_not_run(tree: Path) -> None:
     module = tree / "machine" / "compiled" / "build.py"
     text = module.read_text()
-    for digest in library._digests().values():
-        text = text.replace(digest, digest[::-1])
-    module.write_text(text)
+    module.write_text(re.sub(r"[0-9a-f]{64}(?=.[,}])", lambda digest: digest[0][::-1], text))
     assert counted(tree).endswith("or of another build than build.py beside it; run: python -m storage.compiler")
 
 
