@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.confirming import add_danger_arguments
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.look.preflight import NEWEST, node_of, release_of
+from cleaner.cli.look.verify import check_unless_signalled, request_of
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
 from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.screen.views import add_quiet_argument, quiet_view
@@ -38,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_log_dirs_operand(parser)
     parser.add_argument(
-        "--deep", action="store_true", help="read the headers of all batches, not only of 64 MiB a partition"
+        "--deep",
+        action="store_true",
+        help="read every byte, as verify does, and not only the headers of 64 MiB a partition",
     )
     add_quiet_argument(parser)
     add_log_dir_arguments(parser)
@@ -70,22 +75,30 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.report.doctor.diagnosis import DoctorReport
 
     view = quiet_view(args)
-    found, is_all = _diagnosis(args)
-    show(DoctorReport(found), as_json=args.json, view=view, pager=args.pager)
-    if found.damages:
+    found = _diagnosis(args)
+    if isinstance(found, ExitStatus):
+        return found
+    diagnosis, problems = found
+    show(DoctorReport(diagnosis), as_json=args.json, view=view, pager=args.pager)
+    for problem in problems:
+        complain(problem)
+    if diagnosis.damages:
         return ExitStatus.DAMAGED
-    return ExitStatus.DONE if is_all else ExitStatus.FAILED
+    return ExitStatus.FAILED if problems else ExitStatus.DONE
 
 
-def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
-    """Examine the log dirs. Return what is wrong, and whether all of them are there."""
+def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitStatus:
+    """Examine the log dirs. Return what is wrong, and a line for all that could not be looked at."""
     from cleaner.cli.progress import ProgressBar
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.doctor.examining import Examination
     from cleaner.engine.doctor.walking import WalkBudget
     from cleaner.engine.listener import Silent
+    from cleaner.engine.preflight.preflight import start_verdict
     from cleaner.engine.space.unlinked import file_systems_of
+    from policies.findings.shapes.diagnosis import with_checked
     from policies.plan import Request
+    from storage.log_dir import LogDir
 
     damage: Corrupt | None = None
     try:
@@ -106,9 +119,19 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, bool]:
             bar.advance,
         )
         found = examination.diagnosis(damage)
-    for absent in missing:
-        complain(str(absent))
-    return found, not missing
+    problems = [str(absent) for absent in missing]
+    if not args.topic:
+        node = node_of(loaded, release_of(NEWEST), named=bool(args.log_dir))
+        log_dirs = [*loaded.log_dirs, *(absent.path for absent in missing)]
+        found = replace(found, start=start_verdict(log_dirs, node, reads_all=args.deep))
+    if not args.deep:
+        return found, problems
+    opened = [LogDir.open(path) for path in loaded.log_dirs]
+    checked = check_unless_signalled(opened, request_of(opened, args.topic))
+    if isinstance(checked, ExitStatus):
+        complain("interrupted: nothing is told")
+        return checked
+    return with_checked(found, checked.findings, checked.size_bytes), [*problems, *checked.problems]
 
 
 def _sweep(args: argparse.Namespace) -> int:

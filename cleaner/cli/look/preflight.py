@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from cleaner.config.layers import LoadedLayers
     from cleaner.engine.preflight.estimate import StartNeed
+    from cleaner.engine.preflight.preflight import Node
     from policies.preflight.facts import Release
     from policies.preflight.start import Start
 
 HELP: Final = "tell what the next start of Kafka will do or refuse"
-_NEWEST: Final = "4.4"
+NEWEST: Final = "4.4"
 _OLDEST: Final = (2, 8)
-_SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": _NEWEST}
+_SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": NEWEST}
 """The newest version of each series."""
 _LOOKS_MAX: Final = 3
 """So often is a harm looked for beside a broker that runs: one look may see a batch that is half written."""
@@ -42,22 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_dirs_operand(parser)
     parser.add_argument(
         "--kafka",
-        type=_release,
-        default=_NEWEST,
+        type=release_of,
+        default=NEWEST,
         metavar="VERSION",
-        help=f"the Kafka that is to start, 2.8 to {_NEWEST}; 3.x and 4.x are the newest of these (default: {_NEWEST})",
+        help=f"the Kafka that is to start, 2.8 to {NEWEST}; 3.x and 4.x are the newest of these (default: {NEWEST})",
     )
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.preflight/1")
 
 
-def _release(text: str) -> Release:
+def release_of(text: str) -> Release:
+    """Return the version of Kafka that a text names. Raises: ArgumentTypeError."""
     from policies.preflight.facts import Release
 
     parts = _SERIES.get(text, text).split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {_NEWEST}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {NEWEST}")
     release = Release(int(parts[0]), int(parts[1]))
     if not _OLDEST <= release < (5, 0):
         raise argparse.ArgumentTypeError(
@@ -69,19 +71,12 @@ def _release(text: str) -> Release:
 def run(args: argparse.Namespace) -> int:
     """Read the log dirs, predict, and show the prediction."""
     from cleaner.engine.preflight.estimate import need_of
-    from cleaner.engine.preflight.preflight import Node, predict_start
+    from cleaner.engine.preflight.preflight import predict_start
     from cleaner.report.preflight.preflight import PreflightReport
 
     loaded = load(args, with_cluster_metadata=False)
     _check_dirs(loaded.log_dirs)
-    cleans = loaded.layers.broker_policy().log_cleaner_enable
-    node = Node(
-        args.kafka,
-        _node_id(loaded),
-        _metadata_dir(loaded, named=bool(args.log_dir)),
-        intervals=lambda topic: loaded.layers.policy_for(topic).index_interval_bytes,
-        cleans=cleans,
-    )
+    node = node_of(loaded, args.kafka, named=bool(args.log_dir))
     for _ in range(_LOOKS_MAX):
         start = predict_start(loaded.log_dirs, node)
         if not (start.is_stopped_by_locks_alone and start.does_harm):
@@ -89,6 +84,25 @@ def run(args: argparse.Namespace) -> int:
     needs = [need_of(log_dir, node.interval_bytes) for log_dir in start.log_dirs]
     show(PreflightReport(start, needs), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     return _status(start, needs)
+
+
+def node_of(loaded: LoadedLayers, release: Release, *, named: bool) -> Node:
+    """Return the broker that is to start.
+
+    Args:
+        loaded: the configuration.
+        release: of its Kafka.
+        named: whether the command line names the log dirs.
+    """
+    from cleaner.engine.preflight.preflight import Node
+
+    return Node(
+        release,
+        _node_id(loaded),
+        _metadata_dir(loaded, named=named),
+        intervals=lambda topic: loaded.layers.policy_for(topic).index_interval_bytes,
+        cleans=loaded.layers.broker_policy().log_cleaner_enable,
+    )
 
 
 def _check_dirs(log_dirs: Sequence[Path]) -> None:

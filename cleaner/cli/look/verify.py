@@ -122,28 +122,44 @@ def check(
         request: what of them is checked.
         keeps_notes: another check follows at once, and goes by the notes of this one.
     """
+    with ExitStack() as opened:
+        notes, forget = _notes(args, log_dirs, opened)
+        checked = check_unless_signalled(log_dirs, request, args.rate, notes)
+        if isinstance(checked, ExitStatus):
+            how = "the same command with --resume goes on from here" if notes else "nothing was noted to go on from"
+            complain(f"interrupted: {how}")
+            return checked
+        if not keeps_notes:
+            forget()
+        elif notes:
+            args.resume = True
+        return checked
+
+
+def check_unless_signalled(
+    log_dirs: Sequence[LogDir], request: CheckRequest, rate: int | None = None, notes: Notes | None = None
+) -> Checked | ExitStatus:
+    """Check log dirs with progress. Return an exit status if a signal ended the check.
+
+    Args:
+        log_dirs: that are checked.
+        request: what of them is checked.
+        rate: read at most so many bytes a second.
+        notes: of an earlier check; what is read now is added.
+    """
     from cleaner.engine.means import Means, Stopped
     from cleaner.engine.verify.checking import check_log_dirs
     from policies.config.policy import BrokerPolicy
 
-    with ExitStack() as opened:
-        notes, forget = _notes(args, log_dirs, opened)
-        bar = opened.enter_context(ProgressBar("verifying"))
-        came = opened.enter_context(_noting_signals())
-        broker = BrokerPolicy(log_cleaner_io_max_bytes_per_second=args.rate) if args.rate else BrokerPolicy()
+    with ProgressBar("verifying") as bar, _noting_signals() as came:
+        broker = BrokerPolicy(log_cleaner_io_max_bytes_per_second=rate) if rate else BrokerPolicy()
         means = Means(listener=_Bar(bar), broker=broker, threads=request.threads, stopping=lambda: bool(came))
         try:
             checked = check_log_dirs(log_dirs, request, means, notes)
         except Stopped:
             checked = None
         if checked is None or came:  # or all was read when the signal came
-            how = "the same command with --resume goes on from here" if notes else "nothing was noted to go on from"
-            complain(f"interrupted: {how}")
             return ExitStatus.SIGINT if came[0] == signal.SIGINT else ExitStatus.SIGTERM
-        if not keeps_notes:
-            forget()
-        elif notes:
-            args.resume = True
         return checked
 
 
@@ -157,19 +173,36 @@ class _Named(NamedTuple):
 
 def _asked(args: argparse.Namespace) -> tuple[list[LogDir], CheckRequest]:
     """Return the log dirs, and what of them is checked. Raises: InvalidConfig, NotALogDir, UnreadableFile."""
-    from cleaner.engine.inventory import is_named
-    from cleaner.engine.verify.checked import CheckRequest
-
     log_dirs, partitions = _named(args)
     check_topics(args.topic, log_dirs)
-    topics = tuple(args.topic)
+    return log_dirs, request_of(log_dirs, args.topic, partitions, args.threads, is_deep=args.deep)
+
+
+def request_of(
+    log_dirs: Sequence[LogDir],
+    topics: Sequence[str],
+    partitions: frozenset[TopicPartition] | None = None,
+    threads: int | None = None,
+    *,
+    is_deep: bool = False,
+) -> CheckRequest:
+    """Return what of some log dirs is checked.
+
+    Args:
+        log_dirs: the log dirs.
+        topics: the globs of ``--topic``.
+        partitions: the partitions that operands name; None for all.
+        threads: by default one a core.
+        is_deep: whether each record is read.
+    """
+    from cleaner.engine.inventory import is_named
+    from cleaner.engine.verify.checked import CheckRequest
 
     def wants(name: TopicPartition) -> bool:
         return (partitions is None or name in partitions) and is_named(name, topics)
 
     is_whole = partitions is None and not topics
-    threads = args.threads or len(os.sched_getaffinity(0))
-    return log_dirs, CheckRequest(wants, is_whole, args.deep, threads, _topic_ids(log_dirs))
+    return CheckRequest(wants, is_whole, is_deep, threads or len(os.sched_getaffinity(0)), _topic_ids(log_dirs))
 
 
 def _named(args: argparse.Namespace) -> _Named:

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.preflight.recovery import recover
+from cleaner.engine.preflight.recovery import recover, zeros_behind
 from policies.preflight.facts import KafkaFailure, RecoveredLog
+from storage.log.end import find_end
+from storage.log.listing import list_partition
 from storage.log.loading.positions import StoredIndex, counted_end, translate
 from storage.log.loading.walk import CorruptRecord, LogBytes, WalkedBatch, walk
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
@@ -20,18 +22,39 @@ _ABORTED: Final = struct.Struct(">bbqqqq")
 """Kafka takes the first byte of the two for the version (``AbortedTxn.version``), whatever the second one is."""
 
 
+class ReadingBudget:
+    """A bound on the segments that are read whole for a prediction, in bytes. Of a larger one only the end is read."""
+
+    def __init__(self, left_bytes: int, file_bytes_max: int) -> None:
+        """Begin with so many bytes in all; no larger file is read whole."""
+        self._left_bytes, self._file_bytes_max = left_bytes, file_bytes_max
+        self.unread_bytes = 0
+        """The size of the segments that a start recovers, and of which only the ends were read."""
+
+    def takes(self, size_bytes: int) -> bool:
+        """Return whether a segment of that size may be read whole, and count it."""
+        is_taken = size_bytes <= min(self._left_bytes, self._file_bytes_max)
+        self._left_bytes -= size_bytes if is_taken else 0
+        self.unread_bytes += 0 if is_taken else size_bytes
+        return is_taken
+
+
 class DirectoryContents:
     """The files of one partition directory, read when a rule asks."""
 
-    def __init__(self, directory: Path, index_interval_bytes: int, *, unwraps: bool = True) -> None:
+    def __init__(
+        self, directory: Path, index_interval_bytes: int, *, unwraps: bool = True, budget: ReadingBudget | None = None
+    ) -> None:
         """Take a directory.
 
         Args:
             directory: of the partition.
             index_interval_bytes: ``index.interval.bytes`` of the topic.
             unwraps: whether a search looks for the first message of compressed ones, as Kafka 4 does.
+            budget: bounds what is read whole; None for no bound.
         """
         self._directory, self._interval_bytes, self._unwraps = directory, index_interval_bytes, unwraps
+        self._budget = budget
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         """Return the offset behind the last batch, as ``LogSegment.readNextOffset`` finds it."""
@@ -53,15 +76,28 @@ class DirectoryContents:
             return log_bytes.size_bytes - end.end_bytes
 
     def recovered(self, log: str, base_offset: int) -> RecoveredLog:
-        """Return what ``LogSegment.recover`` finds."""
+        """Return what ``LogSegment.recover`` finds; of a segment beyond the budget, what its end tells."""
         with self._reading(log) as descriptor:
-            return recover(LogBytes(descriptor), base_offset, self._interval_bytes)
+            log_bytes = LogBytes(descriptor)
+            if self._budget is None or self._budget.takes(log_bytes.size_bytes):
+                return recover(log_bytes, base_offset, self._interval_bytes)
+            segments = list_partition(self._directory).segments
+            segment = next((one for one in segments if one.log.file_name == log), None)
+            if segment is None:  # a ``.swap`` or the like
+                return recover(log_bytes, base_offset, self._interval_bytes)
+            end = find_end(segment, trust_index=True)
+            valid_bytes, cause = segment.size_bytes - end.torn_bytes, "no batch" if end.torn_bytes else None
+            next_offset = end.next_offset if valid_bytes else None
+            zero_bytes = zeros_behind(log_bytes, valid_bytes)
+            return RecoveredLog(valid_bytes, next_offset, next_offset, False, cause, zero_bytes=zero_bytes)
 
     def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> KafkaFailure | None:
         """Return the exception at which ``UnifiedLog.rebuildProducerState`` ends in this segment, if any."""
         open_transactions: set[int] = set()
         with self._reading(log) as descriptor, self._index(index, base_offset) as entries:
             log_bytes = LogBytes(descriptor)
+            if self._budget is not None and not self._budget.takes(log_bytes.size_bytes):
+                return None
             try:
                 indexed_at = entries.lookup(start_offset)
                 start = translate(log_bytes, indexed_at, start_offset, unwraps=self._unwraps)

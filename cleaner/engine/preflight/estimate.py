@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from policies.preflight.start import LogDirStart, StartStepKind
+from policies.preflight.start import LogDirStart, Start, StartStepKind
 
 _SAMPLE_BYTES_MAX: Final = 64 << 20
 _SAMPLE_SECONDS_MAX: Final = 0.5
@@ -49,22 +49,36 @@ def need_of(log_dir: LogDirStart, interval_bytes: int) -> StartNeed:
         log_dir: what happens to it.
         interval_bytes: of the log between two entries of an index.
     """
-    recovered = [
+    recovered = _recovered(log_dir)
+    return StartNeed(
+        sum(size_bytes for _, size_bytes in recovered),
+        _speed([path for path, size_bytes in recovered if size_bytes]),
+        _space_bytes(log_dir, interval_bytes),
+        _free_bytes(log_dir.path),
+    )
+
+
+def full_disks(start: Start, interval_bytes: int) -> list[str]:
+    """Return the log dirs whose disks fill up as Kafka starts. See ``need_of``."""
+    return [one.path for one in start.log_dirs if _space_bytes(one, interval_bytes) > _free_bytes(one.path)]
+
+
+def _recovered(log_dir: LogDirStart) -> list[tuple[Path, int]]:
+    """Return the segments that are read batch by batch, and their sizes in bytes."""
+    return [
         (Path(log_dir.path, log.name, step.file), step.size_bytes)
         for log in log_dir.logs
         for step in log.steps
         if step.kind is StartStepKind.RECOVER
     ]
-    total_bytes = sum(size_bytes for _, size_bytes in recovered)
+
+
+def _space_bytes(log_dir: LogDirStart, interval_bytes: int) -> int:
+    recovered = _recovered(log_dir)
     indexes = sum(_blocks(size_bytes // max(interval_bytes, 1) * _ENTRY_BYTES) for _, size_bytes in recovered)
     written = sum(step.kind is StartStepKind.WRITE for log in log_dir.logs for step in log.steps)
     made = sum(step.kind is StartStepKind.CREATE for step in log_dir.steps) * _NEW_PARTITION_FILES
-    return StartNeed(
-        total_bytes,
-        _speed([path for path, size_bytes in recovered if size_bytes]),
-        indexes + (written + made) * _BLOCK_BYTES,
-        _free_bytes(log_dir.path),
-    )
+    return indexes + (written + made) * _BLOCK_BYTES
 
 
 def _free_bytes(path: str) -> int:

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.doctor.missing import missing_records
+from cleaner.engine.preflight.contents import ReadingBudget
+from cleaner.engine.preflight.estimate import full_disks
 from cleaner.engine.preflight.reading import User, read_identity, read_log_dir, read_metadata
 from policies.preflight.facts import LogDirBefore, Release, Replicas
 from policies.preflight.identity import Identities, IdentityBefore, check_identities
 from policies.preflight.metadata import METADATA_DIR, MetadataStart, load_metadata, with_features
 from policies.preflight.prediction import StartSurroundings, predict
 from policies.preflight.start import LogDirStart, PartitionFate, Start, StartUser
+from policies.preflight.verdict import StartVerdict, verdict_of
 from policies.preflight.zookeeper import check_zookeeper_identities
-from storage.errors import CorruptBatch, InvalidRecord
+from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError
 from storage.log.loading.walk import CorruptRecord, LogBytes, walk
 from storage.metadata.placements import Placements
 from storage.names import TopicPartition
@@ -27,6 +30,8 @@ from storage.segment import reading
 _INTERVAL_BYTES: Final = 4096
 _INTERVAL_KEY: Final = "index.interval.bytes"
 _KRAFT_ONLY: Final = 4
+_GLANCED_BYTES_MAX: Final = 256 << 20
+_GLANCED_FILE_BYTES_MAX: Final = 16 << 20
 _NOT_SERVED: Final = (PartitionFate.STRAY, PartitionFate.DELETED)
 
 
@@ -56,6 +61,44 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
 
     Raises: UnreadableFile where the rules need what may not be read.
     """
+    befores, start = _predicted(log_dirs, node)
+    pairs = zip(befores, start.log_dirs, strict=True)
+    return start._replace(log_dirs=tuple(_with_missing(before, log_dir) for before, log_dir in pairs))
+
+
+def start_verdict(log_dirs: Sequence[Path], node: Node, *, reads_all: bool = False) -> StartVerdict:
+    """Return in a sentence what a start of a broker does with its log dirs.
+
+    Args:
+        log_dirs: of the broker.
+        node: the broker.
+        reads_all: whether all that the start recovers is read; else only small segments, and the ends of others.
+    """
+    budget = None if reads_all else ReadingBudget(_GLANCED_BYTES_MAX, _GLANCED_FILE_BYTES_MAX)
+    try:
+        _, start = _predicted(log_dirs, node, budget, is_all=False)
+    except (LogCleanerError, OSError) as error:
+        text = f"Nobody can say whether Kafka {node.release} will start: {error}."
+        return StartVerdict(str(node.release), None, text)
+    if start.is_stopped_by_locks_alone:
+        return StartVerdict(str(node.release), None, f"No start is predicted: {start.refusals[0].failure.cause}.")
+    full = full_disks(start, node.interval_bytes)
+    return verdict_of(start, full, budget.unread_bytes if budget else 0)
+
+
+def _predicted(
+    log_dirs: Sequence[Path], node: Node, budget: ReadingBudget | None = None, *, is_all: bool = True
+) -> tuple[list[LogDirBefore], Start]:
+    """Return the facts, and what a start does.
+
+    Args:
+        log_dirs: of the broker.
+        node: the broker.
+        budget: bounds what is read whole; None for no bound.
+        is_all: whether the broker has no other log dirs. Else a metadata log that is not here may lie in one of them.
+
+    Raises: as ``predict_start``.
+    """
     metadata_dir = node.metadata_dir or next((p for p in log_dirs if (p / METADATA_DIR).is_dir()), log_dirs[0])
     user = _user_of(dict.fromkeys((metadata_dir, *log_dirs)))
     identities = [read_identity(path, user) for path in dict.fromkeys((*log_dirs, metadata_dir))]
@@ -69,7 +112,8 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
         metadata = with_features(metadata, placements.features, str(metadata_dir / METADATA_DIR), node.release)
         node_id = _node_id(node, identities)
         around = around._replace(metadata=metadata)
-        if node_id is not None and metadata.refusal is None:
+        is_known = is_all or (metadata_dir / METADATA_DIR).is_dir()
+        if node_id is not None and metadata.refusal is None and is_known:
             replicas = Replicas(node_id, placements.brokers, placements.names, placements.directories)
             around = around._replace(replicas=replicas)
     else:
@@ -81,11 +125,8 @@ def predict_start(log_dirs: Sequence[Path], node: Node) -> Start:
             return int(text)
         return node.intervals(topic_partition.topic) if node.intervals else node.interval_bytes
 
-    befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans) for path in log_dirs]
-    start = predict(befores, around)
-    pairs = zip(befores, start.log_dirs, strict=True)
-    log_dirs_then = tuple(_with_missing(before, log_dir) for before, log_dir in pairs)
-    return start._replace(log_dirs=log_dirs_then, user=StartUser(user.uid, user.gid, _name_of(user)))
+    befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans, budget=budget) for path in log_dirs]
+    return befores, predict(befores, around)._replace(user=StartUser(user.uid, user.gid, _name_of(user)))
 
 
 def _with_missing(before: LogDirBefore, log_dir: LogDirStart) -> LogDirStart:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from cleaner.engine.preflight.contents import DirectoryContents
+from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget
 from policies.preflight.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.metadata import METADATA_DIR, MetadataBefore
@@ -83,7 +83,15 @@ def read_identity(path: Path, user: User) -> IdentityBefore:
     return IdentityBefore(str(path), values)
 
 
-def read_log_dir(path: Path, user: User, interval: Interval, release: Release, *, cleans: bool) -> LogDirBefore:
+def read_log_dir(
+    path: Path,
+    user: User,
+    interval: Interval,
+    release: Release,
+    *,
+    cleans: bool,
+    budget: ReadingBudget | None = None,
+) -> LogDirBefore:
     """Read the facts of a log dir.
 
     Args:
@@ -92,12 +100,13 @@ def read_log_dir(path: Path, user: User, interval: Interval, release: Release, *
         interval: see ``Interval``.
         release: of the Kafka that is to start; it decides which names of directories are known.
         cleans: whether its log cleaner runs.
+        budget: bounds what is read whole; None for no bound.
     """
     failure = _unusable(path, user)
     if failure:
         return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
     names, unparsable = _directories(path, release)
-    partitions = [read_partition(path, name, partition, user, interval, release) for name, partition in names]
+    partitions = [_read_partition(path, name, partition, user, interval, release, budget) for name, partition in names]
     return LogDirBefore(
         str(path),
         (path / CLEAN_SHUTDOWN_FILE).exists(),
@@ -143,8 +152,14 @@ def _directories(path: Path, release: Release) -> tuple[list[tuple[str, TopicPar
     return sorted(found), sorted(unparsable)
 
 
-def read_partition(
-    log_dir: Path, name: str, topic_partition: TopicPartition, user: User, interval: Interval, release: Release
+def _read_partition(
+    log_dir: Path,
+    name: str,
+    topic_partition: TopicPartition,
+    user: User,
+    interval: Interval,
+    release: Release,
+    budget: ReadingBudget | None = None,
 ) -> PartitionBefore | None:
     """Read the facts of a partition directory; None if a live broker has deleted it meanwhile."""
     directory = log_dir / name
@@ -165,7 +180,9 @@ def read_partition(
         files,
         leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT), release),
         read_topic_id(read_file(directory / PARTITION_METADATA_FILE)),
-        DirectoryContents(directory, interval(topic_partition), unwraps=release.major >= _UNWRAPPED_SINCE),
+        DirectoryContents(
+            directory, interval(topic_partition), unwraps=release.major >= _UNWRAPPED_SINCE, budget=budget
+        ),
         user.may(status, _ALL),
     )
 
@@ -176,7 +193,7 @@ def read_metadata(log_dir: Path, user: User, release: Release) -> MetadataBefore
     topic_partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
     found = None
     if directory.is_dir():
-        found = read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096, release)
+        found = _read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096, release)
     empty = PartitionBefore(
         METADATA_DIR, topic_partition, (), None, read_topic_id(None), DirectoryContents(directory, 4096)
     )

@@ -80,7 +80,7 @@ def _split_failure(log: LogBytes, base_offset: int, failure: KafkaFailure) -> Ka
     return KafkaFailure("IllegalArgumentException", f"{failure.cause}, and the last offset does: no split is possible")
 
 
-def _zeros_behind(log: LogBytes, start: int) -> int:
+def zeros_behind(log: LogBytes, start: int) -> int:
     """Return how many bytes at the end of a file are zeros, down to a byte of it. Holes need no look."""
     end = log.size_bytes
     for lower, upper in reversed(list(data_extents(log.descriptor, end)) if start < end else []):
@@ -197,7 +197,7 @@ class _Recovery:
         """Return what was found."""
         return RecoveredLog(
             self.valid_bytes, self._next, self._producers_end, self._aborts, cause, failure,
-            zero_bytes=_zeros_behind(self._log, self.valid_bytes),
+            zero_bytes=zeros_behind(self._log, self.valid_bytes),
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from policies.preflight.start import (
     StartStepKind,
     StartUser,
 )
+from policies.preflight.verdict import head_of
 
 SCHEMA: Final = "logcleaner.preflight/1"
 _SHOWN_MAX: Final = 8
@@ -81,23 +82,25 @@ class PreflightReport:
 
 
 def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
+    full = [log_dir.path for log_dir, need in zip(start.log_dirs, needs, strict=True) if need.lacks_space]
+    head = head_of(start, full)
     if not start.is_started:
-        page.line(f"Kafka {start.release} will not start on these log dirs.", "bold red")
+        page.line(f"{head} on these log dirs.", "bold red")
         for refusal in _shown(start.refusals, page):
             page.note(f"{refusal.path}: {refusal.failure.cause} ({refusal.failure.exception})")
         _rest(len(start.refusals), page)
-    elif any(need.lacks_space for need in needs):
-        page.line(f"Kafka {start.release} will not start well on these log dirs: a disk is too full.", "bold red")
+    elif full:
+        page.line(f"{head} on these log dirs: a disk is too full.", "bold red")
     elif start.offline:
         without = counted(len(start.offline), "log dir")
-        page.line(f"Kafka {start.release} will start, but without {without}.", "bold red")
+        page.line(f"{head}, but without {without}.", "bold red")
         if start.uncertain:
             page.note("or it will not start, by the order in which it loads the partitions:", "red")
         for one in _shown(start.uncertain, page):
             page.line(f"{one.path}: {one.failure.cause} ({one.failure.exception})", indent=4, hanging=2)
         _rest(len(start.uncertain), page)
     else:
-        page.line(f"Kafka {start.release} will start on these log dirs.", "bold")
+        page.line(f"{head} on these log dirs.", "bold")
 
 
 def _user(start: Start, user: StartUser, page: Page) -> None:

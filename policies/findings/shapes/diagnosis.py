@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from policies.explain.words import counted, size
@@ -17,6 +17,7 @@ from policies.findings.shapes.of_tiering import index_cache_findings, remote_met
 from policies.findings.shapes.of_topics import entry_findings, identity_findings, twice
 from policies.findings.shapes.of_transactions import transaction_findings
 from policies.findings.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
+from policies.preflight.verdict import StartVerdict
 from storage.names import META_PROPERTIES_FILE
 
 WORST_ADVICE: Final = Harm.SLOW_START
@@ -41,6 +42,10 @@ class Diagnosis:
     """The bytes of the segments whose headers were walked."""
     bytes_unread: int = 0
     """The bytes of the segments whose headers were left out."""
+    bytes_verified: int = 0
+    """The bytes of the segments of which every byte was read."""
+    start: StartVerdict | None = None
+    """What the next start of Kafka does; None if nobody asked."""
 
     @property
     def damages(self) -> tuple[Finding, ...]:
@@ -75,6 +80,21 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetad
         sum(partition.walked.bytes_read for partition in partitions),
         sum(partition.walked.bytes_unread for partition in partitions),
     )
+
+
+def with_checked(diagnosis: Diagnosis, checked: Sequence[Finding], size_bytes: int) -> Diagnosis:
+    """Return a diagnosis with the findings of a check that read every byte.
+
+    Where both tell of one thing, the check has the last word: it saw more.
+
+    Args:
+        diagnosis: by names, ends and headers.
+        checked: the findings of the check.
+        size_bytes: of the segments that it read.
+    """
+    places = {(finding.code, finding.path) for finding in checked}
+    told = [finding for finding in diagnosis.findings if (finding.code, finding.path) not in places]
+    return replace(diagnosis, findings=tuple(worst_first([*told, *checked])), bytes_verified=size_bytes)
 
 
 def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:

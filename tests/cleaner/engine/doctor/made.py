@@ -65,6 +65,9 @@ class Healthy:
     def _make(self, topics: dict[str, dict[str, str]]) -> None:
         self.log_dir.mkdir(parents=True)
         write_metadata(self.log_dir, **topics)
+        for log in (self.log_dir / "__cluster_metadata-0").glob("*.log"):
+            log.with_suffix(".index").touch()
+            log.with_suffix(".timeindex").touch()
         (self.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
         for name in topics:
             self.partition(f"{name}-0")
