@@ -17,6 +17,7 @@ import zstandard
 
 from tests.crash.tally import TALLY as CRASHES
 from tests.interop.tally import TALLY as COMPARISONS
+from tests.sampled import DAY, day, is_whole
 from tests.schemas import hold_to_schemas
 from tests.small_disks import MOUNTED
 from tests.workers import add_counts, counted, longest_first, make_scheduler
@@ -98,8 +99,9 @@ def unpacked(name: str, root: Path) -> Samples:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the kernels if their sources changed, before anything loads them."""
+    """Compile the kernels if their sources changed, before anything loads them; fix the day of the samples."""
     if not hasattr(config, "workerinput"):
+        day()
         subprocess.run([sys.executable, "-m", "storage.compiler", "--if-needed"], cwd=DATA.parents[1], check=True)
 
 
@@ -129,5 +131,6 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much was tried; nothing tried must be seen."""
+    terminalreporter.write_line("samples: all of them" if is_whole() else f"samples: {DAY}={day()}")
     for tally in TALLIES.values():
         terminalreporter.write_line(str(tally))

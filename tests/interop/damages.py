@@ -47,63 +47,27 @@ def _batches(path: Path) -> list[tuple[int, int]]:
 # partitions: the log
 
 
-def flip_in_records(dice: random.Random, directory: Path) -> str | None:
-    """A bit that a CRC covers."""
-    found = [path for path in logs(directory) if _batches(path)]
-    if not found:
-        return None
-    path = dice.choice(found)
-    at, size = dice.choice(_batches(path))
-    return _flip(dice, path, at + 21, at + size)
+def _flip_of(first: int, end: int | None, *, in_last_segment: bool = False) -> Damage:
+    """A bit of a batch flips, at or behind byte ``first`` and before ``end``, or the end of the batch."""
+
+    def damage(dice: random.Random, directory: Path) -> str | None:
+        found = [path for path in logs(directory) if _batches(path)]
+        if not found:
+            return None
+        path = found[-1] if in_last_segment else dice.choice(found)
+        at, size = dice.choice(_batches(path))
+        return _flip(dice, path, at + first, at + (end or size))
+
+    return damage
 
 
-def flip_in_last_segment(dice: random.Random, directory: Path) -> str | None:
-    """The same, in the last segment that has records."""
-    found = [path for path in logs(directory) if _batches(path)]
-    if not found:
-        return None
-    at, size = dice.choice(_batches(found[-1]))
-    return _flip(dice, found[-1], at + 21, at + size)
-
-
-def flip_of_crc(dice: random.Random, directory: Path) -> str | None:
-    """A bit of a CRC."""
-    found = [path for path in logs(directory) if _batches(path)]
-    if not found:
-        return None
-    path = dice.choice(found)
-    at, _ = dice.choice(_batches(path))
-    return _flip(dice, path, at + 17, at + 21)
-
-
-def flip_of_length(dice: random.Random, directory: Path) -> str | None:
-    """A bit of a batch's length."""
-    found = [path for path in logs(directory) if _batches(path)]
-    if not found:
-        return None
-    path = dice.choice(found)
-    at, _ = dice.choice(_batches(path))
-    return _flip(dice, path, at + 8, at + 12)
-
-
-def flip_of_offset(dice: random.Random, directory: Path) -> str | None:
-    """A bit of a base offset, which no CRC covers."""
-    found = [path for path in logs(directory) if _batches(path)]
-    if not found:
-        return None
-    path = dice.choice(found)
-    at, _ = dice.choice(_batches(path))
-    return _flip(dice, path, at + 6, at + 8)
-
-
-def flip_of_epoch_or_magic(dice: random.Random, directory: Path) -> str | None:
-    """A bit of a leader epoch or a magic byte, which no CRC covers."""
-    found = [path for path in logs(directory) if _batches(path)]
-    if not found:
-        return None
-    path = dice.choice(found)
-    at, _ = dice.choice(_batches(path))
-    return _flip(dice, path, at + 14, at + 17)
+flip_in_records = _flip_of(21, None)
+flip_in_last_segment = _flip_of(21, None, in_last_segment=True)
+flip_of_crc = _flip_of(17, 21)
+flip_of_length = _flip_of(8, 12)
+flip_of_offset = _flip_of(6, 8)
+"""No CRC covers it, as it covers no leader epoch or magic byte."""
+flip_of_epoch_or_magic = _flip_of(14, 17)
 
 
 def torn_tail(dice: random.Random, directory: Path) -> str | None:

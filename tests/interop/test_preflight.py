@@ -31,6 +31,7 @@ from tests.interop.predicted import logs_after, offline_differences, outcome_dif
 from tests.interop.sample_dirs import deal
 from tests.interop.start_trials import Bench, Tried
 from tests.interop.starts import Kafka2, Kafka4, RealStart, old_kafka_beside, start
+from tests.sampled import some
 
 pytestmark = pytest.mark.kafka
 TIMES: Final = int(os.environ.get("LOGCLEANER_STARTS", "1"))
@@ -40,13 +41,13 @@ _PARTITIONS: Final = 32
 _LOG_DIRS: Final = 10
 _SEED: Final = 7
 _FIRST: Final = int(os.environ.get("LOGCLEANER_START_SEED", "0"))
-_SEEDS: Final = range(_FIRST, _FIRST + 4 * TIMES)
+_SEEDS: Final = range(_FIRST, _FIRST + (4 * TIMES if TIMES > 1 else 2))
 _SAMPLE_SEEDS: Final = range(_FIRST, _FIRST + TIMES)
 _WHOLE_SEEDS: Final = range(_FIRST, _FIRST + max(TIMES // 4, 1))
 _ALONE_MAX: Final = 4 if TIMES > 1 else 2
 _IS_LONG: Final = TIMES > 1
-_KINDS: Final = [kind for n, kind in enumerate(DIR_DAMAGES) if _IS_LONG or n % 6 == 0 or kind == ODD_LEVELS]
-_OLD_KINDS: Final = OF_KAFKA_2[:: 1 if _IS_LONG else 4]
+_KINDS: Final = list(DIR_DAMAGES) if _IS_LONG else some(list(DIR_DAMAGES), 6, always=(ODD_LEVELS,))
+_OLD_KINDS: Final = OF_KAFKA_2 if _IS_LONG else some(OF_KAFKA_2, 2)
 _OLD_MAJOR: Final = 2
 _WITHOUT_RETENTION: Final = {"log.initial.task.delay.ms": "3600000"}
 """The records of the samples are old."""

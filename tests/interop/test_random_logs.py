@@ -1,6 +1,7 @@
 """Random logs, cleaned by Kafka on one copy and by us on another: the results are equal in all that they hold.
 
-``LOGCLEANER_RANDOM_LOGS=5000`` compares more of them; a failing one comes back as ``-k 'log[17]'``.
+The day draws 60 of 200. ``LOGCLEANER_RANDOM_LOGS=5000`` compares that many; a failing one comes back by its day or that
+variable, and ``-k 'log[17]'``.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ from tests.interop.sides import (
 )
 from tests.interop.tally import TALLY
 from tests.interop.verdicts import Log, Round
+from tests.sampled import some
 
 pytestmark = pytest.mark.kafka
 
-LOGS_IN_CI: Final = 200
-LOGS: Final = int(os.environ.get("LOGCLEANER_RANDOM_LOGS", str(LOGS_IN_CI)))
+LOGS_IN_CI: Final = 60
+ASKED: Final = os.environ.get("LOGCLEANER_RANDOM_LOGS")
+SEEDS: Final = range(int(ASKED)) if ASKED else some(range(200), LOGS_IN_CI)
 SHAPES: Final[Counter[str]] = Counter()
 """How many rounds had what makes a round worth comparing."""
 
 
-@pytest.mark.parametrize("seed", range(LOGS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_random_log(referee: Referee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     if seed % 2:  # each batch a slice of its own: these logs are smaller than a window
         monkeypatch.setattr(segments, "WINDOW_BYTES", 1)
@@ -178,5 +181,5 @@ def test_every_shape_occurred() -> None:
     if TALLY.rounds < LOGS_IN_CI:
         pytest.skip("only some of the random logs were compared")
     print(dict(SHAPES))
-    assert min(SHAPES.values()) >= 10
+    assert min(SHAPES.values()) >= 3  # the rarest is in every third log
     assert len(SHAPES) == 24

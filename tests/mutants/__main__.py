@@ -21,7 +21,7 @@ from random import Random
 from typing import Final
 
 from tests.mutants.mutator import Mutant, mutants_of
-from tests.mutants.suite import PACKAGES, ROOT, Map, Tree, Verdict
+from tests.mutants.suite import PACKAGES, ROOT, Map, Tree, Verdict, fingerprint
 
 AREAS: Final = {
     "policies": ("policies",),
@@ -99,14 +99,14 @@ def stale(known: set[tuple[str, str, str]], mutants: Sequence[tuple[str, Mutant]
 
 def map_of(tree: Tree, path: Path | None) -> Map:
     """Return the map that a file holds, if it is of this tree; else make one, and keep it there."""
-    fingerprint = tree.fingerprint()
+    sources = fingerprint(tree.path)
     if path and path.exists():
         kept = json.loads(path.read_text())
-        if kept["fingerprint"] == fingerprint:
+        if kept["fingerprint"] == sources:
             return Map(kept["lines"], kept["seconds"])
     made = tree.mapped()
     if path:
-        path.write_text(json.dumps({"fingerprint": fingerprint, **asdict(made)}))
+        path.write_text(json.dumps({"fingerprint": sources, **asdict(made)}))
     return made
 
 

@@ -31,6 +31,14 @@ _MEMORY_BYTES_MAX: Final = 6 << 30
 _PASSED, _NOTHING_CHOSEN = 0, 5
 
 
+def fingerprint(root: Path) -> str:
+    """Return a hash of all sources of a tree, those of the tests too."""
+    whole = hashlib.sha256()
+    for path in sorted(path for name in _COPIED[:4] for path in (root / name).rglob("*.py")):
+        whole.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Map:
     """Which tests run which lines, and how long they take."""
@@ -72,14 +80,6 @@ class Tree:
         for path in ROOT.iterdir():
             if path.is_file():
                 shutil.copy(path, self.path)
-
-    def fingerprint(self) -> str:
-        """Return a hash of all that a map depends on."""
-        sources = sorted(path for name in _COPIED[:4] for path in (self.path / name).rglob("*.py"))
-        whole = hashlib.sha256()
-        for path in sources:
-            whole.update(str(path.relative_to(self.path)).encode() + b"\0" + path.read_bytes())
-        return whole.hexdigest()
 
     def run(self, paths: Iterable[str], options: Sequence[str], timeout_seconds: float | None, **env: str) -> int:
         """Run pytest in a process group of its own; gives the exit status, and what it printed goes to ``output``.

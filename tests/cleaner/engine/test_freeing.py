@@ -29,7 +29,7 @@ from tests.partition_dirs import (
     records_in,
     request,
 )
-from tests.small_disks import KINDS, a_small_disk, fill, fill_names, free_bytes
+from tests.small_disks import a_small_disk, fill, fill_names, free_bytes
 
 LAYERS = configured(clicks=EXPIRING, views=EXPIRING, orders=COMPACT)
 LATER = FakeClock((1 << 62) // 1_000_000)
@@ -59,12 +59,6 @@ def a_cleaner(*log_dirs, fs=None, layers=LAYERS):
 
 def offsets(log_dir, name):
     return [record.offset for record in records_in(log_dir / name)]
-
-
-@pytest.fixture(params=KINDS)
-def disk(request, tmp_path):
-    with a_small_disk(request.param, tmp_path) as mounted:
-        yield mounted
 
 
 @pytest.fixture

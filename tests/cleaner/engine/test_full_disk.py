@@ -34,7 +34,7 @@ from tests.partition_dirs import (
     records_in,
     request,
 )
-from tests.small_disks import KINDS, a_small_disk, fill, fill_names, free_bytes
+from tests.small_disks import a_small_disk, fill, fill_names, free_bytes
 
 OLD_MS = NOW_MS - 2 * DAY_MS
 SEGMENTS, EXPIRED = 240, 220
@@ -67,12 +67,6 @@ def a_log_dir(path):
     committed(path, clicks(path), gone, orders.segment(20, keyed(20, "c=1")), kept)
     (path / "log-start-offset-checkpoint").write_text("0\n2\nclicks 0 3\nelsewhere 0 9\n")
     return path
-
-
-@pytest.fixture(params=KINDS)
-def disk(request, tmp_path):
-    with a_small_disk(request.param, tmp_path) as mounted:
-        yield mounted
 
 
 @pytest.fixture

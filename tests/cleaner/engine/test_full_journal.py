@@ -38,7 +38,7 @@ from tests.partition_dirs import (
     records_in,
     request,
 )
-from tests.small_disks import KINDS, a_small_disk, fill
+from tests.small_disks import a_small_disk, fill
 
 LAYERS = configured(clicks=EXPIRING, orders=COMPACT, views=EXPIRING)
 LATER = FakeClock((1 << 62) // 1_000_000)
@@ -80,12 +80,6 @@ def content(log_dir: Path) -> dict[str, bytes]:
 
 def offsets(log_dir: Path, name: str) -> list[int]:
     return [record.offset for record in records_in(log_dir / name)]
-
-
-@pytest.fixture(params=KINDS)
-def disk(request, tmp_path):
-    with a_small_disk(request.param, tmp_path) as mounted:
-        yield mounted
 
 
 def test_log_dir_whose_journal_finds_no_space_stays_as_it_is(disk):
