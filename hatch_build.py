@@ -1,7 +1,7 @@
-"""What a wheel holds besides the packages: the compiled kernels, the manual page and the service's files.
+"""What a wheel holds besides the packages: compiled kernels, JSON Schemas, the manual page and the service's files.
 
-The manual page is made of the command line itself. An editable install needs the kernels alone: they are put into the
-working copy, where it also finds the service's files.
+The schemas are made of the types of the documents, the manual page of the command line itself. An editable install
+needs the kernels and the schemas: they are put into the working copy, where it also finds the service's files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ class Extras(BuildHookInterface[Any]):
     """Run by hatchling before it builds a wheel; the command line is parsed with the standard library alone."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the kernels, make the page, and have the wheel carry all of it."""
+        """Compile the kernels, make schemas and page, and have the wheel carry all of it."""
         # in a process of its own: the kernels are compiled by processes that it starts anyway
         subprocess.run([sys.executable, "-m", "storage.compiler", "--if-needed"], cwd=self.root, check=True)
+        subprocess.run([sys.executable, "-m", "cleaner.documents.schemas"], cwd=self.root, check=True)
         if version == "editable":
             return
         # the libraries are called by ctypes, and need no Python of one version and no C library of one kind

@@ -1,4 +1,7 @@
-"""Each document that a report makes, in whatever test, is held against the schema that the wheel carries for it."""
+"""Each document that a report makes, in whatever test, is held against its schema, and against that of version 0.1.
+
+The schemas are made of the types (``cleaner.documents``), as the build makes them for the wheel.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +12,56 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 from jsonschema import Draft202012Validator
 
 import cleaner.report
+from cleaner.documents.schemas import FOLDER, file_name, schemas
 
-SCHEMAS: Final = Path(cleaner.report.__file__).with_name("schemas")
+PROMISED: Final = Path(__file__).parent / "golden" / "schemas-0.1"
+"""The schemas of version 0.1.0: what is valid today is valid by them."""
 _ITEMS_MAX: Final = 200
+
+
+class Key(NamedTuple):
+    """A key of a document: what its schema says of it."""
+
+    path: str
+    """For example ``partitions[].segments[].bytes``."""
+    part: dict[str, Any]
+    is_required: bool
 
 
 def names() -> list[str]:
     """The names of all schemas: ``logcleaner.plan/1``."""
-    return sorted(f"logcleaner.{path.stem.replace('-', '/')}" for path in SCHEMAS.iterdir())
+    return sorted(_schemas())
 
 
-@cache
 def schema(name: str) -> dict[str, Any]:
     """The schema of that name, as it is published. It lets keys through that a later version adds."""
-    path = SCHEMAS / f"{name.removeprefix('logcleaner.').replace('/', '-')}.json"
-    assert path.exists(), f"{name} has no schema: write {path}"
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    assert name in _schemas(), f"{name} has no schema: write its type in cleaner/documents"
+    return _schemas()[name]
+
+
+def promised(name: str) -> dict[str, Any]:
+    """The schema of that name in version 0.1.0."""
+    found: dict[str, Any] = json.loads((PROMISED / file_name(name)).read_text("utf-8"))
     return found
 
 
+def keys(found: dict[str, Any]) -> dict[str, Key]:
+    """Every key of the documents of a schema by its path, in the schema's order."""
+    return {key.path: key for key in _keys(found, found, "")}
+
+
 def check(document: Any) -> None:
-    """Fail unless the document, as JSON, is as its schema says, and has no key that the schema does not have."""
+    """Fail unless the document, as JSON, is as its schemas say, and has no key that the newest does not have."""
     plain = json.loads(json.dumps(_shortened(document)))
-    for error in _validator(plain["schema"]).iter_errors(plain):
-        pytest.fail(f"{plain['schema']}: {error.json_path}: {error.message}")
+    for validator in _validators(plain["schema"]):
+        for error in validator.iter_errors(plain):
+            pytest.fail(f"{plain['schema']}: {error.json_path}: {error.message}")
 
 
 def report_classes() -> Iterator[type]:
@@ -75,8 +98,40 @@ def _checked(document: Any) -> Any:
 
 
 @cache
-def _validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(closed(schema(name)))
+def _schemas() -> dict[str, dict[str, Any]]:
+    by_hand = {f"logcleaner.{path.stem.replace('-', '/')}": json.loads(path.read_text()) for path in FOLDER.iterdir()}
+    return {**by_hand, **schemas()}
+
+
+@cache
+def _validators(name: str) -> list[Draft202012Validator]:
+    of_before = [promised(name)] if (PROMISED / file_name(name)).exists() else []
+    return [Draft202012Validator(found) for found in (closed(schema(name)), *of_before)]
+
+
+def _keys(part: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[Key]:
+    for key, value in part.get("properties", {}).items():
+        found = _resolved(value, root)
+        yield Key(f"{path}{key}", found, key in part.get("required", ()))
+        yield from _below(found, root, f"{path}{key}")
+
+
+def _below(part: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[Key]:
+    yield from _keys(part, root, f"{path}.")
+    for kind, end in (("items", "[]"), ("additionalProperties", ".KEY")):
+        if isinstance(part.get(kind), dict):
+            yield from _below(_resolved(part[kind], root), root, f"{path}{end}")
+
+
+def _resolved(part: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """A part with what it names by a reference; of one or null, with both types."""
+    if "$ref" in part:
+        return {**root["$defs"][part["$ref"].rpartition("/")[2]], **part}
+    if "anyOf" in part:
+        first, null = part["anyOf"]
+        found = _resolved(first, root)
+        return {**found, **part, "type": [found["type"], null["type"]]}
+    return part
 
 
 def _shortened(value: Any) -> Any:

@@ -51,9 +51,11 @@ MAY_IMPORT = {
     "policies": {"policies", "storage.names", "storage.errors", "storage.anomalies", "storage.kernels.status"},
     "cleaner/errors.py": {"storage"},
     "cleaner/config": {"cleaner.config", "policies", "storage"},
-    "cleaner/engine": {"cleaner.engine", "cleaner.errors", "policies", "storage"},
+    "cleaner/documents": {"cleaner.documents", "policies", "storage"},
+    "cleaner/engine": {"cleaner.engine", "cleaner.documents", "cleaner.errors", "policies", "storage"},
     "cleaner/report": {
         "cleaner.report",
+        "cleaner.documents",
         "cleaner.printable",
         "cleaner.export.fields",
         "cleaner.engine",
@@ -87,7 +89,7 @@ ONLY_IN = {
     "numba": "storage/compiler",
     "llvmlite": "storage/compiler",
     "pyspark": "cleaner/spark",
-    "pydantic": "cleaner/config/settings.py",
+    "pydantic": ("cleaner/config/settings.py", "cleaner/documents"),
     "pygal": "cleaner/report/html/charts.py",
 }
 CLOCK = "cleaner/engine/clock.py"
@@ -177,6 +179,14 @@ def test_imports_go_one_way() -> None:
 
 def test_heavy_packages_are_imported_in_one_place() -> None:
     assert {module.place: found for module in modules() if (found := misplaced(module))} == {}
+
+
+def test_no_file_loads_the_types_of_documents_when_it_runs() -> None:
+    """They are for mypy and for the schemas; a class takes a report's start longer than the report."""
+    others = [module for module in modules() if not module.place.startswith("cleaner/documents")]
+    loading = [m.place for m in others if any(is_within(n, "cleaner.documents") for n, _ in m.imported_as_run)]
+    assert loading == []
+    assert any(is_within(name, "cleaner.documents") for module in others for name in module.imported)
 
 
 def test_only_compiled_rooms_know_how_a_kernel_is_compiled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.documents.schemas import file_name
 from storage.machine.library import LEVELS
-from tests.schemas import SCHEMAS
+from tests.schemas import names, schema
 
 ROOT = Path(__file__).parent.parent
 UV = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
@@ -86,7 +88,12 @@ def test_a_wheel_carries_the_kernels_and_not_their_compiler(wheel: Path) -> None
 def test_a_wheel_carries_the_schema_of_every_document(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         carried = {Path(name).name for name in archive.namelist() if name.startswith("cleaner/report/schemas/")}
-    assert carried == {path.name for path in SCHEMAS.iterdir()}
+    assert carried == {*map(file_name, names())}
+
+
+def test_a_user_reads_a_schema_out_of_the_installed_package(venv: Path) -> None:
+    command = 'import importlib.resources as r; print((r.files("cleaner.report") / "schemas/plan-1.json").read_text())'
+    assert json.loads(done(venv / "bin/python", "-c", command)) == schema("logcleaner.plan/1")
 
 
 def test_an_installation_compacts_without_numba(venv: Path, tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from cleaner.printable import printable
 from cleaner.report.page import Lines, Page, counted, size
 from policies.explain.words import offsets
+
+if TYPE_CHECKING:
+    from cleaner.documents.export import ExportDocument
 
 SCHEMA: Final = "logcleaner.export/1"
 
@@ -20,7 +23,7 @@ class ExportReport:
     topic: str
     partition: int
     log_dir: str
-    format: str
+    format: Literal["parquet", "jsonl"]
     file: str
     start_offset: int
     end_offset: int
@@ -29,9 +32,20 @@ class ExportReport:
     bytes: int
     """Size of the file."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ExportDocument:
         """Return what ``export --json`` prints."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {
+            "schema": SCHEMA,
+            "topic": self.topic,
+            "partition": self.partition,
+            "log_dir": self.log_dir,
+            "format": self.format,
+            "file": self.file,
+            "start_offset": self.start_offset,
+            "end_offset": self.end_offset,
+            "records": self.records,
+            "bytes": self.bytes,
+        }
 
     def text(self, page: Page) -> Iterator[Lines]:  # noqa: ARG002 - a line stays whole, so that it can be searched
         """Yield one line."""

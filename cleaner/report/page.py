@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import humanize
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Report(Protocol):
     """The findings or acts of a command. Its two forms, ``text`` and ``document``, come from the same values."""
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document that ``--json`` prints."""
+    def document(self) -> Mapping[str, Any]:
+        """Return the JSON document that ``--json`` prints: a value of a type of ``cleaner.documents``."""
         ...
 
     def text(self, page: Page) -> Iterator[Lines | Table]:

@@ -1,12 +1,13 @@
-"""The tables of docs/json.md, made of the schemas."""
+"""The reference of the JSON documents, made of the schemas: the site has it below docs/json.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
+from cleaner.documents.schemas import file_name
 from tests.docs.tables import table
-from tests.schemas import names, schema
+from tests.schemas import keys, names, schema
 
 _CHOICES_MAX: Final = 3
 
@@ -18,20 +19,11 @@ def documents() -> str:
 
 def _section(name: str) -> str:
     found = schema(name)
-    file = f"{name.removeprefix('logcleaner.').replace('/', '-')}.json"
-    link = f"Schema: [{file}](../cleaner/report/schemas/{file})"
-    rows = ((f"`{path}`", _type(part), part["description"].replace("|", "\\|")) for path, part in _keys(found, ""))
+    file = file_name(name)
+    link = f"Schema: [{file}](schemas/{file})"
+    parts = {path: key.part for path, key in keys(found).items()}
+    rows = ((f"`{path}`", _type(part), part["description"].replace("|", "\\|")) for path, part in parts.items())
     return f"## {name}\n\n{found['description']} {link}\n\n{table(('Key', 'Type', ''), rows)}"
-
-
-def _keys(part: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each key below a part with its path: ``partitions[].segments[].bytes``."""
-    for key, value in part.get("properties", {}).items():
-        here = f"{path}{key}"
-        yield here, value
-        yield from _keys(value, f"{here}.")
-        yield from _keys(value.get("items") or {}, f"{here}[].")
-        yield from _keys(value.get("additionalProperties") or {}, f"{here}.KEY.")
 
 
 def _type(part: dict[str, Any]) -> str:

@@ -13,10 +13,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
+from cleaner.documents.schemas import as_text, file_name
 from tests.docs.parts import built
+from tests.schemas import names, schema
 
 ROOT: Final = Path(__file__).parents[2]
-SCHEMAS: Final = "cleaner/report/schemas"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -25,8 +26,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         page = File.generated(config, _page(path.name), content=path.read_text("utf-8").replace("](docs/", "]("))
         page.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(page)
-    for path in sorted((ROOT / SCHEMAS).iterdir()):
-        files.append(File.generated(config, f"schemas/{path.name}", content=path.read_text("utf-8")))
+    for name in names():
+        files.append(File.generated(config, f"schemas/{file_name(name)}", content=as_text(schema(name))))
     return files
 
 
@@ -36,7 +37,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     for path in sorted(ROOT.glob("*.md")):
         markdown = markdown.replace(f"](../{path.name}", f"]({_page(path.name)}")
         markdown = markdown.replace(f"]({path.name}", f"]({_page(path.name)}")
-    return markdown.replace(f"](../{SCHEMAS}/", "](schemas/")
+    return markdown
 
 
 def _page(name: str) -> str:

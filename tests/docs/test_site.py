@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.documents.schemas import file_name
 from tests.docs.blocks import PAGES, ROOT
-from tests.schemas import SCHEMAS
+from tests.schemas import names
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -28,7 +29,7 @@ def test_the_site_is_built_without_warnings_and_has_every_page(tmp_path: Path) -
     made = {path.name for path in (tmp_path / "site").glob("*.html")}
     pages = {path.with_suffix(".html").name for path in (*PAGES, *ROOT.glob("*.md"))}
     assert made - {"404.html"} == pages - {"README.html"} | {"index.html"}
-    assert {path.name for path in (tmp_path / "site/schemas").iterdir()} == {path.name for path in SCHEMAS.iterdir()}
+    assert {path.name for path in (tmp_path / "site/schemas").iterdir()} == {*map(file_name, names())}
     assert "<code>--what-if KEY=V1,V2,...</code>" in (tmp_path / "site/commands.html").read_text("utf-8")
     assert "https://fonts" not in (tmp_path / "site/index.html").read_text("utf-8")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from cleaner.printable import printable
 from cleaner.report.page import Lines, Page, counted, size
 from policies.explain.words import offsets
+
+if TYPE_CHECKING:
+    from cleaner.documents.imports import ImportDocument
 
 SCHEMA: Final = "logcleaner.import/1"
 
@@ -36,9 +39,24 @@ class ImportReport:
     warning: str | None
     """What a broker will do that the user may not expect."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ImportDocument:
         """Return what ``import --json`` prints."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {
+            "schema": SCHEMA,
+            "dry_run": self.dry_run,
+            "topic": self.topic,
+            "partition": self.partition,
+            "log_dir": self.log_dir,
+            "files": list(self.files),
+            "topic_id": self.topic_id,
+            "records": self.records,
+            "control_records": self.control_records,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "warning": self.warning,
+        }
 
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield a line, and one on what was left out."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.doctor.sweeping import SweepResult
 from cleaner.report.page import Lines, Page, counted, size
 from policies.findings.sweeping import SweepAct
+
+if TYPE_CHECKING:
+    from cleaner.documents.sweep import SweepDocument, SweepLeftover
 
 SCHEMA: Final = "logcleaner.sweep/1"
 
@@ -20,7 +23,7 @@ class SweepReport:
     results: Sequence[SweepResult]
     dry_run: bool
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> SweepDocument:
         """Return what ``doctor --sweep --json`` prints: sizes in bytes, times in epoch ms."""
         return {
             "schema": SCHEMA,
@@ -57,15 +60,15 @@ class SweepReport:
                 return f"{'would be' if self.dry_run else 'is'} unlinked ({held})"
 
 
-def _document(result: SweepResult) -> dict[str, Any]:
+def _document(result: SweepResult) -> SweepLeftover:
     return {
         "log_dir": result.log_dir,
         "name": result.facts.name,
-        "kind": result.facts.kind.value,
+        "kind": result.facts.kind,
         "bytes": result.facts.size_bytes,
         "files": result.facts.files,
         "due_ms": result.facts.due_ms,
-        "act": result.verdict.act.value,
+        "act": result.verdict.act,
         "text": result.verdict.text,
         "renamed_to": result.facts.new_name,
         "done": result.is_done,

@@ -20,6 +20,7 @@ from storage.log.producer_state import parse_snapshot
 from storage.log_dir import LogDir
 from tests.conftest import Samples
 from tests.flips import staged
+from tests.schemas import keys, schema
 
 PARTITIONS = ("orders-0", "payments-0", "ledger-0")
 
@@ -284,7 +285,6 @@ def test_repairs_are_taken_back_by_restore(log_dir: Path, capsys: pytest.Capture
 
 def test_what_a_finding_names_as_its_repair_is_what_the_option_takes() -> None:
     assert tuple(RepairGroup) == KINDS
-    for schema in ("doctor-1", "verify-1"):
-        document = json.loads(Path(f"cleaner/report/schemas/{schema}.json").read_text())
-        enum = document["properties"]["findings"]["items"]["properties"]["repair"]["enum"]
+    for name in ("logcleaner.doctor/1", "logcleaner.verify/1"):
+        enum = keys(schema(name))["findings[].repair"].part["enum"]
         assert enum == [*KINDS, None], "each document that the suite makes is held against it"
