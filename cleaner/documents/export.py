@@ -8,7 +8,7 @@ from cleaner.documents.parts import Count, PartitionPlace
 
 
 class ExportDocument(PartitionPlace):
-    """What `export --json` prints."""
+    """The document that `export --json` prints."""
 
     schema: Literal["logcleaner.export/1"]
     """The name of this schema."""

@@ -8,7 +8,7 @@ from cleaner.documents.parts import Count, PartitionPlace, Positive
 
 
 class ImportDocument(PartitionPlace):
-    """What `import --json` prints."""
+    """The document that `import --json` prints."""
 
     schema: Literal["logcleaner.import/1"]
     """The name of this schema."""

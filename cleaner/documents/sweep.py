@@ -38,7 +38,7 @@ class SweepLeftover(TypedDict):
 
 
 class SweepDocument(TypedDict):
-    """What `doctor --sweep NAME ... --json` prints: what became of each leftover that was named."""
+    """The document that `doctor --sweep NAME ... --json` prints: what became of each leftover that was named."""
 
     schema: Literal["logcleaner.sweep/1"]
     """The name of this schema."""
