@@ -1,4 +1,4 @@
-"""What several documents have."""
+"""The keys and types that several documents share."""
 
 from __future__ import annotations
 
