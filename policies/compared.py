@@ -15,7 +15,7 @@ from policies.config.config_values import BINARY, about, exact_scale
 from policies.reasons import UNITS_MS, duration, in_two_units, largest_unit
 
 _FAR: Final = 10
-"""So many times the limit, or as small a part of it, a number is shown in its own unit: nobody mistakes the two."""
+"""A number this many times above or below its limit is shown in its own unit, because nobody mistakes the two."""
 _LAST: Final = len(UNITS_MS) - 1
 
 

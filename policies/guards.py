@@ -144,6 +144,8 @@ def compaction_held_back(planned: PartitionPlan, guard: Reason) -> PartitionPlan
 
 
 def unless_confirmed(guard: Reason | None, path: str, request: Request) -> Reason | None:
-    """Return the guard rail; None if there is none, or if a person confirmed it. ``path``: what it holds back."""
+    """Return the guard rail; None if there is none, or if a person confirmed it. ``path``: the file or directory that
+    the guard rail holds back.
+    """
     is_confirmed = guard is None or request.confirmed or guard_key(guard, path) in request.confirmed_guards
     return None if is_confirmed else guard

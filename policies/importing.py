@@ -33,7 +33,7 @@ class Placement(NamedTuple):
     """The topic id to write."""
 
     topic_id: str | None
-    """None: a new one is to be made."""
+    """The topic id; None if the import is to make a new one."""
     warning: str
     """What a broker will do that the user may not expect; empty if it serves the partition."""
 

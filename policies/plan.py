@@ -53,8 +53,9 @@ class Request:
     delete_delay_ms: int | None = None
     """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
     let_through: frozenset[str] | None = None
-    """Of a plan of some partitions: the topics whose edited limits a plan of everything let through. None: this plan
-    looks itself at how much becomes due by an edit."""
+    """The topics whose edited limits a plan of everything let through; a plan of some partitions takes them over. None
+    if this plan measures itself how much an edit makes due.
+    """
 
     @property
     def is_at_once(self) -> bool:

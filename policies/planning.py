@@ -71,7 +71,9 @@ def _plan_log_dir(
 def _with_earlier_limits(
     facts: PartitionFacts, policy: TopicPolicy, edit: Edit, guard: Reason, request: Request, broker: BrokerPolicy
 ) -> PartitionPlan:
-    """Plan a partition whose saved limits wait: by those that keep most. What would go by the edit says so."""
+    """Plan a partition whose saved limits wait, by the limits that keep most. Segments that the edit would delete say
+    so.
+    """
     if edit.kept.is_hands_off or not edit.kept.cleanup_policy:
         why = exemption(facts, policy) or guard
         return PartitionPlan(facts, edit.kept, _all_kept(facts.segments, why), guard=guard, waiting=policy)

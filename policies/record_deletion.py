@@ -28,7 +28,7 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 
 
 class DeletionRefusal(StrEnum):
-    """The closed list of refusals of its own (docs/delete-records.md); a broker refuses the same."""
+    """The closed list of refusals of ``delete-records`` alone (docs/delete-records.md). A broker refuses the same."""
 
     INVALID_TOPIC = "INVALID_TOPIC"
     POLICY_VIOLATION = "POLICY_VIOLATION"
@@ -152,9 +152,9 @@ def _deletion(facts: PartitionFacts, log_start_offset: int) -> Deletion:
 
 
 def changed_since(asked: RecordDeletion, now: RecordDeletion) -> str | None:
-    """Return what is not as it was when a person was asked about a deletion; None if all that was shown is.
+    """Return what changed since a person was asked about a deletion; None if nothing that was shown changed.
 
-    Every segment counts, not only those that go: each may be another file with other records, under the same offsets.
+    Every segment counts, also one that stays: another file with other records may have its name now.
     """
     before, after = asked.facts, now.facts
     if before.log_dir != after.log_dir:

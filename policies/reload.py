@@ -1,4 +1,4 @@
-"""The reload guard: what was saved, but lets much more go than what was confirmed last, waits for a person.
+"""The reload guard: a saved limit that lets much more go than the limit confirmed last waits for a person.
 
 Saving a file is not applying it. What keeps more holds at once. What lets more go waits, topic by topic, if a limit is
 ten times shorter, if there was none, if ``cleanup.policy`` has an action more, if a guard rail grows weaker, or if more
@@ -249,7 +249,9 @@ def newly_due(facts: PartitionFacts, policy: TopicPolicy, edit: Edit, request: R
 
 
 def _with_earlier(policy: TopicPolicy, change: Loosened, before: TopicPolicy) -> TopicPolicy:
-    """Return a policy with the earlier value of one key. Of two actions, only those that both had stay."""
+    """Return a policy with the earlier value of one key. An action of ``cleanup.policy`` stays only if both values have
+    it.
+    """
     value, stated = change.before.value, change.before
     if change.key == "cleanup.policy":
         both = tuple(name for name in policy.cleanup_policy.split(",") if name in before.cleanup_policy.split(","))

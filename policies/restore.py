@@ -88,7 +88,8 @@ class DeletionFacts:
     first_base_left: int = 0
     """The base offset of the first segment that the deletion left, where it took none."""
     until_ms: int | None = None
-    """Of ``delete-records``: until when a log start comes back without a segment, epoch ms; None of a retention."""
+    """The moment until which a log start moved by ``delete-records`` comes back without a segment, epoch ms; else None.
+    """
 
     @property
     def end_offset(self) -> int:

@@ -109,8 +109,8 @@ def barrier(log: PartitionFacts, place: int) -> Reason | None:
 def missing_below(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> MissingRecords | None:
     """Return records that are missing below the segment above this one, and that no limit lets go; None without any.
 
-    What is missing above the active segment counts for that one. The size limit counts the bytes above the missing
-    records alone. Where nobody knows their age, no limit of time lets them go.
+    Records that are missing above the active segment count for the active segment. The size limit counts the bytes
+    above the missing records alone. If nobody knows their age, no limit of time lets them go.
     """
     is_active = place + 1 == len(log.segments)
     left = left_bytes(log) if log.missing else []
@@ -216,7 +216,7 @@ def _stays_by_time(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms:
     stated = policy.value_of("retention.ms")
     limit = stated.sentence
     longest_ms, holder = -1, first
-    """The latest expiry so far, and the place of the segment that has it: all later ones wait for that one."""
+    """The latest expiry so far, and the place of the segment that has it: all later segments wait for it."""
 
     def reason(place: int, until_ms: int) -> Reason:
         nonlocal longest_ms, holder

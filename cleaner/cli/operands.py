@@ -39,7 +39,8 @@ class OnePartition(argparse.Action):
     def __init__(self, option_strings: Sequence[str], dest: str, *, named: Callable[[str], Any], **rest: Any) -> None:
         super().__init__(option_strings, dest, **rest)
         self._named = named
-        """Parses the name of a partition; it raises ``ArgumentTypeError``, or returns a text that is none."""
+        """Parses the name of a partition. It raises ``ArgumentTypeError``, or returns a text that names no partition.
+        """
 
     def __call__(
         self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
     """The parser that reports a mistake in one line, and loads rich only when it shows help."""
 
     for_several = ""
-    """What to say instead, where a user gives more operands than a command takes."""
+    """The error message for a user who gives more operands than the command takes."""
     is_intermixed = False
     """True if options may stand between operands of which one takes several words."""
 
@@ -120,7 +120,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _taking_all(self) -> str | None:
-        """Return the first option given that takes all words behind it, also an operand; None if there is none."""
+        """Return the first given option that takes all words behind it, operands too; None if no option does."""
         of = self._option_string_actions
         return next((word for word in self._given if word in of and of[word].nargs == "+"), None)
 
@@ -187,7 +187,7 @@ def did_you_mean(written: str, names: Iterable[str]) -> str:
 
 
 def nearest(written: str, names: Iterable[str]) -> str | None:
-    """Return the name that the user probably meant, of several that are as near the first one; None if none is near."""
+    """Return the name that the user probably meant, the first of several that are as near; None if no name is near."""
     from difflib import SequenceMatcher, get_close_matches
 
     known = {name.casefold(): name for name in sorted(names)}

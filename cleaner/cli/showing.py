@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ASKS_FOR_STYLES: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 """Variables by which rich shows styles where stdout is no terminal, too."""
 _WIDE: Final = 1000
-"""So many columns that no cell of a piped table is folded."""
+"""A number of columns at which no cell of a piped table is folded."""
 
 
 def show(
@@ -116,7 +116,7 @@ def draw(lines: Lines) -> None:
 
 
 def _page(parts: Iterable[Lines | Table], console: Console) -> str:
-    """Show a report through the user's pager; without one if there is none, or it cannot start."""
+    """Show a report through the user's pager, or without a pager if there is none or it cannot start."""
     from cleaner.cli.screen.paging import page, pager_of
 
     command = pager_of(os.environ)
@@ -169,7 +169,7 @@ def hold_failures(listener: EventLog, *, as_json: bool) -> None:
 
 
 def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -> None:
-    """Log each failure that the engine did not log while it ran; on a terminal those that the report left out.
+    """Log each failure that the engine did not log while it ran; on a terminal, each failure that the report left out.
 
     Args:
         plan: the plan.

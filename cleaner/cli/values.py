@@ -1,6 +1,6 @@
 """Parsers for the values of options: moments, time spans, counts, partitions, targets.
 
-Each parser raises ``ArgumentTypeError`` with the reason if the text is no such value.
+Each parser raises ``ArgumentTypeError`` with the reason if it cannot read the text.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def topic_partition(text: str) -> TopicPartition:
 
 
 def partition_or_text(text: str) -> TopicPartition | str:
-    """Parse the name of a partition. Return what is none as it is: who knows the partitions names the nearest one."""
+    """Parse the name of a partition. Return any other text as it is: a caller that knows the partitions names the
+    nearest.
+    """
     from storage.names import parse_topic_partition
 
     return parse_topic_partition(text) or text

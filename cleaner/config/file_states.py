@@ -1,6 +1,6 @@
 """The states of files and directories, which show cheaply, without opening a file, whether anything changed.
 
-A state has no meaning of its own. It is compared with another state of the same files.
+A state means nothing by itself: callers compare it with another state of the same files.
 """
 
 from __future__ import annotations

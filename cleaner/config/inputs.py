@@ -1,8 +1,8 @@
 """The files that a command is told to read: the configuration file, server.properties, a list of keys.
 
-A run reads its configuration twice, the second time under the locks. What is no regular file can be read only once: a
-pipe, ``/dev/stdin``, a FIFO, ``<(...)`` of a shell. A second reading finds nothing there, and what protects would be
-gone. So its bytes are kept, and count for every reading.
+A run reads its configuration twice, the second time under the locks. A pipe, ``/dev/stdin``, a FIFO or ``<(...)`` of a
+shell can be read only once. A second reading would find nothing, and so lose the limits that protect. So this module
+keeps the bytes of the first reading for every later one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ class _Read(NamedTuple):
 
 
 class CommandFiles:
-    """The files that one command reads. They are asked again for each reading, and remembers the last one."""
+    """The files that one command reads. The object is asked for their content at each reading, and remembers the last
+    one.
+    """
 
     def __init__(self) -> None:
         """Read nothing yet."""
         self._read: dict[Path, _Read] = {}
 
     def read(self, path: Path, option: str) -> bytes:
-        """Return the bytes of a file: read anew, or those of the first reading if it can be read only once.
+        """Return the bytes of a file: read anew, or kept from the first reading if the file can be read only once.
 
         Args:
             path: the file; ``-`` is stdin.
@@ -60,7 +62,7 @@ class CommandFiles:
         return found.data
 
     def has_changed(self, path: Path) -> bool:
-        """Return whether a file that was read may be another one by now, or may say something else."""
+        """Return whether a file that was read may have been replaced or changed by now."""
         read = self._read.get(path)
         if read is None or not read.is_regular:
             return False

@@ -95,7 +95,7 @@ def build_layers(
     server_properties: Mapping[str, Property] | None = None,
     set_options: Sequence[str] = (),
 ) -> ConfigLayers:
-    """Make the layers, all but the cluster metadata, from what was read before.
+    """Make all layers except the cluster metadata, from content that was read before.
 
     Args:
         settings: of the configuration file.

@@ -40,7 +40,7 @@ Properties = Mapping[str, Property]
 
 
 class ConfigurationChanges(LogCleanerError):
-    """A file of the configuration is another one each time that it was read, so nobody knows what holds."""
+    """A configuration file that changes between readings again and again, so that nobody knows which content holds."""
 
     kind = ErrorKind.REFUSED
 

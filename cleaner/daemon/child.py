@@ -26,9 +26,9 @@ from cleaner.events import Event
 from storage.errors import LogCleanerError
 
 STOP_SECONDS: Final = 0.8
-"""For the child to end between two steps; the daemon itself has two seconds."""
+"""The time that a child has to end between two steps, in seconds; the daemon itself has two seconds."""
 END_SECONDS: Final = 10.0
-"""For an idle child to unload what it loaded, when there is no hurry."""
+"""The time that an idle child has to end when there is no hurry, in seconds."""
 SILENT_SECONDS_MAX: Final = 900.0
 """A child that tells nothing for so long hangs, though it may use its processor."""
 STILL_SECONDS_MAX: Final = 60.0
@@ -106,8 +106,8 @@ class CompactingChild:
             task: the partition.
             listener: hears what the child tells.
             meanwhile: called again and again while the child starts, and once its line is in the journal.
-            is_wanted: asked behind each ``meanwhile``; once it says no, the child is told to end the task between two
-                steps, and so before the next swap.
+            is_wanted: asked behind each ``meanwhile``; once it returns False, the child ends the task between two
+            steps, and so before the next swap.
 
         Raises: ChildDied, also if somebody else told the child to end the task; CompactionRefused;
             CompactorUnstartable.

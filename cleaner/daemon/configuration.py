@@ -1,4 +1,4 @@
-"""The configuration in force, and how another one takes its place: read and checked whole first, else not at all."""
+"""The configuration in force. A new one is read and checked as a whole before it takes its place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Configuration:
         self.unreadable: str | None = None
         """Why the sources could not be read when they were last tried: until they can, nothing may be changed."""
         self.loosened_by_cluster: tuple[Loosened, ...] = ()
-        """What the cluster let more go of by its metadata, when it was read last."""
+        """The keys by which the cluster's metadata let more go than before, when it was read last."""
         self._hold(_resolved(load()), ())
         self.reload()  # only now is it known whose state has to be noted before the reading
 

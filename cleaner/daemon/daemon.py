@@ -39,7 +39,7 @@ from cleaner.events import Event, EventLog
 
 TICK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 1.3
-"""For the worker to end; with what comes behind it, less than two."""
+"""The time that the worker has to end, in seconds; with all that follows it is less than two."""
 HUNG_SECONDS: Final = 60.0
 _TICKS_MISSED_MAX: Final = 10
 _SIGNALS: Final = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)

@@ -1,8 +1,8 @@
 """The jobs that are due: a pure function of the schedule and the time. The worker does them; APScheduler wakes it.
 
 A schedule is a value. Whatever happens (a job begun, a plan made or spent, a failure, files that changed) makes another
-schedule of it, here and nowhere else. Times are epoch ms of one clock. A moment that lies ahead
-of that clock (it was set back) counts as long ago, so that nothing waits for it.
+schedule of it, here and nowhere else. Times are epoch ms of one clock. A moment ahead of that clock (somebody set the
+clock back) counts as long ago, so that no job waits for it.
 
 Checkpoints that follow from a deletion or a compaction are written by that job, before the lock goes, since a broker
 may start then; what is left for a job of its own are those that lie outside their log.
@@ -37,7 +37,7 @@ class Intervals:
     """Between two looks for what there is to compact."""
     checkpoint_ms: int
     first_retention_ms: int
-    """From the start to the first retention."""
+    """The time from the start of the daemon to the first retention."""
 
     @classmethod
     def of(cls, broker: BrokerPolicy) -> Intervals:
@@ -58,7 +58,7 @@ class Failure:
     failed_ms: int
     error: str
     is_corrupt: bool
-    """Only another state of its files ends it."""
+    """Whether the failure is damage: then only a change of the partition's files ends it."""
 
     @property
     def pause_ms(self) -> int:
@@ -75,11 +75,11 @@ class Job:
 
     kind: JobKind
     partitions: tuple[PartitionKey, ...] = ()
-    """Of a removal and a compaction: those it is for."""
+    """The partitions that a removal or a compaction is for."""
     leaving_out: frozenset[PartitionKey] = frozenset()
-    """Of a retention: those that failed and are to wait."""
+    """The partitions that failed and that a retention leaves out."""
     is_full: bool = False
-    """Of a survey: plan, whether or not anything changed."""
+    """Whether a survey plans even if nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Schedule:
     intervals: Intervals
     started_ms: int
     observing: bool = False
-    """Only survey: ``--observe``."""
+    """Whether the daemon only makes surveys: ``--observe``."""
     last_ms: Mapping[JobKind, int] = field(default_factory=dict)
     """When each kind was last due."""
     last_full_survey_ms: int | None = None
@@ -110,7 +110,7 @@ class Schedule:
     removals_ms: Mapping[PartitionKey, int] = field(default_factory=dict)
     """When the delay of the first ``.deleted`` file of a partition is over."""
     backlog: tuple[PartitionKey, ...] = ()
-    """To compact, in this order."""
+    """The partitions to compact, in this order."""
     busy: PartitionKey | None = None
     """Being compacted, by another process: it is left alone, and what is due of the others goes on."""
     corrections: bool = False
@@ -119,7 +119,7 @@ class Schedule:
     compactor: Failure | None = None
     """The compacting process could not be started: nothing is compacted for a while."""
     states: Mapping[Path, State] = field(default_factory=dict)
-    """What the log dirs looked like when everything was last planned."""
+    """The states of the log dirs when everything was last planned."""
     ripe_ms: int | None = None
     """When time alone makes more of a log cleanable; None if it never does."""
     expiring: frozenset[PartitionKey] = frozenset()
@@ -138,7 +138,7 @@ class Schedule:
         return replace(self, wanted=self.wanted | _EVERYTHING, failures={}, compactor=None)
 
     def began(self, job: Job, now_ms: int) -> Schedule:
-        """Return the schedule after a job was begun, which is not due any more. Intervals keep to their grid.
+        """Return the schedule after a job was begun: the job is not due any more. Intervals keep to their grid.
 
         A retention begins with a full survey, so that one need not follow.
         """
@@ -209,11 +209,11 @@ class Schedule:
         return Opening(self.left & all_due or all_due, all_due, frozenset(unrecovered))
 
     def opened(self, opening: Opening, left: frozenset[TopicPartition], full: frozenset[Path]) -> Schedule:
-        """Return the schedule after a retention: what it left has its turn with the next one, at once.
+        """Return the schedule after a retention. The next retention, at once, opens the partitions that this one left.
 
         Args:
             opening: the partitions that were opened.
-            left: those that the turn had no time for.
+            left: the partitions that the turn had no time for.
             full: log dirs whose journal found no space, so that what a crash left there may still be there.
         """
         if not opening.due:

@@ -22,7 +22,7 @@ class CompactionTask:
 
     partition: PartitionKey
     configured: Configured
-    """As the daemon read it under the lock."""
+    """The configuration as the daemon read it under the lock."""
     request: Request
     threads: int
     lock: int

@@ -1,4 +1,4 @@
-"""sd_notify: what systemd is told through ``NOTIFY_SOCKET``. Without the variable nothing is sent.
+"""sd_notify: messages to systemd through ``NOTIFY_SOCKET``. Without the variable the daemon sends none.
 
 Protocol: systemd's sd_notify(3). A datagram that does not get through is lost: telling must not stop the work.
 """

@@ -1,6 +1,6 @@
 """The values that the daemon hands to those who watch it, after each thing it did: metrics and health checks.
 
-All calls come from the daemon's own threads and must not block; what an observer raises is the daemon's failure.
+All calls come from the daemon's own threads and must not block. An exception of an observer fails the daemon.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from policies.plan import Plan
 
 
 class JobKind(StrEnum):
-    """The jobs that the daemon does again and again, in the order in which it does those that are due together."""
+    """The jobs that the daemon repeats. Jobs that are due together are done in this order."""
 
     RELOAD = "reload"
     """Read the configuration again."""
@@ -34,15 +34,15 @@ class DaemonState:
     """The daemon at one moment: what ``/healthz`` and ``/readyz`` ask for. Times in epoch ms."""
 
     ready: bool
-    """It has a valid configuration and made its first plan."""
+    """Whether the daemon has a valid configuration and made its first plan."""
     reason: str
-    """What it does now, or waits for; where it is not ready, why."""
+    """What the daemon does now or waits for; if it is not ready, the reason."""
     hung_since_ms: int | None = None
     """Since when the worker gives no sign of life; None while it does."""
     observing: bool = False
-    """It changes nothing: ``--observe``, or a broker holds a log dir."""
+    """Whether the daemon changes nothing: ``--observe``, or a broker holds a log dir."""
     failing: tuple[str, ...] = ()
-    """What is wrong with log dirs as a whole, one sentence each: nothing is done in them."""
+    """One sentence for each log dir that cannot be served: the daemon does nothing in it."""
 
     @property
     def serves(self) -> bool:
@@ -60,7 +60,7 @@ class JobDone:
     succeeded: bool
     """Nothing that it did failed."""
     is_whole: bool
-    """It could do its work in every log dir: none is failing, and no other process holds one."""
+    """Whether the daemon can work in every log dir: none fails, and no other process holds one."""
 
 
 class Observer:

@@ -36,7 +36,7 @@ class Trouble(StrEnum):
 
 
 Complaint = tuple[Event, tuple[tuple[str, object], ...]]
-"""An event and its fields: of what a person should see to."""
+"""An event and its fields, about something that needs a person."""
 
 _CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
 """Jobs that do nothing while the configuration cannot be read."""

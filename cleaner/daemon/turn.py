@@ -24,7 +24,7 @@ class Turn:
     """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
 
     log_dirs: tuple[Path, ...]
-    """Those of the configuration."""
+    """The log dirs of the configuration."""
     on_refusal: OnRefusal
     """Told of a log dir that another process holds, or that could not be locked."""
     seconds: Callable[[], float] = time.monotonic

@@ -1,7 +1,7 @@
 """Sees what others change: configuration files, partition directories, files removed by hand.
 
-Nothing depends on being told: each turn reads partitions anew, and each survey looks at the sources. What is seen
-here makes a reload prompt, and tells people of what a turn cannot know: that a file was there a moment ago.
+Nothing depends on these events: each turn reads partitions anew, and each survey looks at the sources. The events make
+a reload prompt. They also tell people what no turn can know: that a file was there a moment ago.
 
 Only names are watched, not contents (50 appends make 250 events otherwise, and our own reads more): creations, moves,
 deletions, in a log dir and in each partition. What cleaners and brokers do themselves has names of its own, by which it
@@ -123,7 +123,7 @@ class Watch:
     _watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
 
     def start(self, config_files: Iterable[Path], log_dirs: Iterable[Path]) -> None:
-        """Watch these, in place of what was watched before; of the same, nothing is begun anew."""
+        """Watch these paths in place of the paths before. Keep the watches on paths that stay the same."""
         files, dirs = frozenset(config_files), tuple(log_dirs)
         if (files, dirs) == self._watched:
             return

@@ -1,7 +1,7 @@
 """The worker: does what is due, job after job, and keeps the schedule, which alone decides what is due next.
 
-A failure is told and does not stop the other jobs. An unexpected exception ends the thread that ticks. The daemon then
-starts another thread with the same schedule, in which the job that failed is not due for now.
+The worker reports a failed job and goes on with the others. An unexpected exception ends the thread that ticks. The
+daemon then starts another thread with the same schedule, in which the job that failed is not due for now.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.names import TopicPartition
 
 Change = Callable[[Schedule], Schedule]
 REST_SECONDS: Final = 2.0
-"""For so long at least the locks are free after a turn that ``lock.hold.max`` ended."""
+"""The least time for which the locks are free after a turn that ``lock.hold.max`` ended, in seconds."""
 _NOTHING_CHANGES: Final = "nothing is changed until it can be read"
 _EARLIER_HOLDS: Final = "the one before it stays in force"
 
@@ -73,7 +73,7 @@ class Worker:
         self._cleaner: Cleaner | None = None
         self._rounds = 0
         self._round_began_seconds: float | None = None
-        """None between two rounds."""
+        """The monotonic time at which the round under way began, in seconds; None between two rounds."""
         self._is_asked = False
         """A person asked for everything now."""
         self._is_once = False
@@ -277,7 +277,9 @@ class Worker:
         return True
 
     def _state_of(self, path: Path, round_: Turn) -> State:
-        """Tell who holds a log dir, and return its state: one that another process may change at any time has none."""
+        """Report who holds a log dir, and return its state: the holder alone if there is one, nothing if the daemon
+        observes.
+        """
         if self._schedule.observing:
             return ()
         holder = None if round_.holds(path) else LogDir(path).locked_by()

@@ -1,4 +1,4 @@
-"""One dump over some files: what is shown of each, and what is told behind them all."""
+"""One dump over some files: the lines of each file, and the findings that follow all of them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def dump(
 
     Args:
         files: in the order in which they are shown.
-        options: what is shown of them.
+        options: the parts that are shown.
         write: takes lines for stdout. It may raise OSError.
         failed: hears what cannot be read. The dump goes on with what follows.
         as_json: show JSON lines.
 
     Returns:
-        What is told on stderr behind all files.
+        The lines for stderr, which follow all files.
     """
     lines = JsonDumpLines(options) if as_json else TextLines(options)
 

@@ -35,7 +35,7 @@ class DumpedKind(Enum):
 
     LOG = auto()
     SNAPSHOT_LOG = auto()
-    """Of a KRaft metadata log: record batches as in a log."""
+    """A snapshot of a KRaft metadata log: record batches as in a log."""
     OFFSET_INDEX = auto()
     TIME_INDEX = auto()
     TXN_INDEX = auto()
@@ -80,7 +80,7 @@ class DumpedFile:
     """A file whose name says what it holds."""
 
     path: Path
-    """As the user names it."""
+    """The path as the user wrote it."""
     location: Path
     """The same file, without a symlink on the way."""
     kind: DumpedKind

@@ -45,7 +45,9 @@ class DumpFindings:
         self._out_of_order.setdefault(path, []).append(IndexMismatch(index_ms, previous_ms))
 
     def offset_not_found(self, path: Path, index_offset: int, log_offset: int) -> None:
-        """Note that no batch ends at the offset that a time index names. The log's is -1 if there is none at all."""
+        """Note that no batch ends at the offset that a time index names. The log's offset is -1 if the log has no batch
+        at all.
+        """
         self._not_found.setdefault(path, []).append(IndexMismatch(index_offset, log_offset))
 
     def gaps(self, path: Path, pairs: Integers) -> None:

@@ -26,7 +26,7 @@ class JsonDumpLines:
         self._options = options
 
     def heading(self, file: DumpedFile) -> Iterator[str]:
-        """Return the line in front of what a file holds."""
+        """Return the line that precedes the content of a file."""
         snapshot = file.snapshot_id
         yield _line(
             "file",
@@ -106,7 +106,7 @@ class JsonDumpLines:
         return _line(kind, fields)
 
     def damage(self, error: LogCleanerError) -> str:
-        """Return the line of an error, in the place of what cannot be read."""
+        """Return the line of an error, which stands in the place of the content that cannot be read."""
         position = getattr(error, "position", None)
         fields = {"path": str(getattr(error, "path", "")), "position": position}
         return _line("damage", {**fields, "cause": getattr(error, "cause", None) or str(error)})

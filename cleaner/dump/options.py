@@ -31,7 +31,7 @@ class TopicDecoder(StrEnum):
 
 
 class PlainDecoder(StrEnum):
-    """The decoders of a key or a value, those of ``org.apache.kafka.tools.api``."""
+    """The decoders of a key or a value, as ``org.apache.kafka.tools.api`` has them."""
 
     STRING = "string"
     LONG = "long"

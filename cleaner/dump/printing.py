@@ -86,7 +86,7 @@ class RowPrinter:
     """The buffers of one reading, and what is asked for."""
 
     def __init__(self, options: DumpOptions, lines: TextLines | JsonDumpLines) -> None:
-        """Prepare to print. The lines are those of the records that are left to Python."""
+        """Prepare to print. ``lines`` makes the lines of the records that the kernel leaves to Python."""
         self._options, self._lines, self._selection = options, lines, options.selection
         self._flags = _flags(options) | (Print.JSON if isinstance(lines, JsonDumpLines) else 0)
         self._splits = options.shows_headers and isinstance(lines, TextLines)

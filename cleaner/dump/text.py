@@ -1,4 +1,4 @@
-"""The lines of a dump as text: those of Kafka's own tool, and a plain form for files that it does not know.
+"""The lines of a dump as text: as Kafka's own tool prints them, and in a plain form for files that it does not know.
 
 Source: Kafka 4.3 ``DumpLogSegments``.
 """
@@ -31,7 +31,7 @@ class TextLines:
         self._options = options
 
     def heading(self, file: DumpedFile) -> Iterator[str]:
-        """Return the lines in front of what a file holds."""
+        """Return the lines that precede the content of a file."""
         yield f"Dumping {without_controls(str(file.path))}"
         if file.kind is DumpedKind.LOG and file.base_offset is not None:
             yield f"Log starting offset: {file.base_offset}"

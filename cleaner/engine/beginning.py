@@ -27,7 +27,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 
 @dataclass(slots=True)
 class Begun:
-    """The result of recovery, and of what had to make space for it, once every lock is taken."""
+    """The result of recovery, and of the deletions that made space for it, once every lock is taken."""
 
     means: Means
     request: Request

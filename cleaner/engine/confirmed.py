@@ -113,7 +113,7 @@ def note_limits(log_dir: LogDir, configured: Configured, fs: FileSystem, now_ms:
 
 
 def _states_of(name: str, noted: tuple[_Noted, ...]) -> tuple[FileLayers, ...]:
-    """Return the states of a configuration file; of one that is new here, those of the one used last."""
+    """Return the states of a configuration file; for a file that is new here, the states of the file used last."""
     own = [one for one in noted if one.name == name] or noted[-1:]
     return own[-1].states if own else ()
 

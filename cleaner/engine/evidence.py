@@ -44,7 +44,7 @@ class _Seen(NamedTuple):
 
 
 class EvidenceNotes:
-    """Collects what is to be noted of one log dir. It reads nothing where no partition has such files."""
+    """Collects the notes about one log dir. It reads nothing unless a partition has files that may be evidence."""
 
     def __init__(self, log_dir: LogDir) -> None:
         self._log_dir = log_dir

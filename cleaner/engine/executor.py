@@ -101,7 +101,9 @@ class Executor:
                 self._attempt(step, self._delete)
 
     def settle(self) -> None:
-        """Write what the deletions need and entail; behind those of every log dir, since they may share a full disk."""
+        """Write what the deletions entail. Call it after the deletions of every log dir, since these may share a full
+        disk.
+        """
         self._reported(self._journal.close)  # the deletions that its lines tell of were carried out
         for step in self._postponed:
             self._attempt(step, self._delete)
@@ -175,7 +177,7 @@ class Executor:
                 self._attempt(step, partial(_refused, error))
 
     def _rounds(self, steps: Sequence[PartitionPlan]) -> Iterator[tuple[Round, Path]]:
-        """Yield the rounds to prepare. A round that cannot be made is told when its turn comes."""
+        """Yield the rounds to prepare. A round that cannot be made is reported when its turn comes."""
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         for step in steps:

@@ -19,7 +19,7 @@ class DiskFigures(NamedTuple):
     left_disk_bytes: int = 0
     """The blocks of the files that left a log: those renamed to ``.deleted``, and those unlinked."""
     freed_disk_bytes: int = 0
-    """The blocks of those that were unlinked."""
+    """The blocks of the unlinked files."""
     added_disk_bytes: int = 0
     """The blocks of the segments that compaction wrote."""
     index_saved_bytes: int = 0

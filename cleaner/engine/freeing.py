@@ -57,7 +57,7 @@ class Rescued:
     after: tuple[Volume, ...]
     """The same ones. In a dry run without what compactions would give, which nobody knows."""
     deleted_disk_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By log dir: what the blocks of the files took that the run unlinked, compactions left out."""
+    """Log dir -> the bytes in blocks of the files that deletions unlinked; compactions do not count."""
     lacking: Mapping[PartitionKey, Gain] = field(default_factory=dict)
     """Partitions that gave back much less than their files took, as measured, and lost nothing more."""
 

@@ -1,4 +1,4 @@
-"""Log dirs in, facts out: the one place that makes facts. Cost: O(files), not O(bytes)."""
+"""Log dirs in, facts out: this module makes the facts that every plan rests on. Cost: O(files), not O(bytes)."""
 
 from __future__ import annotations
 
@@ -235,10 +235,7 @@ def survey_partition(
     survey: Survey,
     rule: OnlyCopies,
 ) -> PartitionFacts:
-    """Read the facts of one partition, as if the leftovers of a crash were recovered.
-
-    Raises: LogCleanerError of what could not be read.
-    """
+    """Read the facts of one partition, as if the leftovers of a crash were recovered. Raises: LogCleanerError."""
     _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
     read_leader_epochs(listing.directory)  # a garbled one stops a broker: better told now than by its log
     recovery = plan_recovery(listing)

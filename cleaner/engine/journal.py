@@ -56,8 +56,8 @@ class Journal:
             log_dir: the directory that holds the journal.
             fs: the disk.
             boot: the boot of the machine; goes into every entry, for the next run to judge the wall clock by.
-            may_wait: on a full disk, keep lines in memory and write them as soon as there is space. This is for those
-                who make space; everybody else must not act without the line.
+            may_wait: on a full disk, keep lines in memory and write them as soon as there is space. Only callers that
+                make space may do so; everybody else must not act without the line.
         """
         self._path = log_dir / JOURNAL_FILE
         self._fs = fs

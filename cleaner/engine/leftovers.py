@@ -29,7 +29,7 @@ class Swept(NamedTuple):
     files: int = 0
     size_bytes: int = 0
     disk_bytes: int = 0
-    """What their blocks took; those that another hard link keeps do not count."""
+    """The bytes of their blocks; blocks that another hard link keeps do not count."""
 
     @classmethod
     def of(cls, files: Sequence[SegmentFile]) -> Swept:

@@ -34,7 +34,7 @@ class Means:
     listener: Listener = field(default_factory=Silent)
     """Hears events and progress."""
     broker: BrokerPolicy = field(default_factory=BrokerPolicy)
-    """What is configured for all topics alike. A ``Cleaner`` fills it in."""
+    """The configuration that holds for all topics alike. A ``Cleaner`` fills it in."""
     threads: int = 1
     """The threads of a compaction: a large one uses all of them, small ones go side by side with one each."""
     stopping: Callable[[], bool] = lambda: False
@@ -44,8 +44,9 @@ class Means:
     side_by_side: int = 1
     """Compactions that may be at work at the same time, and share the memory for offset maps."""
     keeps_round_end: bool = False
-    """A round keeps its last batch, if need be empty, as Kafka 4.0 to 4.3 do; later ones keep the one at the high
-    watermark. For comparisons with those releases."""
+    """Whether a round keeps its last batch, if need be empty, as Kafka 4.0 to 4.3 do. Later releases keep the batch at
+    the high watermark. For comparisons with those releases.
+    """
 
 
 class OpenLogDirs(NamedTuple):

@@ -63,7 +63,7 @@ class Kept(NamedTuple):
     """The ``.deleted`` logs of a partition that nobody may unlink."""
 
     copies: Mapping[int, OnlyCopy]
-    """By base offset."""
+    """Base offset -> the only copy with it."""
     unknown_because: str | None = None
     """Why nobody knows what the log lacks; then no log goes that no line of the journal names."""
 

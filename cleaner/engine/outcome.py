@@ -45,7 +45,7 @@ class PartitionResult:
     records_unkeyed: int = 0
     """Records without a key, which the compaction drops."""
     space: DiskFigures = NO_CHANGE
-    """What the disk gets of it; of a compaction that is not read, nothing."""
+    """The change of the disk's space; nothing for a compaction whose data was not read."""
     map_utilisation: float = 0.0
     """Share of the offset map that the compaction used; 1 where it did not suffice at once."""
     seconds: float = 0.0
@@ -106,11 +106,11 @@ class Outcome:
     swept_bytes: int = 0
     """The size of the unlinked files that earlier runs, or a broker, had renamed to ``.deleted``."""
     swept_disk_bytes: int = field(default=0, kw_only=True)
-    """What the disk gets back of them."""
+    """The bytes in blocks that the disk gets back."""
     seconds: float = 0.0
     interrupted: bool = False
     errors: tuple[str, ...] = field(default=())
-    """What went wrong beside the partitions (a checkpoint that could not be written)."""
+    """The errors that belong to no partition, such as a checkpoint that could not be written."""
     postponed: frozenset[PartitionKey] = frozenset()
     """Partitions with work that were not begun, because the run was to let go of the lock."""
     engine: str = "local"
@@ -120,7 +120,8 @@ class Outcome:
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
     """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
     kept: tuple[KeptFile, ...] = field(default=(), kw_only=True)
-    """What stays although its kind may go: only copies of records, and what tells of missing ones."""
+    """The files that stay although their kind may go: only copies of records, and files that tell of missing records.
+    """
     runways: tuple[Runway, ...] = ()
     """How long the file systems of the log dirs last; empty unless it is a dry run."""
 
@@ -130,7 +131,7 @@ class Outcome:
         return {key: result.guard for key, result in self.results.items() if result.guard}
 
     def followed_by(self, second: Outcome) -> Outcome:
-        """Return the outcome of two runs, of which the second did what guard rails had held back in this one."""
+        """Return the outcome of two runs; the second run did what guard rails had held back in this one."""
         later = {key: r.following(self.results[key]) if key in self.results else r for key, r in second.results.items()}
         return replace(
             second,

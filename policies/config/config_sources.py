@@ -27,7 +27,8 @@ class Said(NamedTuple):
 
 
 _MISSPELT: Final = 0.9
-"""How alike two names are of which one is taken for a slip: as no key of Kafka 2.8 or 4.3 is to one that we read."""
+"""The similarity from which on a name counts as a slip for a key that we read. No key of Kafka 2.8 or 4.3 reaches it.
+"""
 
 RawLayer = Mapping[str, Said]
 """Key as written -> the value as it was stated."""

@@ -44,7 +44,7 @@ class Loosened(NamedTuple):
 
     @property
     def shrinking(self) -> float:
-        """Return how many times smaller the limit became: infinity if there was none, 1 if the key is no such limit."""
+        """Return how many times smaller the limit became: infinity if there was no limit, 1 if the key is no limit."""
         if self.key not in _SMALLER:
             return 1
         old, new = _limit(self.before.value), _limit(self.after.value)
@@ -65,11 +65,11 @@ def loosened(before: ConfigLayers, after: ConfigLayers, topics: Iterable[str]) -
     Args:
         before: the configuration that held.
         after: the configuration that is to hold.
-        topics: the topics to look at; those of which the first configuration says nothing are looked at, too.
+        topics: the topics to compare, also topics of which the first configuration says nothing.
 
     Returns:
-        The keys of the broker first, then those of each topic in the order of ``topics``. Keys that decide nothing are
-        left out, as ``retention.ms`` of a topic that is only compacted.
+        The keys of the broker first, then those of each topic in the order of ``topics``. It leaves out keys that
+        decide nothing, such as ``retention.ms`` of a topic that is only compacted.
     """
     found = dict.fromkeys(loosened_broker(before.broker_policy(), after.broker_policy()))
     for topic in topics:

@@ -21,8 +21,8 @@ class Override:
         idle: topics that it says nothing to: they are not deleted from, or not compacted.
         same: topics that have this value in force anyway.
         barred: topics named ``__*``, which take ``retention.*`` from no ``--set``.
-        unknown: topics of which nothing is touched, since their configuration is unknown.
-        refused: those of them whose configuration was known without ``--set`` -> why it is not with it.
+        unknown: topics that a run leaves alone, because their configuration is unknown.
+        refused: the unknown topics whose configuration is known without ``--set`` -> why ``--set`` makes it unknown.
     """
 
     stated: Stated

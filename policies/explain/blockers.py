@@ -51,7 +51,7 @@ class Blocker(NamedTuple):
     since_ms: int | None = None
     """Since when it holds, epoch ms, if that is known."""
     until_ms: int | None = None
-    """From when on it may no longer hold, epoch ms; None if no time is enough."""
+    """The moment from which on the blocker may no longer hold, epoch ms; None if no passing of time ends it."""
     first_base_offset: int | None = None
     """The first segment that it keeps; None if it is about the whole partition, or about no segment."""
     last_base_offset: int | None = None

@@ -17,7 +17,7 @@ from policies.plan import PartitionPlan
 from policies.reasons import INT64_MAX, ReasonCode
 
 _MOMENTS_MAX: Final = 64
-"""So many moments are tried, to find the one at which a round begins."""
+"""The most moments that are tried to find the one at which a round begins."""
 
 
 class ChangeCode(StrEnum):

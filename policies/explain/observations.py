@@ -9,12 +9,12 @@ from policies.facts import NO_TIMESTAMP
 
 
 class SegmentTimes(NamedTuple):
-    """The timestamps of one segment, epoch ms; NO_TIMESTAMP if there is none. Cheap: there are many."""
+    """The timestamps of one segment, epoch ms; NO_TIMESTAMP if there is none. A cheap type, because there are many."""
 
     first_ms: int = NO_TIMESTAMP
     """The timestamp of the first record, or the largest of the first batch if only that is known."""
     newest_ms: int = NO_TIMESTAMP
-    """The largest one, by the time index and by the batches behind the last one that the index knows."""
+    """The largest timestamp, by the time index and by the batches behind its last entry."""
     newest_offset: int | None = None
     """The last offset of the batch that holds it, if that is known."""
 
@@ -58,7 +58,7 @@ class FailedAttempts(NamedTuple):
     last_ms: int
     cause: str
     files_changed: bool
-    """Whether a file of the partition is another one since the last attempt."""
+    """Whether a file of the partition changed since the last attempt."""
 
 
 class DeleteHorizons(NamedTuple):
@@ -119,4 +119,4 @@ class Observations:
     records_unkeyed: int | None = None
     """The records without a key that the compaction of the plan drops; None if nobody counted them."""
     problems: tuple[str, ...] = ()
-    """What could not be read, and is left out."""
+    """Sentences about what could not be read; the explanation leaves that out."""

@@ -36,12 +36,12 @@ class Births:
 
 
 def births(log: PartitionFacts, now_ms: int) -> Births | None:
-    """Return what was written lately; None if the log tells too little.
+    """Return the bytes that were written lately; None if the log tells too little.
 
-    It counts the segments behind the newest one that is older than the window, else those behind the oldest one. Their
-    bytes were written after the newest record of that one. With one segment only nothing is known, unless that is older
-    than the window: then nothing was written since. Nor is anything known if the segments span less than six hours,
-    however long ago; one hour, if older segments were deleted.
+    The function takes the newest segment that is older than the window, else the oldest segment, and counts the
+    segments behind it: their bytes were written after its newest record. A log with one segment tells too little,
+    unless that segment is older than the window: then nothing was written since. A log whose segments span less than
+    six hours (one hour, if older segments were deleted) tells too little, too.
 
     Args:
         log: the facts of one partition.
@@ -66,7 +66,7 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
 def births_by_day(log: PartitionFacts, now_ms: int) -> tuple[int, ...]:
     """Return the bytes of the segments that were born on each of the last days, the oldest day first.
 
-    The oldest segment does not count, as in ``births``: its bytes on the one day of its birth would be a false peak.
+    As in ``births``, the oldest segment does not count: all its bytes on one day would be a false peak.
 
     Args:
         log: the facts of one partition.

@@ -18,9 +18,9 @@ class LongRun(NamedTuple):
     """The size that partitions come to, in bytes of ``.log`` files.
 
     Attributes:
-        size_bytes: what those come to hold whose limits, or whose rate of 0, keep them at a size.
-        growing_bytes_per_day: the growth of those that nothing limits.
-        unknown: the number of partitions of which neither is known.
+        size_bytes: the size of the partitions that stop growing: a limit holds them, or nobody writes to them.
+        growing_bytes_per_day: the growth of the partitions that nothing limits.
+        unknown: the number of partitions whose size and growth are unknown.
     """
 
     size_bytes: int = 0

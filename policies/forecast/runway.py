@@ -1,11 +1,11 @@
 """Predict how long a disk lasts if it goes on filling as it did lately.
 
-A daemon watches the disk: ``Growth`` is a mean of what the used space grew between observations. On the first day the
-mean is over all observations. Later it forgets older ones, with a time constant of a day.
+A daemon watches the disk: ``Growth`` is the mean growth of the used space between observations. On the first day the
+mean is over all observations. Later it forgets older observations, with a time constant of a day.
 
 A single look has no observations, but segments with times: ``runway`` takes what was born lately, and what retention
-will free meanwhile. It counts what logs hold at each moment to come, so it knows a disk that fills until the first
-segments expire from one that fills for ever.
+will free meanwhile. It computes what the logs hold at each moment to come. So it can tell a disk that fills until the
+first segments expire from a disk that fills for ever.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Runway:
     log_dirs: tuple[str, ...]
     free_bytes: int
     born_bytes_per_day: int
-    """What is written to the logs that count."""
+    """The bytes that are written each day to the logs that count."""
     days: float | None
     """The days until the file system is full; infinite if what counts never fills it, None if no rate is known."""
     counted: int
     """The partitions that count."""
     left_out: int
-    """The partitions that do not count: compacted or untouched ones, and the ones whose rate nobody knows."""
+    """The number of partitions that do not count: compacted, untouched, or with an unknown rate."""
 
     @property
     def is_endless(self) -> bool:
@@ -94,7 +94,7 @@ class _Change(NamedTuple):
 
 
 _STILL: Final = 1e-6
-"""Bytes per ms. Sums of floats leave a rest; so slow a growth is none."""
+"""Bytes per ms. A slower growth counts as none, because sums of floats leave a rest."""
 _HOUR_MS: Final = 3_600_000
 
 

@@ -1,1 +1,1 @@
-"""The owners of what Kafka's internal topics hold: groups and transactional ids, and why these topics are large."""
+"""The groups and transactional ids that own the records of Kafka's internal topics, and why these topics are large."""

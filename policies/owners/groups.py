@@ -51,7 +51,7 @@ def groups_of(keys: Iterable[KeyHolding], terms: Terms, subscription: Subscripti
     """Return the groups that some keys belong to, the largest first.
 
     Args:
-        keys: those of one partition; those of one group stand side by side.
+        keys: the keys of one partition; the keys of one group stand side by side.
         terms: the moment, and the retention of offsets.
         subscription: decodes what a member of a classic group subscribed to.
     """

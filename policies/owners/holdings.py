@@ -93,7 +93,7 @@ class OwnerState(StrEnum):
     DEAD = "dead"
     """Only tombstones are left, or records that a tombstone superseded."""
     UNKNOWN = "unknown"
-    """What says so cannot be decoded."""
+    """The record that tells the state cannot be decoded."""
 
     UNUSED = "unused"
     """A transactional id without a transaction (Kafka's state Empty)."""

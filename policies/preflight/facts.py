@@ -29,7 +29,7 @@ class KafkaFailure(NamedTuple):
     """The exception that Kafka raises at something."""
 
     exception: str
-    """Its class, without the package."""
+    """The class of Kafka's exception, without its package."""
     cause: str
     is_io: bool = False
     """Whether Kafka treats it as an error of the disk: it takes the log dir offline, and goes on with the others."""
@@ -61,9 +61,9 @@ class RecoveredLog(NamedTuple):
     failure: KafkaFailure | None = None
     """The exception that leaves the recovery; None if it ends as usual."""
     split_failure: KafkaFailure | None = None
-    """Of an offset that does not fit the index: why the segment cannot be split, either."""
+    """If an offset does not fit the index: why Kafka cannot split the segment, either."""
     zero_bytes: int = 0
-    """So many bytes at the end of the file, behind the valid ones, are zeros: no record was there."""
+    """The number of zeros at the end of the file, behind the valid bytes: no record was there."""
 
 
 class Contents(Protocol):

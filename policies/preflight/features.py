@@ -1,4 +1,5 @@
-"""The feature levels that each version of Kafka knows: a start ends at one in the metadata log that it does not know.
+"""The feature levels that each version of Kafka knows. A start fails if the metadata log has a level that it does not
+know.
 
 The levels are those of the jars of each version, as a broker takes them without ``unstable.feature.versions.enable``.
 Kafka 3.0 to 3.2 write such records in another way, and are left out, as are versions newer than this list.
@@ -17,7 +18,7 @@ METADATA_VERSION: Final = "metadata.version"
 _ELSEWHERE: Final = "kraft.version"
 """Control records state it; a feature record of this name is ignored."""
 _OLD_SENTENCE: Final = Release(3, 8)
-"""Before this version the sentence of the exception is another one."""
+"""Versions before this one word the exception differently."""
 _RANGE_SAID: Final = Release(4, 0)
 """Since then the sentence has the levels that there are."""
 
@@ -26,12 +27,11 @@ class Levels(NamedTuple):
     """The levels that one version of Kafka knows. A feature that is not named has the level 0 alone."""
 
     lowest: int
-    """Of ``metadata.version``."""
+    """The lowest level of ``metadata.version``."""
     highest: int
     """The same, for production."""
     highest_named: int
-    """The same, with those that are not for production: beyond it the level has no name, and the exception is another
-    one."""
+    """The highest level with a name, production or not. Kafka words the exception differently for levels beyond it."""
     others: dict[str, int]
     """Feature -> its highest level for production; each begins at 0."""
 

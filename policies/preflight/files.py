@@ -44,7 +44,7 @@ class Files:
         return sorted(self.sizes)
 
     def net_steps(self) -> tuple[StartStep, ...]:
-        """Return the steps without those that only make anew what others delete, as happens to producer snapshots."""
+        """Return the steps, without files that are both deleted and written anew, as producer snapshots are."""
         written = {step.file for step in self.steps if step.kind is StartStepKind.WRITE}
         deleted = {step.file for step in self.steps if step.kind is StartStepKind.DELETE}
         renewed = written & deleted
@@ -74,7 +74,7 @@ class Files:
         self.note(StartStepKind.RENAME, name, why)
 
     def create(self, name: str, why: str) -> None:
-        """Make an empty file where there is none."""
+        """Make an empty file unless the file exists."""
         if name not in self.sizes:
             self.sizes[name] = 0
             self.note(StartStepKind.CREATE, name, why)

@@ -59,7 +59,7 @@ class SetAside(NamedTuple):
 
 
 def is_here(directory_id: str | None, directory_ids: Collection[str]) -> bool:
-    """Return whether the metadata may place a partition in one of some log dirs, by the ids of those."""
+    """Return whether the metadata may place a partition in a log dir that has one of these ids."""
     return directory_id is None or directory_id in _NO_DIRECTORY or not directory_ids or directory_id in directory_ids
 
 

@@ -54,8 +54,9 @@ class StartSurroundings(NamedTuple):
     metadata: MetadataStart | None
     """None where there is no metadata log, or the broker uses ZooKeeper."""
     replicas: Replicas | None
-    """None with ZooKeeper, which tells no broker what is not its own, and where the node id or the metadata is not
-    known."""
+    """None if the broker uses ZooKeeper, which tells it of no other broker's replicas, or if node id or metadata is
+    unknown.
+    """
 
 
 def predict(befores: Sequence[LogDirBefore], around: StartSurroundings) -> Start:
@@ -95,8 +96,7 @@ def _with_lost(
     """Return a log dir with the partitions that lost their directory.
 
     Args:
-        log_dir: behind the start.
-        before: the same before it.
+        log_dir: the log dir behind the start. before: the log dir before the start.
         known: the partitions with a directory of any name in any log dir, and those with one that is not set aside.
         around: the metadata.
     """
@@ -121,7 +121,7 @@ def _with_lost(
 
 
 def _set_aside(partition: PartitionBefore) -> SetAside | None:
-    """Return what a ``-stray`` or ``-delete`` directory holds; None for another one."""
+    """Return what a ``-stray`` or ``-delete`` directory holds; None for any other directory."""
     if _is_live(partition):
         return None
     sizes = {file.name: file.size_bytes for file in partition.files}

@@ -58,7 +58,7 @@ class StartStep(NamedTuple):
     size_bytes: int = 0
     """The bytes that are read, cut, deleted or not read any more."""
     zero_bytes: int = 0
-    """Of a truncation: so many of them are zeros at the end of the file, which are no records."""
+    """For a truncation: the number of zeros at the end of the file, which are no records."""
 
 
 class PartitionFate(StrEnum):
@@ -91,7 +91,7 @@ class LogStart(NamedTuple):
     is_promoted: bool = False
     """Whether the directory loses its suffix ``-future``."""
     replaced_up_to: int | None = None
-    """The end of the log that takes the place of this one, which is deleted for it."""
+    """The end of the log that replaces this one; the start deletes this one."""
     stray_remedy: str | None = None
     """What to do about records that the start sets aside as ``-stray``, and that no other broker has; None if it sets
     none aside."""
@@ -146,7 +146,7 @@ class LogDirStart(NamedTuple):
     lost: tuple[LostPartition, ...] = ()
     """The partitions that had records by the checkpoints of this log dir, and have no directory."""
     missing: tuple[Finding, ...] = ()
-    """What says that records are gone already, before the start."""
+    """Findings which say that records were gone before the start."""
 
 
 class Refusal(NamedTuple):

@@ -1,11 +1,11 @@
 """Tell the moment at which one file no longer holds the records of one key, by the configuration in force.
 
-Of a log, retention deletes whole segments at moments that are known; compaction takes what is superseded in a round,
-and a tombstone in the first round behind its delete horizon. A round needs that the record, and the one that supersedes
-it, lie in closed segments, behind their lag, and that the log is dirty enough. Where a moment depends on more than
-time, it is the earliest one, and its needs say on what else.
+Retention deletes whole segments at moments that are known. Compaction takes a superseded record in a round, and a
+tombstone in the first round behind its delete horizon. A round needs that the record, and the one that supersedes it,
+lie in closed segments, behind their lag, and that the log is dirty enough. If a moment depends on more than time, it is
+the earliest possible one, and its needs say what else must happen.
 
-Nothing here rolls: only a broker closes the active segment, when a record is appended.
+No function here closes the active segment: only a broker does, when it appends a record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from policies.reasons import INT64_MAX, Action, ReasonCode, as_int64, moment
 from storage.names import FileIdentity
 
 _MOMENTS_MAX: Final = 64
-"""So many moments are tried, to find the one at which a round begins."""
+"""The most moments that are tried to find the one at which a round begins."""
 _BY_SIZE: Final = frozenset({ReasonCode.WITHIN_SIZE, ReasonCode.BEHIND_KEPT_SEGMENT})
 
 
@@ -46,7 +46,7 @@ class DepartureCode(StrEnum):
 
 
 class Need(StrEnum):
-    """The closed list of what has to happen beside the passing of time."""
+    """The closed list of events that must happen beside the passing of time."""
 
     ROLL = "ROLL"
     """A broker appends a record, and so closes the active segment."""
@@ -82,9 +82,9 @@ class FileHolding(NamedTuple):
     """The records of one key in one file of a log, beside those in the rest of the log."""
 
     base_offset: int
-    """Of the segment of the file."""
+    """The base offset of the file's segment."""
     latest_offset: int
-    """Of the key's last record in the log."""
+    """The offset of the key's last record in the log."""
     has_latest: bool
     """Whether the file holds that record."""
     latest_is_tombstone: bool
@@ -230,7 +230,7 @@ def _closes_ms(case: Case, roll: Roll) -> int:
 
 
 def _round_from(case: Case, facts: PartitionFacts, offset: int, from_ms: int) -> int | None:
-    """Return the first moment, of those at which a lag or a limit ends, at which a round covers an offset."""
+    """Return the first moment at which a round covers an offset, of the moments at which a lag or a limit ends."""
     policy, ends_ms = case.planned.policy, {from_ms}
     for segment in facts.segments[:-1]:
         ends_ms.add(as_int64(segment.largest_timestamp_ms + policy.min_compaction_lag_ms))

@@ -1,4 +1,4 @@
-"""The command ``import``: it makes a new partition of what ``export`` wrote."""
+"""The command ``import``: it makes a new partition of the records that ``export`` wrote."""
 
 from __future__ import annotations
 

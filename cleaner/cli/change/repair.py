@@ -238,7 +238,7 @@ class _Run:
 
 
 def _tell_sound(plan: Repairs, repairs: Repairs) -> None:
-    """Tell of the files that were to be mended, and that the check under the locks found to need no such repair."""
+    """Name the files that were to be mended and that need no repair any more, by the check under the locks."""
     damaged = {finding.path for finding in repairs.checked.findings}
     for path in sorted(
         {shown.path for shown in plan.repairable} - {r.planned.repair.target.path for r in repairs.results}

@@ -138,7 +138,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decoder(args: argparse.Namespace, selection: RecordSelection) -> TopicDecoder | None:
-    """Return the decoder that is asked for; with a selection, else that of the one topic of Kafka's own that is named.
+    """Return the decoder that an option names; else, with a selection, the decoder of the one topic of Kafka's that is
+    shown.
 
     Without a selection, the output is that of Kafka's tool, which knows no topics.
     """
@@ -157,7 +158,7 @@ def _decoder(args: argparse.Namespace, selection: RecordSelection) -> TopicDecod
 
 
 class _Told:
-    """The lines for stderr, and the exit status that follows from what was told."""
+    """The lines for stderr, and the exit status that follows from them."""
 
     def __init__(self) -> None:
         self.status: int = ExitStatus.DONE
@@ -183,7 +184,7 @@ class _Told:
 
 
 def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Iterator[DumpedFile]:
-    """Return the files to show, those of an operand as they are reached."""
+    """Yield the files to show; list the files of an operand when its turn comes."""
     from cleaner.dump.files import files_in, recognised, within
 
     only_batches = options.reads_records or options.only_batches

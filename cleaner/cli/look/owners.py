@@ -99,7 +99,7 @@ def _wanted(names: Sequence[str], log_dirs: Sequence[LogDir], topics: Sequence[s
 def _read(
     cleaner: Cleaner, request: Request, broker: BrokerPolicy
 ) -> tuple[list[PartitionOwners], list[UnreadablePartition], list[str]]:
-    """Return the partitions that were read, those that could not be, and the errors of the log dirs."""
+    """Return the partitions that were read, the partitions that cannot be read, and the errors of the log dirs."""
     from policies.facts import UnreadablePartition
     from policies.owners.partition import terms_of
 

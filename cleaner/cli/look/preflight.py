@@ -27,7 +27,7 @@ _OLDEST: Final = (2, 8)
 _SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": NEWEST}
 """The newest version of each series."""
 _LOOKS_MAX: Final = 3
-"""So often is a harm looked for beside a broker that runs: one look may see a batch that is half written."""
+"""The most looks for a harm beside a running broker: one look may see a batch that is half written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

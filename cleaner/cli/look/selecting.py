@@ -1,4 +1,4 @@
-"""The options that select records: those of ``dump`` and of ``export``."""
+"""The options of ``dump`` and ``export`` that select records."""
 
 from __future__ import annotations
 

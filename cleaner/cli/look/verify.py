@@ -120,7 +120,7 @@ def check(
         args: of ``verify``.
         log_dirs: that are checked.
         request: what of them is checked.
-        keeps_notes: another check follows at once, and goes by the notes of this one.
+        keeps_notes: another check follows at once, and uses the notes of this check.
     """
     with ExitStack() as opened:
         notes, forget = _notes(args, log_dirs, opened)
@@ -168,7 +168,7 @@ class _Named(NamedTuple):
 
     log_dirs: list[LogDir]
     partitions: frozenset[TopicPartition] | None
-    """None for all of them."""
+    """The partitions that are checked; None for all of them."""
 
 
 def _asked(args: argparse.Namespace) -> tuple[list[LogDir], CheckRequest]:

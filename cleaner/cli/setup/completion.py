@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _completer(action: argparse.Action, keys: list[str]) -> Any:
-    """Return what shtab is told of an option's values, by its metavar; None for nothing."""
+    """Return shtab's description of an option's values, by the option's metavar; None if there is no description."""
     import shtab
 
     metavar = action.metavar if isinstance(action.metavar, str) else ""
@@ -142,7 +142,7 @@ def _keys() -> list[str]:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield every option and operand, also those of the commands."""
+    """Yield every option and operand, also the options and operands of the commands."""
     for action in parser._actions:  # argparse offers no public list
         yield action
         if isinstance(action, argparse._SubParsersAction):

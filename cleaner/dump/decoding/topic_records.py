@@ -40,7 +40,7 @@ _CONTROL: Final = {
 
 
 class Decoded(NamedTuple):
-    """A message, decoded: its number among those of the topic, its name, its version."""
+    """A decoded message: the number of its type in the topic, its name, its version."""
 
     api_key: int
     name: str

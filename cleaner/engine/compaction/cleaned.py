@@ -38,7 +38,7 @@ class CleanedSegment:
     state: FileState = FileState.CLEANED
     """PLAIN where the directory is a copy's, and nothing has to be swapped."""
     suffix: str = ""
-    """Behind the names, of files that nobody is to take for the log's yet."""
+    """The suffix of the files' names, by which nobody takes them for files of the log yet."""
     records: int = 0
     has_empty_batches: bool = False
     _index: bytearray = field(default_factory=bytearray)
@@ -117,7 +117,7 @@ class CleanedSegment:
         }
 
     def _indexes(self) -> dict[FileKind, bytearray]:
-        """Return the index files to write; a transaction index without an entry is none."""
+        """Return the index files to write; leave out a transaction index without an entry."""
         always = {FileKind.INDEX: self._index, FileKind.TIME_INDEX: self._time_index}
         return {**always, FileKind.TXN_INDEX: self._aborted} if self._aborted else always
 

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _AHEAD: Final = 2
-"""Items a thread may be ahead: enough that none waits for the one that takes the results."""
+"""The items that a thread may be ahead: enough that no thread waits for the thread that takes the results."""
 _CHECK_SECONDS: Final = 0.3
 """Kafka's Throttler looks as often."""
 _SLEEP_SECONDS_MIN: Final = 0.001

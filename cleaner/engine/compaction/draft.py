@@ -72,9 +72,9 @@ class Draft:
         self.out = out
         self.written: Table = np.zeros(rows, WRITTEN)
         self.position = 0
-        """In ``out``, of the next batch."""
+        """The position in ``out`` of the next batch."""
         self.rows = 0
-        """In use of ``written``."""
+        """The rows of ``written`` that are in use."""
         self.parts: list[WrittenRun | Copied] = []
         self._noted = (0, 0)
 

@@ -1,4 +1,4 @@
-"""Key filters of a partition's clean segments: rounds leave them, later rounds read no segment that they speak for.
+"""Key filters of a partition's clean segments. A round leaves them, so that later rounds need not read every segment.
 
 They lie in the user's cache, not in the log dir: without them, or where they cannot be written, a round only takes
 longer. A round collects the hashes of all records that survive in a file of its own, source by source, and makes the
@@ -40,7 +40,7 @@ from storage.segment import SegmentFile
 SEGMENT_BYTES_MIN: Final = 8 << 20
 """A smaller segment is read as fast as a filter is asked."""
 KEYS_MAX: Final = 12_000_000
-"""Of a segment: its hashes are sorted in memory."""
+"""The most keys of a segment that get a filter: their hashes are sorted in memory."""
 _BYTES_A_KEY: Final = 8
 """While they are collected."""
 _PART_OF_FREE_SPACE: Final = 0.25
@@ -51,7 +51,7 @@ _OF_A_PARTITION: Final = re.compile(r"[0-9a-f]{32}")
 _UNUSED_DAYS_MAX: Final = 30
 _ABOUT_BYTES: Final = 1024
 NEVER_QUIET: Final = -1
-"""Of a span that gets no filter, and whose hashes need not be collected."""
+"""The mark of a span that gets no filter, and whose hashes need not be collected."""
 
 
 class Filters:
@@ -74,11 +74,11 @@ class Filters:
         self._quiet_without_horizon_until_ms = NEVER_QUIET if horizon_ms is None else horizon_ms
         self._about = {name: about for name in directory.names(_SUFFIX) if (about := _about(directory, name))}
         self.secret = _secret_of(self._about) or new_secret()
-        """Of the hashes of this round."""
+        """The secret of this round's hashes."""
         self._kept: set[str] = set()
         self._collected: IO[bytes] | None = directory.temporary()
         self._runs: dict[int, list[tuple[int, int]]] = {}
-        """By the base offset of a span: where the hashes of its records lie, position and bytes."""
+        """Base offset of a span -> position and bytes of its records' hashes in the file."""
         self._too_many: set[int] = set()
         """The base offsets of spans whose hashes are not all collected: they are too many."""
         free = os.statvfs(directory.descriptor)

@@ -90,7 +90,7 @@ class KafkaFinder:
     def __post_init__(self) -> None:
         """Begin with an empty map."""
         self._latest_offset = self.first_dirty_offset - 1
-        """The last one that the map speaks for."""
+        """The last offset that the map covers."""
 
     def find(self) -> Survivors:
         """Map the dirty section as far as the map reaches, then decide every record of the segments up to there.

@@ -32,15 +32,15 @@ class About(NamedTuple):
     """The file that a filter describes."""
 
     secret: tuple[int, int]
-    """Of the hashes."""
+    """The secret of the hashes."""
     log: FileIdentity
     changed_ns: int
     """``ctime`` of the ``.log``."""
     quiet_until_ms: int
-    """Until then nothing in the segment is due to go but what newer records supersede; epoch ms."""
+    """Until this moment, epoch ms, nothing in the segment is due to go except what newer records supersede."""
     records: int
     keys: int
-    """At least as many as are different."""
+    """The number of hashes; at least the number of distinct keys."""
 
 
 @dataclass(frozen=True, slots=True)

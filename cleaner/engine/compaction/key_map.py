@@ -38,8 +38,9 @@ _WORDS_FIRST: Final = WORDS_A_SLOT << _LOG2_SLOTS_FIRST
 _FULL_ENOUGH_TO_DOUBLE: Final = 0.6
 _FILL_MIN: Final = 0.05
 _BYTES_A_RECORD: Final = 16
-"""Of log, at the least, when a map is sized: compressed records may take less, and the map then fills in more
-passes."""
+"""The least bytes of log a record, for the size of a map. Compressed records may take less; the map then needs more
+passes.
+"""
 _FULL_ENOUGH: Final = 0.9
 """Part of the map in use from which on the range is narrowed, rather than the room shared out anew."""
 
@@ -87,7 +88,7 @@ class KeyMap:
         """Make an empty map.
 
         Args:
-            dirty_bytes: of log, whose keys it will take.
+            dirty_bytes: the bytes of log whose keys the map will take.
             budget: of memory.
             threads: that fill it.
             secret: of the hashes; one drawn for this map if none is given.

@@ -73,7 +73,7 @@ class Tombstones(Enum):
     """The treatment of tombstones that survived pass 1."""
 
     BY_HORIZON = auto()
-    """Those whose horizon has come go."""
+    """Tombstones and markers whose horizon has come go."""
     DECIDED = auto()
     """All of them stay: pass 1 decided about them."""
 
@@ -100,7 +100,8 @@ class Walked:
     records: int
     has_empty_batches: bool
     quiet_until_ms: int
-    """Until then nothing in the span is due but what newer records supersede; ``NEVER_MS`` if nobody asked."""
+    """Until this moment nothing in the span is due except what newer records supersede; ``NEVER_MS`` if nobody asked.
+    """
 
     @property
     def end_ordinal(self) -> int:
@@ -148,7 +149,7 @@ class Marked:
     covered: Words
     """The records below the dirty section."""
     superseded: Words
-    """Those of them whose key is in the map, or that have none."""
+    """The records whose key is in the map, and the records without a key."""
     kept_hashes: Words
     """The low words of the hashes of the other keys, if they are wanted."""
 

@@ -86,7 +86,7 @@ class Rewriter:
     """The survivors."""
     horizons: Horizons
     tombstones: Tombstones
-    """What is done with the tombstones that survived."""
+    """The treatment of the tombstones that survived."""
     fates: Fates
     """Follows the transactions through all groups."""
     crew: Crew

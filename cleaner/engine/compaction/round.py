@@ -49,7 +49,7 @@ class Round(NamedTuple):
 
     listing: Listing
     segments: tuple[Segment, ...]
-    """Those of the groups, ascending."""
+    """The segments of all groups, ascending."""
     compaction: Compaction
     policy: TopicPolicy
     log_start_offset: int
@@ -115,16 +115,16 @@ class Compacted(NamedTuple):
     """The result of a round."""
 
     size_bytes: int
-    """Of all the round's ``.log`` files after it."""
+    """The size of all ``.log`` files of the round after it."""
     records_read: int
     records_kept: int
     unkeyed: int
     end_offset: int
-    """What the cleaner checkpoint is to say: the next round's first dirty offset."""
+    """The offset for the cleaner checkpoint: the next round's first dirty offset."""
     freed_bytes: int = 0
-    """Of the files that the round replaced and unlinked."""
+    """The size of the files that the round replaced and unlinked."""
     space: DiskFigures = DiskFigures()
-    """What the disk gets of it."""
+    """The change of the disk's space."""
     map_utilisation: float = 0.0
     """Share of the offset map that was used; 1 where it did not suffice at once."""
 

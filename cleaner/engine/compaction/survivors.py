@@ -34,7 +34,7 @@ from storage.scan.segments import SegmentReader
 from storage.scan.slices import Checksums, Slice
 
 _MEMORY_SHARE: Final = 0.25
-"""Of the memory that is available: logs up to it stay in the page cache from walk to walk."""
+"""A share of the available memory: logs up to it stay in the page cache from walk to walk."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _Mapping:
     walk: Walk
     slice_: Slice
     is_first: bool
-    """Of the walks over it: its checksums are still to be verified."""
+    """Whether this is the first walk over the slice, which verifies its checksums."""
     is_ordinary: bool
     """All its batches are: see ``Fates.dispose``."""
 
@@ -63,7 +63,7 @@ class Finder:
     """Finds the survivors of one round."""
 
     spans: Sequence[OpenSpan]
-    """Of the round, ascending."""
+    """The spans of the round, ascending."""
     first_dirty_offset: int
     """Where the dirty section starts; it may lie within a span."""
     key_map: KeyMap
@@ -77,7 +77,7 @@ class Finder:
     """Told the bytes of every slice walked once more: because keys of it are mapped and others asked for, or because
     the map does not hold all keys at once."""
     filters: Filters | None = None
-    """Of the clean segments' keys; with the secret of the map."""
+    """The filters of the clean segments' keys; they share the secret of the map."""
     _spared: tuple[Spared, ...] = ()
     _bitmap: Words = field(default_factory=lambda: new_bitmap(0))
     _ordinals: int = 0

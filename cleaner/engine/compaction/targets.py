@@ -25,7 +25,7 @@ class Destination(Protocol):
     """Takes the groups of a round in ascending order."""
 
     space: DiskFigures
-    """What came of the segments that were replaced."""
+    """The space that the replaced segments gave back."""
 
     def open(self, base_offset: int) -> CleanedSegment:
         """Return the segment that a group is written into."""
@@ -45,7 +45,7 @@ class InPlace:
     """Swaps each group in; needs the lock."""
 
     listing: Listing
-    """Of the partition."""
+    """The listing of the partition."""
     index_interval_bytes: int
     fs: FileSystem
     at_once: bool = field(kw_only=True)
@@ -53,7 +53,7 @@ class InPlace:
     stopping: Callable[[], bool] = field(default=lambda: False, kw_only=True)
     """Asked before each swap."""
     freed_bytes: int = 0
-    """Of the files that were replaced and unlinked."""
+    """The size of the files that were replaced and unlinked."""
     space: DiskFigures = NO_CHANGE
 
     def open(self, base_offset: int) -> CleanedSegment:

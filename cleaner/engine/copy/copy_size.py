@@ -19,7 +19,7 @@ from storage.log.listing import Listing
 from storage.names import SCRATCH_SUFFIX, FileKind, parse_segment_file_name
 
 _SMALL_FILES_BYTES: Final = 1 << 20
-"""For checkpoints, manifest and the like, at least."""
+"""The least room for checkpoints, the manifest and other small files."""
 
 
 def needed_bytes(plan: LogDirPlan, moment: Moment, left_of: Callable[[PartitionPlan], Listing]) -> int:

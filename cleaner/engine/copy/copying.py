@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 _NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
-"""What a copy has of its own."""
+"""The files that a copy does not take from the original, because it has its own."""
 
 
 class OutputFull(OutOfSpace):
@@ -94,7 +94,7 @@ class Copier:
     """The request that the plan was made for."""
     means: Means
     tool_version: str
-    """For the manifest."""
+    """The version of logcleaner, for the manifest."""
     compactor: Compactor
     results: dict[PartitionKey, PartitionResult] = field(default_factory=dict)
     _cleaned: dict[TopicPartition, int] = field(default_factory=dict)

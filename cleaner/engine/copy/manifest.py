@@ -56,7 +56,7 @@ class PartitionCopy:
 
     planned: PartitionPlan | UnreadablePartition
     name: str
-    """Of its directory."""
+    """The name of the partition's directory."""
     error: str | None = None
     """Why it was copied as it is, where that was not planned."""
     compacted_to_offset: int | None = None
@@ -109,7 +109,7 @@ class Manifest:
     original: str
     """The path of that log dir, then."""
     left_out: frozenset[str]
-    """Its directories that were not copied."""
+    """The entries of the log dir that were not copied."""
     files: tuple[ManifestFile, ...]
     """The files that the copy consists of."""
 

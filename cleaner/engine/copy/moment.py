@@ -54,7 +54,7 @@ CHECKPOINTS: Final = (
 )
 METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _IGNORED: Final = frozenset({LOCK_FILE, JOURNAL_FILE, ROTATED_JOURNAL_FILE})
-"""Of the log dir itself, and not of what lies in it."""
+"""The files of the log dir that a copy ignores; files of partitions may have these names."""
 _KAFKAS: Final = frozenset({META_PROPERTIES_FILE, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state"})
 _METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
@@ -75,11 +75,12 @@ class EntrySeen(NamedTuple):
     format: int
     """File, directory, symlink, ...: as ``stat.S_IFMT`` has it."""
     identity: FileIdentity
-    """Of a directory, size and mtime are 0: what lies in it is not asked here."""
+    """The identity of a file or directory. Size and mtime of a directory are 0, because its entries do not matter here.
+    """
     changed_ns: int
     """``ctime`` of a file."""
     disk_bytes: int = 0
-    """What the blocks of a file take."""
+    """The bytes that the file's blocks take."""
     links: int = 1
     """Hard links of a file."""
 
@@ -117,7 +118,7 @@ class SeenDirectory:
     mtime_ns: int
     entries: Mapping[str, EntrySeen]
     topic_id: bytes | None
-    """As ``partition.metadata`` has it."""
+    """The topic id in ``partition.metadata``."""
 
     @classmethod
     def look(cls, path: Path, ignored: Collection[str] = ()) -> SeenDirectory:

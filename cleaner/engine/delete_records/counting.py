@@ -61,7 +61,7 @@ def first_as_late(
 ) -> int | None:
     """Return the offset of the first record of a range that is at or behind a time; None if there is none.
 
-    No index is asked: what a time index says wrongly costs no record.
+    The function asks no index, so that a wrong time index costs no record.
 
     Args:
         name: of the partition.

@@ -70,13 +70,13 @@ class DeletedRecords:
     records: int | None = None
     """The number of records that become unreadable; None if nobody counted them, or could."""
     damage: str | None = None
-    """What of them cannot be read: file, byte and cause of the first damage; None if nobody counted, or all can be."""
+    """The first damage among the records: file, byte and cause. None if nobody counted them, or all can be read."""
     time_ms: int = 0
     """When it was planned, or done, epoch ms."""
     is_done: bool = False
     error: str | None = None
     topic_id: str | None = None
-    """By ``partition.metadata``; None if it has none, or cannot be read."""
+    """The topic id in ``partition.metadata``; None if that has none or cannot be read."""
 
     def changed_since(self, asked: DeletedRecords) -> str | None:
         """Return what is not as it was when a person was asked; None if all is."""
@@ -134,7 +134,7 @@ def delete_records(
 
 
 def _ensure_as_agreed(agreed: DeletedRecords, shown: DeletedRecords) -> None:
-    """Refuse a deletion that is not the one that was shown. Raises: PlanOutOfDate."""
+    """Refuse a deletion that differs from the one that the user saw. Raises: PlanOutOfDate."""
     if (changed := shown.changed_since(agreed)) is not None:
         raise PlanOutOfDate(Path(shown.log_dir) / str(shown.topic_partition), changed)
 

@@ -41,7 +41,7 @@ RetentionOf = Callable[[TopicPartition], int | None]
 
 
 class UnlikePlaces(LogCleanerError):
-    """Two places that are no two states of one thing, so that nothing can be said of what is gone."""
+    """Two places that are not two states of one log, so that no comparison can tell what is gone."""
 
     kind = ErrorKind.USAGE
 
@@ -76,7 +76,7 @@ class Compared:
     error: str | None = None
     """Why it could not be compared: damage as well."""
     delete_retention_ms: int | None = None
-    """By which it was told what can have expired in between; None if nobody knows it."""
+    """The limit by which the comparison judged what expired in between; None if nobody knows it."""
     since_ms: int | None = None
     """When the earlier state was written to for the last time, epoch ms."""
     is_left_out: bool = False
@@ -121,7 +121,7 @@ class ComparedDir:
         return cls(log_dir, found, is_whole=True)
 
     def all_partitions(self) -> Iterable[TopicPartition]:
-        """Return the partitions that are there, those too that no glob names. Raises: UnreadableFile."""
+        """Return all partitions of the place, also partitions that no glob names. Raises: UnreadableFile."""
         return [found for found, _ in self.log_dir.partitions()] if self.is_whole else self.partitions
 
     @cached_property
@@ -168,7 +168,8 @@ class ComparedDir:
 
     @cached_property
     def _begun_compactions(self) -> Mapping[TopicPartition, Sequence[tuple[int, int]]]:
-        """Return when each compaction of the journal began, epoch ms, and its end offset; without those held back.
+        """Return the begin, epoch ms, and the end offset of each compaction in the journal, without compactions held
+        back.
 
         Raises: UnreadableFile.
         """

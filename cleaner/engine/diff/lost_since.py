@@ -37,9 +37,9 @@ class Between:
     """The known facts about the time between two states of a partition."""
 
     delete_retention_ms: int | None = None
-    """As the topic is configured; None if nobody says."""
+    """The topic's ``delete.retention.ms``; None if nobody states it."""
     is_one_round: bool = False
-    """The later state is a copy that one round made of the earlier one."""
+    """Whether the later state is a copy that one round made of the earlier state."""
 
     def objection(self, since_ms: int, now_ms: int) -> str | None:
         """Say why no horizon can have been set and have come; None if it can.

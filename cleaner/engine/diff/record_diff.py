@@ -89,10 +89,10 @@ class Difference:
     """The difference between two states of a partition."""
 
     records: int = 0
-    """In the earlier state."""
+    """The records of the earlier state."""
     kept: int = 0
     added: int = 0
-    """Behind the end of the earlier state."""
+    """The records behind the end of the earlier state."""
     gone: dict[Cause, int] = field(default_factory=lambda: dict.fromkeys(Cause, 0))
     damaged: int = 0
     """Records lost, changed, or out of nowhere."""
@@ -297,7 +297,7 @@ def _has_horizon(met: _Met) -> Flags:
 class _Records:
     digests: Table
     facts: Integers
-    """Of the batch of each; one row a field."""
+    """Facts about the batch of each record; one row a field."""
 
 
 class _LaterState:
@@ -308,7 +308,7 @@ class _LaterState:
         self._held = _Records(np.zeros(0, DIGEST), np.zeros((len(_BATCH_FIELDS) + 1, 0), np.int64))
 
     def up_to(self, end_offset: int) -> _Records:
-        """The records below an offset that were not taken yet; with OFFSET_END those of one more run."""
+        """Take the records below an offset that were not taken yet; with OFFSET_END, the records of one more run."""
         parts = [self._held]
         while not parts[-1].digests.size or parts[-1].digests["offset"][-1] < end_offset:
             run = next(self._runs, None)

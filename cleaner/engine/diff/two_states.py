@@ -33,10 +33,10 @@ class State:
     """A partition as it was, or is."""
 
     listing: Listing
-    """As recovered."""
+    """The listing of the partition, as recovery would leave it."""
     log_start_offset: int
     compacted_to_offset: int
-    """What the cleaner's checkpoint says; OFFSET_END if nothing tells."""
+    """The offset in the cleaner's checkpoint; OFFSET_END if no checkpoint tells it."""
 
     @property
     def first_base_offset(self) -> int:

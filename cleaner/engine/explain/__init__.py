@@ -1,4 +1,4 @@
 """The facts of an explanation beside those of a plan, read for one partition: observations, and a segment's contents.
 
-Read-only, and without a lock: what a live broker changes meanwhile is looked at again, or told as a problem.
+The reading takes no lock. It looks again at files that a live broker changes meanwhile, or reports them as a problem.
 """

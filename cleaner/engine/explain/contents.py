@@ -64,7 +64,7 @@ class SegmentContents:
 
 
 def contents_of(segment: Segment, upper_offset: int) -> SegmentContents:
-    """Read the headers of a segment. Damage ends the reading, and is told.
+    """Read the headers of a segment up to the first damage, and report the damage.
 
     Args:
         segment: with a ``.log``.

@@ -18,7 +18,8 @@ from storage.segment import Segment
 
 TOPIC: Final = "__transaction_state"
 READ_BYTES_MAX: Final = 64 << 20
-"""So much is read at most, the newest segments first: who can still end a transaction has written lately."""
+"""The most bytes that are read, newest segments first: a producer that can still end a transaction has written lately.
+"""
 _KEY: Final = TRANSACTIONS_TOPIC["TransactionLogKey"]
 _TYPE_BYTES: Final = 2
 """A key begins with its type."""
@@ -29,7 +30,7 @@ _PRODUCER_ID: Final = struct.Struct(">hq")
 def transactional_id_of(producer_id: int, log_dirs: Iterable[LogDir]) -> str | None:
     """Return the transactional id that a producer has by the newest records; None if none of them names it.
 
-    What cannot be read is passed over: a live broker may delete it meanwhile.
+    The function passes over files that cannot be read, because a live broker may delete them meanwhile.
     """
     left_bytes = READ_BYTES_MAX
     for segment in _newest_first(log_dirs):
