@@ -33,8 +33,8 @@ from storage.kernels.layout import (
 )
 from storage.kernels.locate import locate_records
 from storage.kernels.status import Status
-from storage.printing.flags import Print
 from storage.printing.lines import print_lines
+from storage.printing.vocabulary import JSON_WORDS, TEXT_WORDS, Print
 from storage.records import Record
 from storage.records.header import sequence_after
 from storage.records.v2 import decode_headers
@@ -88,8 +88,10 @@ class RowPrinter:
     def __init__(self, options: DumpOptions, lines: TextLines | JsonDumpLines) -> None:
         """Prepare to print. ``lines`` makes the lines of the records that the kernel leaves to Python."""
         self._options, self._lines, self._selection = options, lines, options.selection
-        self._flags = _flags(options) | (Print.JSON if isinstance(lines, JsonDumpLines) else 0)
-        self._splits = options.shows_headers and isinstance(lines, TextLines)
+        is_json = isinstance(lines, JsonDumpLines)
+        self._flags = _flags(options) | (Print.JSON | Print.METADATA if is_json else 0)
+        self._words = JSON_WORDS if is_json else TEXT_WORDS
+        self._splits = options.shows_headers and not is_json
         self._out = np.empty(_OUT_BYTES, np.uint8)
         self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
         self._arena = Arena(_ARENA_BYTES) if options.reads_records else None
@@ -173,7 +175,7 @@ class RowPrinter:
         row, place = part.row, 0
         while True:
             status, row, place, filled = print_lines(
-                part.buf, part.table, part.is_valid, part.located, part.records, self._flags,
+                part.buf, part.table, part.is_valid, part.located, part.records, self._words, self._flags,
                 part.rows.slice.file_position, row, place, self._out,
             )  # fmt: skip
             if filled:

@@ -1,4 +1,5 @@
-"""Records and batches as lines of text or of JSON: what ``cleaner.dump`` and ``cleaner.export`` print, at full speed.
+"""Records and batches as lines: what ``cleaner.dump`` prints, at full speed.
 
-Their readable twins are ``cleaner.dump.text`` and ``cleaner.dump.json_lines``.
+One kernel prints both forms, in the words of the vocabulary that it is handed. The readable twins are
+``cleaner.dump.text`` and ``cleaner.dump.json_lines``.
 """

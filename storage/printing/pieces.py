@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from storage.arrays import Bytes
 from storage.machine.intrinsics import copy_bytes, load_le64, load_u8, store_u8
 from storage.machine.kernel import kernel
 from storage.machine.signatures import signed
+from storage.printing.vocabulary import SLOT_BYTES, Word
 
-NUMBER_BYTES_MAX: Final = 20
+_DIGITS_MAX: Final = 19
+"""Of an int64."""
+_PAIRS: Final = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _ONES: Final = np.uint64(0x0101010101010101)
 _BLANKS: Final = np.uint64(0x2020202020202020)
@@ -22,15 +24,6 @@ _HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _BASE64: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
-def word(text: str) -> npt.NDArray[np.uint8]:
-    """Return a constant for ``put_word``."""
-    return np.frombuffer(text.encode("ascii"), np.uint8)
-
-
-_TRUE: Final = word("true")
-_FALSE: Final = word("false")
-
-
 @kernel(inline=True)
 def widened(value: int) -> int:
     """Return a field of a table as int64: one number type, one machine code."""
@@ -38,10 +31,11 @@ def widened(value: int) -> int:
 
 
 @kernel(inline=True)
-def put_word(out: Bytes, at: int, text: Bytes) -> int:
-    """Put a constant. Return the next position."""
-    copy_bytes(out, at, text, 0, text.size)
-    return at + text.size
+def put_word(out: Bytes, at: int, words: Bytes, word: int) -> int:
+    """Put a word of a vocabulary; what its slot holds behind it is overwritten later. Return the next position."""
+    slot = word * SLOT_BYTES
+    copy_bytes(out, at, words, slot, SLOT_BYTES)
+    return at + load_u8(words, slot + SLOT_BYTES - 1)
 
 
 @kernel()
@@ -51,22 +45,26 @@ def put_number(out: Bytes, at: int, value: int) -> int:
     if value < 0:
         store_u8(out, at, 0x2D)
         at, rest = at + 1, np.uint64(0) - rest
-    digits, bound = 1, np.uint64(10)
-    while digits < NUMBER_BYTES_MAX - 1 and rest >= bound:
-        digits, bound = digits + 1, bound * np.uint64(10)
+    digits, bound = 1, np.uint64(100)
+    while digits < _DIGITS_MAX and rest >= bound:
+        digits, bound = digits + 2, bound * np.uint64(100)
+    if digits < _DIGITS_MAX and rest >= bound // np.uint64(10):
+        digits += 1
     position = at + digits
-    while position > at:
-        position -= 1
-        tenth = rest // np.uint64(10)
-        store_u8(out, position, signed(rest - tenth * np.uint64(10)) + 0x30)
-        rest = tenth
+    while position > at + 1:
+        hundredth = rest // np.uint64(100)
+        position -= 2
+        copy_bytes(out, position, _PAIRS, 2 * signed(rest - hundredth * np.uint64(100)), 2)
+        rest = hundredth
+    if position > at:
+        store_u8(out, at, signed(rest) + 0x30)
     return at + digits
 
 
 @kernel()
-def put_boolean(out: Bytes, at: int, value: int) -> int:
+def put_boolean(out: Bytes, at: int, words: Bytes, value: int) -> int:
     """Put ``true`` or ``false``. Return the next position."""
-    return put_word(out, at, _TRUE) if value else put_word(out, at, _FALSE)
+    return put_word(out, at, words, Word.TRUE if value else Word.FALSE)
 
 
 @kernel()

@@ -21,9 +21,9 @@ from storage.kernels.status import Status
 from storage.machine.kernel import kernel
 
 BATCH_BYTES_MAX: Final = 1024
-"""More than a line of a batch takes."""
+"""More than a line of a batch takes, and a slot of a word behind it."""
 _RECORD_BYTES: Final = 768
-"""More than the line of a record takes without its fields."""
+"""More than the line of a record takes without its fields, and a slot of a word behind it."""
 _FIELD_BYTES: Final = 6
 """What a byte of a field takes at the most: a control character in JSON."""
 _HEADER_BYTES: Final = 48

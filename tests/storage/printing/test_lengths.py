@@ -23,8 +23,8 @@ from storage.kernels.layout import (
 from storage.kernels.locate import locate_records
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
-from storage.printing.flags import Print
 from storage.printing.lines import print_lines
+from storage.printing.vocabulary import JSON_WORDS, TEXT_WORDS, Print
 from storage.records import Record, encode_batch
 
 ALL: Final = Print.BATCHES | Print.ALL_BATCHES | Print.RECORDS | Print.METADATA | Print.CONTENTS
@@ -45,8 +45,8 @@ class Log:
 
     def print(self, form: Print, out: Bytes, row: int = 0, place: int = 0) -> Any:
         is_valid = np.ones(2, np.uint8)
-        flat = self.located.reshape(-1)
-        return print_lines(self.buf, self.table, is_valid, flat, 3, int(ALL | form), 0, row, place, out)
+        flat, words = self.located.reshape(-1), JSON_WORDS if form else TEXT_WORDS
+        return print_lines(self.buf, self.table, is_valid, flat, 3, words, int(ALL | form), 0, row, place, out)
 
 
 @FORMATS
