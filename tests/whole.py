@@ -49,6 +49,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "rounds": _tests("interop/test_rounds.py"),
     "lives": _tests("interop/test_log_lives.py", LOGCLEANER_LIVES="500"),
     "starts": _tests("interop/test_preflight.py", LOGCLEANER_STARTS="12"),
+    "verified-broker": _tests("interop/test_verified_broker.py"),
     "dumps": _tests("interop/test_dump.py", LOGCLEANER_DUMPS="all"),
     "fuzz": Part(("tests.fuzz", "--minutes", "10")),
     "fuzz-dump": Part(("tests.fuzz", "--target", "dump", "--executions", "10000")),

@@ -20,6 +20,7 @@ from cleaner.cli.main import main
 from tests.interop import clients
 from tests.interop.broker import BUSY, Broker
 from tests.interop.clients import CODECS, Writer
+from tests.sampled import is_whole
 
 pytestmark = pytest.mark.kafka
 
@@ -30,7 +31,7 @@ TOPICS: Final = {
     "idempotent": {"cleanup.policy": "delete", "retention.ms": "-1"},
     "sized": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "3000"},
 }
-LOOKS: Final = 25
+LOOKS: Final = 25 if is_whole() else 10
 
 
 def test_nothing_is_found_while_a_broker_works_nor_where_it_stopped_nor_where_it_was_killed(

@@ -29,6 +29,12 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str, meanwhile: Calla
     monkeypatch.setattr("sys.stdin.readline", answered, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def space_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``free`` does not wait for the bytes that other processes take meanwhile."""
+    monkeypatch.setattr("cleaner.engine.freeing.WAIT_SECONDS_MAX", 0.0)
+
+
 @dataclass
 class FakeCleaner:
     """Stands in for the engine: gives the plan it was handed, and remembers what it was asked."""

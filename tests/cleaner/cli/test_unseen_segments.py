@@ -46,12 +46,6 @@ READING = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def space_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``free`` does not wait for the bytes that other processes take meanwhile."""
-    monkeypatch.setattr("cleaner.engine.freeing.WAIT_SECONDS_MAX", 0.0)
-
-
 @pytest.fixture
 def log_dir(demo: Path, tmp_path: Path) -> Path:
     copy = shutil.copytree(demo, tmp_path / "data")
