@@ -137,20 +137,6 @@ class OffsetIndex:
         slot = floor_slot(lambda place: unpack(data, place * 8)[0], len(data) // 8, offset - self._base_offset)
         return None if slot is None else self._entry(slot)
 
-    def from_position(self, position: int) -> OffsetIndexEntry | None:
-        """Find the first entry whose batch starts at or behind a byte of the ``.log``; None if there is none.
-
-        As in Kafka, the very first entry counts only if its batch starts behind that byte: the binary search there does
-        not look whether the entry that it begins at is equal.
-
-        Source: Kafka ``OffsetIndex.fetchUpperBoundOffset``, ``AbstractIndex.binarySearch``.
-        """
-        data, unpack, count = self._data, _OFFSET_ENTRY.unpack_from, len(self._data) // 8
-        slot = floor_slot(lambda place: unpack(data, place * 8)[1], count, position)
-        if slot is not None and (not slot or unpack(data, slot * 8)[1] < position):
-            slot += 1
-        return self._entry(slot or 0) if (slot or 0) < count else None
-
     def _entry(self, slot: int) -> OffsetIndexEntry:
         relative_offset, position = _OFFSET_ENTRY.unpack_from(self._data, slot * _OFFSET_ENTRY.size)
         return OffsetIndexEntry(self._base_offset + relative_offset, position)

@@ -79,20 +79,3 @@ def collect_aborted_txns(
         for entry in entries
         if entry.last_offset >= from_offset and entry.first_offset < upper_offset
     ]
-
-
-def is_of_segment(path: Path) -> bool:
-    """Return whether no marker in a ``.txnindex`` lies below its segment. True for a missing file.
-
-    Source: Kafka TransactionIndex.sanityCheck. Raises: CorruptIndex for another version than 0.
-    """
-    if not path.exists():
-        return True
-    name, data = parse_segment_file_name(path.name), path.read_bytes()
-    for at in range(0, len(data) - len(data) % _ENTRY.size, _ENTRY.size):
-        version, _, _, last_offset, _ = _ENTRY.unpack_from(data, at)
-        if version >> 8 > _VERSION:
-            raise CorruptIndex(path, at, f"version {version >> 8} of an aborted transaction")
-        if name is not None and last_offset < name.base_offset:
-            return False
-    return True

@@ -171,7 +171,7 @@ def _write(
                 log = _created(fs, directory, topic_id, policy, batch.base_offset)
             elif batch.base_offset > log.log_end_offset:
                 log.roll(now_ms, batch.base_offset)
-            log.append_as_follower(batch.data, now_ms=now_ms)  # with its offsets, and their gaps
+            log.append_as_is(batch.data, now_ms=now_ms)  # with its offsets, and their gaps
             records += batch.records
     except BaseException:
         if log is not None:

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage.log.config import LogConfig
-    from storage.log.fetching.fetch import Fetched
-    from storage.log.fetching.isolation import Isolation
     from storage.log.fetching.timestamps import SpecialTimestamp, TimestampOffset
     from storage.log.log import Log
     from storage.log.read import AnyBatch
@@ -17,8 +15,6 @@ __all__ = [
     "AnyBatch",
     "AppendOrigin",
     "Appended",
-    "Fetched",
-    "Isolation",
     "Log",
     "LogConfig",
     "Producer",
@@ -31,8 +27,6 @@ _HOMES = {
     "AnyBatch": "storage.log.read",
     "AppendOrigin": "storage.log.writing.origin",
     "Appended": "storage.log.writing.append",
-    "Fetched": "storage.log.fetching.fetch",
-    "Isolation": "storage.log.fetching.isolation",
     "Log": "storage.log.log",
     "LogConfig": "storage.log.config",
     "Producer": "storage.log.writing.append",

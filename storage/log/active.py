@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from storage.errors import CorruptBatch, LogCleanerError
 from storage.filesystem import FileSystem, NewFile, Purpose
@@ -32,9 +32,6 @@ from storage.names import FileKind, segment_file_name
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
 from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, format_aborted_txn
-
-if TYPE_CHECKING:
-    from storage.log.loading.cutting import CutSegment
 
 
 class TornTail(LogCleanerError):
@@ -61,19 +58,13 @@ class IndexFile:
         self._file: NewFile | None = None
         self._written_bytes = 0
 
-    def materialize(self, found_bytes: int, *, keeps_more: bool = False) -> None:
-        """Have the file, in its full length. Raises: OutOfSpace.
-
-        Args:
-            found_bytes: of the entries that it has.
-            keeps_more: whether what lies behind them stays until the next entries are written over it, as in Kafka.
-        """
+    def materialize(self, found_bytes: int) -> None:
+        """Have the file, in its full length, with the entries in its first ``found_bytes``. Raises: OutOfSpace."""
         if self._file is not None:
             return
         if not os.path.lexists(self.path):
             self._fs.create(self.path, self._directory, Purpose.APPEND).close()
-        if not keeps_more:
-            self._fs.truncate(self.path, found_bytes, Purpose.APPEND)
+        self._fs.truncate(self.path, found_bytes, Purpose.APPEND)
         self._fs.truncate(self.path, max(self._full_bytes, found_bytes), Purpose.APPEND)
         self._file, self._written_bytes = self._fs.open_to_write(self.path, Purpose.APPEND), found_bytes
 
@@ -130,8 +121,6 @@ class ActiveSegment:
         )
         self._file = fs.open_to_write(self._path, Purpose.APPEND)
         self._allocated_bytes = self._file.size_bytes
-        self.knows_largest = False
-        """Whether it found a largest timestamp since it was opened: it looks for one with the first append."""
         self._txn_index = directory / segment_file_name(base_offset, FileKind.TXN_INDEX)
 
     @classmethod
@@ -140,9 +129,7 @@ class ActiveSegment:
         return cls(fs, directory, base_offset, config, now_ms)
 
     @classmethod
-    def open(
-        cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int, *, trusts_indexes: bool = False
-    ) -> Self:
+    def open(cls, fs: FileSystem, segment: Segment, config: LogConfig, now_ms: int) -> Self:
         """Open the segment behind its last batch, and give its index files their full length.
 
         Args:
@@ -150,38 +137,18 @@ class ActiveSegment:
             segment: as it was listed.
             config: of the topic.
             now_ms: epoch ms.
-            trusts_indexes: whether zeros at the end of an index are entries, and a time index need not have the largest
-                timestamp: a broker that starts behind a clean stop looks at neither.
 
         Raises: TornTail where other bytes follow it, or its CRC is wrong; UnreadableFile.
         """
         active = cls(fs, segment.directory, segment.base_offset, config, now_ms)
         try:
-            is_resumed = active._take_what_is_there(segment, trusts_indexes=trusts_indexes)
+            is_resumed = active._take_what_is_there(segment)
             for file, entries in active._entries():
-                file.materialize(len(entries) if is_resumed else 0, keeps_more=is_resumed)
+                file.materialize(len(entries) if is_resumed else 0)
             active._write_entries()
         except BaseException:
             active.close()
             raise
-        return active
-
-    @classmethod
-    def resume(
-        cls, fs: FileSystem, directory: Path, base_offset: int, config: LogConfig, opened_ms: int, cut: CutSegment
-    ) -> Self:
-        """Open a segment that was just cut, with the entries that are left. Raises: OutOfSpace."""
-        active = cls(fs, directory, base_offset, config, opened_ms)
-        index, time_index, active.size_bytes = cut.entries
-        active._indexes = IndexBuilder.resumed(base_offset, active._interval_bytes, active._path, index, time_index)
-        active._indexes.largest = cut.largest
-        active.knows_largest = cut.largest.timestamp_ms >= 0
-        if active.size_bytes:
-            with reading(active._path) as descriptor:
-                first = next(iter_headers(descriptor, active._path, 0, active.size_bytes))
-            active._first_batch_ms = first.header.max_timestamp_ms
-        for file, entries in active._entries():
-            file.materialize(len(entries), keeps_more=True)
         return active
 
     @property
@@ -227,7 +194,6 @@ class ActiveSegment:
             if self.next_offset == next_offset:
                 self._check_last_entries()
             self._write_entries()
-            self.knows_largest = self._indexes.largest.timestamp_ms >= 0
         except BaseException:
             self.size_bytes, self.next_offset, self._first_batch_ms = size_bytes, next_offset, first_batch_ms
             self._indexes.back_to(mark)
@@ -281,11 +247,11 @@ class ActiveSegment:
         for file in self._index_files:
             file.close()
 
-    def _take_what_is_there(self, segment: Segment, *, trusts_indexes: bool) -> bool:
+    def _take_what_is_there(self, segment: Segment) -> bool:
         """Find the end of the batches, from the last indexed one on; return whether the indexes can be believed."""
         entry = last_offset_entry(segment)
         try:
-            found = self._resume(segment, entry.position if entry else 0, trusts_indexes=trusts_indexes)
+            found = self._resume(segment, entry.position if entry else 0)
         except TornTail:
             if entry is None or not entry.position:
                 raise
@@ -297,24 +263,22 @@ class ActiveSegment:
             self._indexes.reopen()
         return found
 
-    def _resume(self, segment: Segment, start: int, *, trusts_indexes: bool) -> bool:
+    def _resume(self, segment: Segment, start: int) -> bool:
         """Go on with the indexes that are there; return False where a clean stop would have left others."""
         stored = [read_file(file.path) for file in self._index_files]
         index, time_index = stored
         if index is None or time_index is None:
             return False
-        torn_bytes = len(index) % OFFSET_ENTRY_BYTES, len(time_index) % TIME_ENTRY_BYTES
-        if start >= max(segment.size_bytes, 1) or (any(torn_bytes) and not trusts_indexes):
+        is_torn = len(index) % OFFSET_ENTRY_BYTES or len(time_index) % TIME_ENTRY_BYTES
+        if is_torn or start >= max(segment.size_bytes, 1):
             return False
-        index, time_index = index[: len(index) - torn_bytes[0]], time_index[: len(time_index) - torn_bytes[1]]
-        has_zeros = (index and not any(index[-OFFSET_ENTRY_BYTES:])) or _has_zeros(time_index)
-        if has_zeros and not trusts_indexes:
+        if (index and not any(index[-OFFSET_ENTRY_BYTES:])) or _has_zeros(time_index):
             return False
         seen = IndexBuilder(self.base_offset, self._interval_bytes, self._path)
         self._walk(start, seen)
         resumed = IndexBuilder.resumed(self.base_offset, self._interval_bytes, self._path, index, time_index)
         self._indexes = resumed
-        return trusts_indexes or resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
+        return resumed.largest.timestamp_ms >= seen.largest.timestamp_ms
 
     def _walk(self, start: int, indexes: IndexBuilder) -> None:
         last: PositionedHeader | None = None

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from storage.arrays import Bytes
-from storage.log.loading.walk import CorruptRecord, LogBytes, invalid, walk
+from storage.log.file_records.walk import CorruptRecord, LogBytes, invalid, walk
 from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
 from storage.segment import Segment, reading
 

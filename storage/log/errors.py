@@ -1,4 +1,4 @@
-"""The refusals of an append, a read, a lookup or a truncation: one class for each exception of Kafka.
+"""The refusals of an append, a roll or a new log start: one class for each exception of Kafka.
 
 ``kafka_name`` is the class that Kafka throws in its place. ``CorruptBatch`` is Kafka's CorruptRecordException.
 """
@@ -50,6 +50,12 @@ class OffsetIndexed(LogRefusal):
 
 class IllegalRecords(LogRefusal):
     """Records that Kafka's code stumbles over: of an unknown codec, or with a negative time that it has to rewrite."""
+
+    kafka_name = "IllegalArgumentException"
+
+
+class InvalidLeaderEpoch(LogRefusal):
+    """A leader epoch below 0, of an append or of a batch that keeps its own."""
 
     kafka_name = "IllegalArgumentException"
 
@@ -111,13 +117,13 @@ class TransactionCoordinatorFenced(LogRefusal):
 
 
 class OffsetsOutOfOrder(LogRefusal):
-    """Batches for a follower whose offsets do not rise."""
+    """Batches that keep their offsets, which do not rise."""
 
     kafka_name = "OffsetsOutOfOrderException"
 
 
 class UnexpectedAppendOffset(LogRefusal):
-    """Batches for a follower that begin below its log end."""
+    """Batches that keep their offsets, and begin below the log end."""
 
     kafka_name = "UnexpectedAppendOffsetException"
 
@@ -135,11 +141,3 @@ class CannotRoll(LogRefusal):
     """A new segment that would begin at or below the one that is there."""
 
     kafka_name = "KafkaException"
-
-
-class LoadingFailed(LogRefusal):
-    """A log that no start of Kafka opens, though nothing of it is cut. ``exception`` is Kafka's."""
-
-    kafka_name = "KafkaException"
-
-    exception: str = "KafkaException"

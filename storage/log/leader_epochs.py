@@ -12,6 +12,7 @@ from storage.checkpoints import (
     truncate_from_start,
 )
 from storage.filesystem import FileSystem, Purpose
+from storage.log.errors import InvalidLeaderEpoch
 from storage.log_dir import read_file
 from storage.names import LEADER_EPOCH_CHECKPOINT
 
@@ -23,19 +24,20 @@ class LeaderEpochs:
         self._fs = fs
         self._directory = directory
         self._entries: list[LeaderEpochEntry] | None = None
+        self._newest = 0
+        """The epoch that writes; it may have written nothing yet."""
 
     def entries(self) -> list[LeaderEpochEntry]:
         """Return the leader epochs, ascending; none without the file. Raises: CorruptCheckpoint, UnreadableFile."""
         if self._entries is None:
             self._entries = read_leader_epochs(self._directory)
+            self._newest = self._entries[-1].epoch if self._entries else 0
         return self._entries
 
     def to_write(self, leader_epoch: int | None) -> int:
         """Return the epoch for the next batches: the given one, else the newest, else 0. Raises: as ``entries``."""
-        if leader_epoch is not None:
-            return leader_epoch
-        entries = self.entries()
-        return entries[-1].epoch if entries else 0
+        self.entries()
+        return self._newest if leader_epoch is None else leader_epoch
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch`` writes from ``start_offset`` on, unless it is the newest already.
@@ -43,8 +45,9 @@ class LeaderEpochs:
         An epoch that wrote nothing, because it began at that very offset or behind it, is forgotten, and so is a higher
         one: Kafka takes a lower epoch for the truth.
 
-        Raises: OutOfSpace, UnsafeOwner; as ``entries``. Source: Kafka LeaderEpochFileCache.assign.
+        Raises: InvalidLeaderEpoch, OutOfSpace, UnsafeOwner; as ``entries``. Source: Kafka LeaderEpochFileCache.assign.
         """
+        ensure_valid_epoch(self._directory, epoch)
         entries = self.entries()
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return
@@ -52,19 +55,10 @@ class LeaderEpochs:
         assigned = [*kept, LeaderEpochEntry(epoch, start_offset)]
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         self._fs.replace_file(path, format_leader_epochs(assigned), Purpose.CHECKPOINT)
-        self._entries = assigned
-
-    def learn(self, epoch: int, start_offset: int) -> None:
-        """Note an epoch that a batch has, if it is newer than all. Errors as of ``assign``.
-
-        Source: Kafka LogSegment.recover.
-        """
-        entries = self.entries()
-        if epoch >= 0 and (not entries or epoch > entries[-1].epoch):
-            self.assign(epoch, start_offset)
+        self._entries, self._newest = assigned, epoch
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at or behind an offset. Errors as of ``assign``."""
+        """Forget the epochs that begin at or behind an offset: they wrote nothing. Errors as of ``assign``."""
         self._replace(truncate_from_end(self.entries(), end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -74,39 +68,24 @@ class LeaderEpochs:
     def clear(self) -> None:
         """Forget all epochs. Errors as of ``assign``. Source: Kafka LeaderEpochFileCache.clearAndFlush."""
         self._fs.replace_file(self._directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(()), Purpose.CHECKPOINT)
-        self._entries = []
+        self._entries, self._newest = [], 0
 
     def forget(self) -> None:
         """Forget all epochs, if there are any: a batch of an older version has none. Errors as of ``assign``."""
         if self.entries():
             self.clear()
 
-    def make(self) -> None:
-        """Have the file, empty if there is none. Raises: OutOfSpace, UnsafeOwner. Source: Kafka CheckpointFile."""
-        path = self._directory / LEADER_EPOCH_CHECKPOINT
-        if not path.exists():
-            self._fs.create(path, self._directory, Purpose.CHECKPOINT).close()
-
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
-        """Return the largest epoch up to the given one, and where it ends; None if that is not known.
-
-        Below the first epoch the answer is the given epoch and where the first one begins.
-
-        Source: Kafka LeaderEpochFileCache.endOffsetFor.
-        """
-        entries = self.entries()
-        if epoch < 0 or not entries or epoch > entries[-1].epoch:
-            return None
-        if epoch == entries[-1].epoch:
-            return epoch, log_end_offset
-        floor = max((entry.epoch for entry in entries if entry.epoch <= epoch), default=epoch)
-        return floor, min(entry.start_offset for entry in entries if entry.epoch > epoch)
-
     def _replace(self, entries: list[LeaderEpochEntry]) -> None:
         if entries != self.entries():
             path = self._directory / LEADER_EPOCH_CHECKPOINT
             self._fs.replace_file(path, format_leader_epochs(entries), Purpose.CHECKPOINT)
             self._entries = entries
+
+
+def ensure_valid_epoch(directory: Path, epoch: int) -> None:
+    """Refuse an epoch below 0: no broker opens a checkpoint that has one. Raises: InvalidLeaderEpoch."""
+    if epoch < 0:
+        raise InvalidLeaderEpoch(directory, f"leader epoch {epoch} is below 0; name the epoch of the leader, from 0 on")
 
 
 def read_leader_epochs(directory: Path) -> list[LeaderEpochEntry]:

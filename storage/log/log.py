@@ -25,12 +25,9 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.errors import RecordBatchTooLarge
-from storage.log.fetching.fetch import Fetch, Fetched, ensure_not_below_start, fetch
-from storage.log.fetching.isolation import Isolation
-from storage.log.fetching.timestamps import SpecialTimestamp, TimestampOffset, lookup_timestamp
+from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
 from storage.log.listing import Listing, list_partition
-from storage.log.loading.changed_log import ChangedLog
-from storage.log.producer_state import ProducerState
+from storage.log.log_files import LogFiles
 from storage.log.read import AnyBatch, read_batches
 from storage.log.roll import Arrival, must_roll
 from storage.log.writing.admission import Admission
@@ -45,7 +42,7 @@ from storage.records import Record
 _ANY_EPOCH: Final = (1 << 31) - 1
 
 
-class Log(ChangedLog):
+class Log(LogFiles):
     """One partition directory; its records can be read from ``log_start_offset`` to below ``log_end_offset``.
 
     ``torn_bytes`` is how many bytes at its end, as opened, are no batch.
@@ -56,7 +53,6 @@ class Log(ChangedLog):
     ) -> None:
         super().__init__(directory, config, fs, listing, log_start_offset)
         self._admission = Admission(directory, config)
-        self._unexpired: tuple[int, ProducerState] | None = None
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, fs: FileSystem, *, log_start_offset: int | None = None) -> Self:
@@ -85,7 +81,7 @@ class Log(ChangedLog):
             topic_id: 22 characters of URL-safe base64.
             leader_epoch: the one that writes from offset 0 on.
 
-        Raises: FileExistsError, OutOfSpace, UnsafeOwner.
+        Raises: InvalidLeaderEpoch, FileExistsError, OutOfSpace, UnsafeOwner.
         """
         create_partition(fs, directory, topic_id, leader_epoch)
         return cls.open(directory, config, fs)
@@ -130,13 +126,13 @@ class Log(ChangedLog):
         return self._take(active, admitted, now_ms, origin)
 
     @locked
-    def append_as_follower(self, data: bytes | memoryview, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
-        """Append what a follower of Kafka would append: batches as a leader has them, offsets and epochs kept.
+    def append_as_is(self, data: bytes | memoryview, *, now_ms: int, leader_epoch: int | None = None) -> Appended:
+        """Append batches that have their offsets and leader epochs already, as a follower of Kafka does.
 
         Args:
             data: batches of any version, whose offsets rise; what is cut short at the end counts as not there.
             now_ms: epoch ms.
-            leader_epoch: of the leader that sent them: batches of later epochs are left out. Default: none is.
+            leader_epoch: batches of later epochs are left out. Default: none is.
 
         Returns: where they lie. Without one batch to write: offsets -1.
         Raises:
@@ -146,7 +142,7 @@ class Log(ChangedLog):
         active = self._activated(now_ms)
         epoch = _ANY_EPOCH if leader_epoch is None else leader_epoch
         stamp = Stamp(self.log_end_offset, epoch, now_ms)
-        admitted = self._admission.admit_as_follower(data, stamp)
+        admitted = self._admission.admit_as_is(data, stamp)
         if admitted is None:
             return Appended(-1, -1, has_rolled=False)
         return self._take(active, admitted, now_ms, AppendOrigin.REPLICATION)
@@ -188,50 +184,12 @@ class Log(ChangedLog):
             if not batch.header.is_control:
                 yield from (record for record in batch.records() if start <= record.offset < end)
 
-    @property
-    @locked
-    def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is over, at most the high watermark.
-
-        Raises: CorruptBatch, UnreadableFile.
-        """
-        stable = self._bounds.last_stable(self._view(), self._transactions())
-        return stable.offset if stable else self._bounds.high_watermark
-
-    @locked
-    def fetch(
-        self,
-        start_offset: int,
-        bytes_max: int,
-        isolation: Isolation = Isolation.LOG_END,
-        *,
-        min_one_message: bool = True,
-    ) -> Fetched:
-        """Read the bytes of batches from the one with ``start_offset`` on, of one segment.
-
-        Args:
-            start_offset: from the log start to the log end.
-            bytes_max: of the data; its last batch may be cut off.
-            isolation: how far the fetch may read.
-            min_one_message: whether the first batch comes whole even if it is larger.
-
-        Raises: OffsetOutOfRange, CorruptBatch, CorruptIndex (of transactions), UnreadableFile.
-        """
-        view, is_committed = self._view(), isolation is Isolation.TXN_COMMITTED
-        ensure_not_below_start(view, start_offset)
-        upper = self._bounds.locate(view) if isolation is not Isolation.LOG_END else None
-        if is_committed:
-            upper = self._bounds.last_stable(view, self._transactions()) or upper
-        return fetch(view, Fetch(start_offset, bytes_max, min_one_message, with_aborted=is_committed), upper)
-
     @locked
     def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record at or behind a timestamp, or a ``SpecialTimestamp``; None if there is none.
 
         Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
-        if timestamp_ms >= 0 or timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP:
-            self._timed.update(segment.base_offset for segment in self._segments)
         return lookup_timestamp(self._view(), timestamp_ms)
 
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
@@ -266,19 +224,5 @@ class Log(ChangedLog):
         active.append(admitted.data, batches, changes.aborted())
         self.log_end_offset = admitted.last_offset + 1
         changes.commit()
-        self._bounds.release()
         self._flush_if_due(now_ms)
         return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
-
-    @locked
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget the producers that were silent for ``producer.id.expiration.ms``, as a broker does now and then."""
-        self.producer_state(now_ms).expire(now_ms, self.config.producer_id_expiration_ms)
-
-    def _transactions(self) -> ProducerState:
-        """Return the producers, none of whom is forgotten: that takes a clock, and open transactions never expire."""
-        if self._producers is not None:
-            return self._producers
-        if self._unexpired is None or self._unexpired[0] != self.log_end_offset:
-            self._unexpired = self.log_end_offset, self._load_producers(0)
-        return self._unexpired[1]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, CorruptBatch
-from storage.log.loading.hash_order import HashOrder
+from storage.log.hash_order import HashOrder
 from storage.records import (
     Batch,
     BatchHeader,
@@ -214,10 +214,6 @@ class ProducerState:
         starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
-    def forget_replicated(self, high_watermark: int) -> None:
-        """Forget the transactions that ended below the high watermark: they hold nothing back any more."""
-        self._completed = [one for one in self._completed if one[1] >= high_watermark]
-
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
         self._order.grow(self.producers)
@@ -227,17 +223,6 @@ class ProducerState:
     def to_snapshot_bytes(self) -> bytes:
         """Return the bytes of the ``.snapshot`` at the offset behind the last batch taken, in Kafka's order."""
         return format_snapshot([self.producers[producer_id] for producer_id in self._order.ordered(self.producers)])
-
-    def clear(self) -> None:
-        """Forget all producers and transactions."""
-        self._order.grow(self.producers)
-        self.producers.clear()
-        self._completed.clear()
-
-    def take_order_of(self, other: ProducerState) -> None:
-        """Go on in the place of a state that was emptied: it leaves its order behind."""
-        other._order.grow(other.producers)
-        self._order = other._order
 
     def _producer(self, producer_id: int) -> ProducerEntry:
         return self.producers.setdefault(producer_id, ProducerEntry(producer_id))

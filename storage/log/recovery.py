@@ -1,22 +1,32 @@
 """Recovery: start-up deals with ``.cleaned``, ``.swap`` and ``.deleted`` files. The other half of ``storage.log.swap``.
 
-The rules are the broker's own, so that either side may crash anywhere and the other one finish. A star marks where ours
-are stricter than the broker's; ``tests/storage/log`` has a test for each:
+The rules are the broker's own, so that either side may crash anywhere and the other one finish. What a start of Kafka
+does to a whole log dir is decided in ``policies.preflight`` alone. A star marks where ours are stricter than the
+broker's, and names the test in ``tests/storage/log`` that holds it:
     1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun.
        Undo the swap.
     2. Every ``.cleaned`` file is worth nothing. Delete it.
     3. The remaining ``.swap`` logs replace what they cover, from the lowest base to the highest next offset. Delete it.
-       * A broker puts an empty or a damaged ``.swap`` log over records. We undo such a swap, or refuse the partition.
+       * A broker puts an empty or a damaged ``.swap`` log over records. We undo such a swap, or refuse the partition:
+       test_damaged_swap_log_takes_the_place_of_nothing, test_empty_swap_log_within_a_segment_is_undone,
+       test_damaged_swap_log_is_refused_while_its_sources_wait.
     4. Take the ``.swap`` suffix off.
     5. Below the first segment, an index file without a ``.log`` is left over from a segment. So is a producer snapshot,
-       unless it is the newest. Delete them. * Where the ``.log`` waits as ``.deleted``, its files wait as well, because
-       a restore can still take the deletion back. * A broker deletes every snapshot that no segment begins at. A clean
-       stop leaves snapshots like that, and needs no recovery.
+       unless it is the newest. Delete them.
+       * Where the ``.log`` waits as ``.deleted``, its files wait as well, because a restore can still take the deletion
+       back: test_index_files_whose_log_waits_wait_with_it.
+       * A broker deletes every snapshot that no segment begins at. A clean stop leaves snapshots like that, and needs
+       no recovery: test_snapshots_that_clean_stops_of_a_broker_left_within_a_segment_are_no_leftovers.
     6. Between the segments, or behind them, an index file without a ``.log`` may be all that tells of missing records.
        * A broker deletes it. We keep it (``evidence``), but for two kinds that a crash of ours leaves: behind a swapped
-       segment, the index of a source that lost all its records; at the log end, the empty index of a roll.
-    7. * A broker deletes ``.deleted`` files at once. We leave them: they wait for ``file.delete.delay.ms``.
-    8. * A broker cuts a torn tail off. We never cut one, and touch no ``.log`` outside a swap.
+       segment, the index of a source that lost all its records; at the log end, the empty index of a roll:
+       test_index_files_without_a_log_stay_where_they_tell_of_missing_records.
+    7. * A broker deletes ``.deleted`` files at once. We leave them: they wait for ``file.delete.delay.ms``:
+       test_stage_6_finished_swap_leaves_deleted_files_to_their_delay.
+    8. * A broker cuts a torn tail off. We never cut one, and touch no ``.log`` outside a swap:
+       test_torn_tail_stays_while_a_swap_is_finished.
+    9. * A broker leaves a symlink out, and opens the log without it. We refuse the partition:
+       test_a_partition_with_any_segment_file_that_is_a_symlink_is_not_recovered.
 
 An empty ``.swap`` log is honest where a group lost all its records. Undoing its swap does no harm there: the next
 compaction comes to the same result. We undo the swap of an empty or damaged log only where two things hold. The plain

@@ -190,7 +190,7 @@ class Life:
         base_offset = self.log.segments[-1].base_offset
         if base_offset > self.log.log_end_offset:  # rolled ahead of the end: there only a follower appends
             numbered = [replace(record, offset=base_offset + place) for place, record in enumerate(records)]
-            self.log.append_as_follower(encode_batch(numbered), now_ms=NOW_MS)
+            self.log.append_as_is(encode_batch(numbered, partition_leader_epoch=0), now_ms=NOW_MS)
             return self
         producer = Producer(by.id, 0, by.next_sequence, by.is_transactional) if by else None
         self.log.append_records(records, now_ms=NOW_MS, producer=producer, origin=origin)

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.log_rates DIR [--pairs 9] [--mib 1100] [--value-bytes 1000] [--without-kafka]
 
 Each side appends batches of 16 KiB, one a call, fully validated, into a new log in ``DIR``: its files stay in the page
-cache, and nothing is fsynced. Then each looks up drawn offsets (the place of the batch from which a fetch begins) and
+cache, and nothing is fsynced. Then each looks up drawn offsets (the batch that a read begins with) and
 drawn timestamps (the record itself). Every answer is checked. The sides take turns in going first. Told are medians,
 and the median of the pairs' ratios with an interval that holds it with a chance of 95 % or more. ``DIR`` gets both logs
 of a pair and loses them again. The second line of each rate goes by the processor time of the thread that works: on a
@@ -170,8 +170,8 @@ def our_rates(directory: Path, shape: Shape, seed: int) -> Rates:
 def _by_offset(log: Log, offsets: Sequence[int], records: int) -> Rate:
     with Watch() as watch:
         for offset in offsets:
-            found = log.fetch(offset, 0, min_one_message=False)
-            assert found.start_offset == offset - offset % records
+            found = next(log.read(offset))
+            assert found.base_offset == offset - offset % records
     return watch.rate(len(offsets))
 
 

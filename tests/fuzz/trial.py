@@ -31,7 +31,7 @@ from policies.plan import Plan
 from storage.checkpoints import parse_offset_checkpoint
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
-from storage.log import Isolation, Log, LogConfig
+from storage.log import Log, LogConfig
 from storage.names import HOLDS_FILE, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition
 from tests.fuzz.damage import Damage, Kind
 from tests.fuzz.sight import Sight, sights
@@ -121,11 +121,6 @@ def _read_all(log_dir: Path) -> None:
                 for timestamp_ms in (-3, 0, NOW_MS - 1, NOW_MS + 1):
                     with suppress(LogCleanerError):
                         log.lookup_timestamp(timestamp_ms)
-                log.update_high_watermark(log.log_end_offset)
-                for isolation in Isolation:
-                    for offset in (log.log_start_offset, log.log_end_offset // 2, log.log_end_offset - 1):
-                        with suppress(LogCleanerError):
-                            log.fetch(offset, 1 << 20, isolation)
                 log.close()
                 for _ in log.read(log.log_end_offset // 2):
                     pass

@@ -2,17 +2,12 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.PropertyNamingStrategies;
 
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.FileRecords.TimestampAndOffset;
 import org.apache.kafka.common.record.internal.MemoryRecords;
-import org.apache.kafka.common.record.internal.Records;
-import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.server.common.RequestLocal;
-import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
-import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
@@ -46,19 +41,13 @@ import java.util.concurrent.ScheduledFuture;
  * clock first. The answer is one line: the result, or the simple name of the exception; then what the log says of itself.
  *
  * <pre>
- * open DIR       --clean B --start N --recovery N --expiration MS --config K=V...
+ * open DIR       --start N --expiration MS --config K=V...
  * append DIR     --data BASE64 --epoch N --origin CLIENT|COORDINATOR|REPLICATION|RAFT_LEADER
  * follow DIR     --data BASE64 --epoch N
  * roll DIR       [--at N]
  * flush DIR      and the recovery point goes into the checkpoint of the log dir, as a broker's flush does both
- * fetch DIR      --offset N --bytes N --isolation LOG_END|HIGH_WATERMARK|TXN_COMMITTED --min-one B
  * lookup DIR     --time MS
- * truncate DIR   --to N
- * restart DIR    --at N [--start N]     truncateFullyAndStartAt
  * increment DIR  --to N
- * watermark DIR  --to N
- * epoch-end DIR  --epoch N
- * expire DIR     producers
  * close DIR      as a broker's clean stop does
  * kill DIR       lets go of the files, and nothing else
  * </pre>
@@ -78,7 +67,7 @@ public final class LogLife extends Conversation {
 
     record Answer(String kind, Map<String, Object> result, String error, String message, State state) { }
 
-    record State(long logStartOffset, long logEndOffset, long highWatermark, long lastStableOffset, long recoveryPoint,
+    record State(long logStartOffset, long logEndOffset, long recoveryPoint,
                  List<long[]> segments, List<long[]> epochs, List<Known> producers) { }
 
     record Known(long producerId, int epoch, int coordinatorEpoch, long lastTimestampMs, Long openTxnFirstOffset,
@@ -110,15 +99,12 @@ public final class LogLife extends Conversation {
             case "follow" -> follow(arguments, result);
             case "roll" -> result.put("base_offset", log.roll(optional(arguments, "at")).baseOffset());
             case "flush" -> flush(false);
-            case "fetch" -> fetch(arguments, result);
             case "lookup" -> lookup(arguments, result);
-            case "truncate" -> result.put("is_truncated", log.truncateTo(arguments.number("to", 0)));
-            case "restart" -> log.truncateFullyAndStartAt(arguments.number("at", 0), optional(arguments, "start"));
-            case "increment" -> result.put("is_incremented", log.maybeIncrementLogStartOffset(arguments.number("to", 0),
-                LogStartOffsetIncrementReason.ClientRecordDeletion));
-            case "watermark" -> result.put("offset", log.updateHighWatermark(arguments.number("to", 0)));
-            case "epoch-end" -> epochEnd(arguments, result);
-            case "expire" -> log.removeExpiredProducers(time.milliseconds());
+            case "increment" -> {
+                log.updateHighWatermark(log.logEndOffset()); // no replica lags behind
+                result.put("is_incremented", log.maybeIncrementLogStartOffset(arguments.number("to", 0),
+                    LogStartOffsetIncrementReason.ClientRecordDeletion));
+            }
             case "close" -> {
                 flush(true);
                 Closing.cleanly(log);
@@ -136,9 +122,9 @@ public final class LogLife extends Conversation {
 
     private void open(File dir, Arguments arguments) throws IOException {
         log = UnifiedLog.create(dir, new LogConfig(arguments.settings(Map.of())), arguments.number("start", 0),
-            arguments.number("recovery", 0), tasks, new BrokerTopicStats(), time, 300_000,
+            0, tasks, new BrokerTopicStats(), time, 300_000,
             new ProducerStateManagerConfig((int) arguments.number("expiration", 86_400_000), false), 600_000,
-            new LogDirFailureChannel(4), Boolean.parseBoolean(arguments.text("clean", "true")), Optional.empty());
+            new LogDirFailureChannel(4), true, Optional.empty());
     }
 
     /** Deletions that wait are forgotten: a broker that stops leaves the files to its next start. */
@@ -185,32 +171,6 @@ public final class LogLife extends Conversation {
         return MemoryRecords.readableRecords(ByteBuffer.wrap(Base64.getDecoder().decode(arguments.text("data", ""))));
     }
 
-    private void fetch(Arguments arguments, Map<String, Object> result) throws IOException {
-        FetchDataInfo fetched = log.read(arguments.number("offset", 0), (int) arguments.number("bytes", 0),
-            FetchIsolation.valueOf(arguments.text("isolation", "LOG_END")),
-            Boolean.parseBoolean(arguments.text("min-one", "true")));
-        result.put("data", Base64.getEncoder().encodeToString(bytes(fetched.records)));
-        result.put("start_offset", fetched.fetchOffsetMetadata.messageOffset);
-        result.put("aborted", fetched.abortedTransactions
-            .map(aborted -> aborted.stream().map(one -> new long[] {one.producerId(), one.firstOffset()}).toList())
-            .orElse(null));
-        result.put("is_first_incomplete", fetched.firstEntryIncomplete);
-    }
-
-    private static byte[] bytes(Records records) throws IOException {
-        if (records instanceof MemoryRecords memory) {
-            byte[] copied = new byte[memory.sizeInBytes()];
-            memory.buffer().duplicate().get(copied);
-            return copied;
-        }
-        FileRecords file = (FileRecords) records;
-        ByteBuffer buffer = ByteBuffer.allocate(file.sizeInBytes());
-        file.readInto(buffer, 0);
-        byte[] copied = new byte[buffer.remaining()];
-        buffer.get(copied);
-        return copied;
-    }
-
     private void lookup(Arguments arguments, Map<String, Object> result) throws Exception {
         OffsetResultHolder found = log.fetchOffsetByTimestamp(arguments.number("time", 0), Optional.empty());
         Optional<TimestampAndOffset> place = found.timestampAndOffsetOpt();
@@ -222,12 +182,6 @@ public final class LogLife extends Conversation {
         result.put("leader_epoch", place.flatMap(one -> one.leaderEpoch).orElse(null));
     }
 
-    private void epochEnd(Arguments arguments, Map<String, Object> result) {
-        Optional<OffsetAndEpoch> end = log.endOffsetForEpoch((int) arguments.number("epoch", 0));
-        result.put("epoch", end.map(OffsetAndEpoch::epoch).orElse(null));
-        result.put("offset", end.map(OffsetAndEpoch::offset).orElse(null));
-    }
-
     private static Optional<Long> optional(Arguments arguments, String name) {
         return arguments.has(name) ? Optional.of(arguments.number(name, 0)) : Optional.empty();
     }
@@ -235,8 +189,7 @@ public final class LogLife extends Conversation {
     // ---- what the log says of itself -------------------------------------------------------------------------------
 
     private State state() {
-        return new State(log.logStartOffset(), log.logEndOffset(), log.highWatermark(), log.lastStableOffset(),
-            log.recoveryPoint(),
+        return new State(log.logStartOffset(), log.logEndOffset(), log.recoveryPoint(),
             log.logSegments().stream().map(LogLife::describe).toList(),
             log.leaderEpochCache().epochEntries().stream()
                 .map(entry -> new long[] {entry.epoch(), entry.startOffset()}).toList(),

@@ -83,9 +83,10 @@ def both(jvm: KafkaLives, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
     for directory in directories:
         directory.mkdir(parents=True)
     made = Both(KafkaSide(jvm, life, directories[0]), OurSide(life, directories[1]))
-    made.do("open", clean="true", start=0, recovery=0)
+    made.do("open", start=0)
     yield made
-    made.do("kill")
+    made.kafka.do(Step("kill"), 0)
+    made.ours.end()
 
 
 def batch(codec: Compression = Compression.NONE, count: int = 40) -> bytes:
@@ -144,7 +145,7 @@ def test_zeros_behind_a_time_index_hide_no_record_after_a_clean_stop(both: Both)
     for side in (both.kafka, both.ours):
         path = side.directory / "00000000000000000000.timeindex"
         path.write_bytes(path.read_bytes() + bytes(24))
-    both.do("open", clean="true", start=0, recovery=81)
+    both.do("open", start=0)
     kafka, ours = both.do("lookup", time=START_MS)
     assert kafka.result is not None
     assert ours.result is not None

@@ -72,15 +72,8 @@ def test_the_floor_of_an_offset_is_the_last_entry_at_or_below(offset, found):
     assert index.floor(offset) == (None if found is None else entries[found])
 
 
-@pytest.mark.parametrize(("position", "found"), [(0, 0), (4099, 0), (4100, 1), (4101, 1), (8200, 1), (8201, None)])
-def test_the_entry_from_a_position_on_is_the_first_at_or_behind_but_the_very_first_lies_behind(position, found):
-    entries = [OffsetIndexEntry(109, 4100), OffsetIndexEntry(119, 8200)]
-    index = OffsetIndex(offset_index((9, 4100), (19, 8200)), BASE)
-    assert index.from_position(position) == (None if found is None else entries[found])
-
-
 def test_an_index_without_entries_has_no_floor():
-    assert OffsetIndex(b"\0" * 96, BASE).floor(BASE + 9) is OffsetIndex(b"", BASE).from_position(0) is None
+    assert OffsetIndex(b"\0" * 96, BASE).floor(BASE + 9) is None
     assert TimeIndex(b"\0" * 96, BASE).floor(9) is TimeIndex(b"", BASE).last() is None
 
 

@@ -14,7 +14,7 @@ from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.end import find_end
-from storage.log.loading.positions import counted_end_of
+from storage.log.file_records.positions import counted_end_of
 from storage.log.read import last_offset_entry, read_segment
 from storage.names import FileKind
 from storage.records import BatchHeader, iter_headers

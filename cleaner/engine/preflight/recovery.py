@@ -22,7 +22,7 @@ from storage.holes import data_extents
 from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
 from storage.kernels.status import Status
-from storage.log.loading.walk import (
+from storage.log.file_records.walk import (
     CORRUPT,
     CorruptRecord,
     LogBytes,

@@ -34,8 +34,8 @@ from policies.findings.repairs import RepairKind, missing_near
 from policies.findings.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
 from policies.findings.sweeping import only_copy_findings
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
+from storage.log.file_records.positions import counted_end_of
 from storage.log.listing import Listing, strange_files
-from storage.log.loading.positions import counted_end_of
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log_dir import LogDir, read_file
 from storage.names import (

@@ -169,20 +169,6 @@ class OpenSegment:
             largest_ms = stated.timestamp_ms if stated else -1
         return largest_ms if largest_ms >= 0 else self.modified_ms
 
-    def upper_bound(self, position: int) -> int | None:
-        """Return an offset that no batch reaches which begins before a byte; None if the index does not tell.
-
-        Raises: CorruptBatch, UnreadableFile.
-
-        Source: Kafka LogSegment.fetchUpperBoundOffset.
-        """
-        entry = self._offset_index().from_position(position)
-        if entry is None:
-            return None
-        if entry.position >= position and self._fits(entry) is not None:
-            return entry.offset
-        return self.upper_bound(position) if self._rebuild() else None
-
     def _fitting_floor(self, offset: int) -> PositionedHeader | None:
         """Return the batch whose offset the index has last at or below one; None if it has none that fits."""
         entry = self._offset_index().floor(offset)

@@ -66,8 +66,8 @@ class Admission:
             return self._as_given(data, origin, stamp, self._config.max_message_bytes)
         return self._by_kernel(data, origin, stamp) or self._by_twin(data, origin, stamp)
 
-    def admit_as_follower(self, data: bytes | memoryview, stamp: Stamp) -> Admitted | None:
-        """Check what a follower is to append; offsets and epochs stay. Returns and raises as ``admit``."""
+    def admit_as_is(self, data: bytes | memoryview, stamp: Stamp) -> Admitted | None:
+        """Check batches that keep their offsets and epochs. Returns and raises as ``admit``."""
         return self._as_given(data, AppendOrigin.REPLICATION, stamp, None)
 
     def _as_given(

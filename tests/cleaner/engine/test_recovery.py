@@ -11,7 +11,7 @@ import pytest
 from cleaner.engine.preflight.recovery import recover
 from policies.preflight.facts import RecoveredLog
 from storage.codecs.compression import Compression
-from storage.log.loading.walk import LogBytes
+from storage.log.file_records.walk import LogBytes
 from storage.records import Record, encode_batch
 from storage.records.record import NO_PRODUCER_ID
 from tests.legacy_logs import FORMATS

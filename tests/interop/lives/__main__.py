@@ -35,27 +35,23 @@ def main() -> None:
 
 def _many(jvm: KafkaLives, room: Path, seeds: range, shown: int) -> None:
     kinds: dict[str, list[Lived]] = defaultdict(list)
-    unable: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     started = time.monotonic()
     for seed in seeds:
         lived = live(jvm, seed, room)
-        unable += lived.unable
         seen += lived.seen
         if not lived.is_equal:
             kinds[lived.headline].append(lived)
     different = sum(map(len, kinds.values()))
     print(f"{len(seeds)} lives in {time.monotonic() - started:.0f} s: {len(seeds) - different} equal, {different} not")
     print("seen:", dict(seen.most_common()))
-    print("unable:", dict(unable))
     ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
     for headline, lives in ordered:
         print(f"{len(lives):4} {headline}  seeds {[lived.seed for lived in lives][:8]}")
     for headline, lives in ordered[:shown]:
-        if lives[0].differences:
-            shortest = min(lives, key=lambda lived: len(lived.done))
-            print(f"\n=== {len(lives)} x {headline}")
-            print(shrunk(jvm, shortest, room).story(Life(shortest.seed)))
+        shortest = min(lives, key=lambda lived: len(lived.done))
+        print(f"\n=== {len(lives)} x {headline}")
+        print(shrunk(jvm, shortest, room).story(Life(shortest.seed)))
 
 
 if __name__ == "__main__":

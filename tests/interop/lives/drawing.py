@@ -8,7 +8,6 @@ from typing import Final
 
 from storage.records import ControlType
 from tests.interop.lives.batches import Maker, Sequenced
-from tests.interop.lives.damage import draw_damage
 from tests.interop.lives.life import Life
 from tests.interop.lives.steps import Known, State, Step
 
@@ -16,7 +15,6 @@ _PRODUCERS: Final = (1000, 1001, 1002)
 _TRANSACTIONAL: Final = (2000, 2001, 2002)
 _SEQUENCE_MAX: Final = (1 << 31) - 1
 _SPECIAL_TIMES: Final = (-1, -2, -3, -3, -4, -5, -6)
-_ISOLATIONS: Final = ("LOG_END", "HIGH_WATERMARK", "TXN_COMMITTED")
 
 
 def draw(life: Life, index: int, state: State) -> list[Step]:
@@ -35,18 +33,12 @@ class Drawing:
     def steps(self) -> list[Step]:
         """Draw the kind of step, then the step."""
         kinds: dict[Callable[[], list[Step]], int] = {
-            self._watermark: 14,
-            self._fetch: 10,
             self._lookup: 8,
             self._roll: 3,
             self._flush: 3,
             self._increment: 4,
-            self._epoch_end: 3,
-            self._expire: 2,
             self._reopen: 5,
-            self._truncate: 2 if self._life.role == "leader" else 5,
         }
-        kinds[self._restart] = 1
         if self._life.role != "follower":
             kinds |= {self._append: 34, self._end_transaction: 8, self._append_spoiled: 7}
         if self._life.role != "leader":
@@ -194,18 +186,7 @@ class Drawing:
             return spoiled, True
         return data, False
 
-    # ---- looks
-
-    def _fetch(self) -> list[Step]:
-        options = {
-            "offset": self._offset(),
-            "bytes": self._dice.choice((0, 1, 100, 1 << 20, self._dice.randrange(5_000))),
-            "isolation": self._dice.choice(_ISOLATIONS),
-            "min-one": self._dice.choice(("true", "false")),
-        }
-        if self._life.recompresses:
-            options["bytes"] = self._dice.choice((0, 1, 1 << 20))
-        return [Step("fetch", options)]
+    # ---- what else a log is asked for
 
     def _lookup(self) -> list[Step]:
         die = self._dice.random()
@@ -216,26 +197,13 @@ class Drawing:
             time_ms = self._now_ms - self._dice.randrange(5_000)
         return [Step("lookup", {"time": time_ms})]
 
-    def _epoch_end(self) -> list[Step]:
-        return [Step("epoch-end", {"epoch": self._dice.randrange(-1, self._state.latest_epoch + 3)})]
-
     def _offset(self) -> int:
         """An offset anywhere, often at an edge."""
         state = self._state
-        edges = [state.log_start_offset, state.log_end_offset, state.high_watermark, state.last_stable_offset]
-        edges += [base for base, _ in state.segments]
+        edges = [state.log_start_offset, state.log_end_offset, *(base for base, _ in state.segments)]
         if self._dice.random() < 0.4:
             return self._dice.choice(edges) + self._dice.choice((0, 0, 0, -1, 1))
         return self._dice.randint(state.log_start_offset, max(state.log_start_offset, state.log_end_offset))
-
-    # ---- what else changes a log
-
-    def _watermark(self) -> list[Step]:
-        end, die = self._state.log_end_offset, self._dice.random()
-        if die < 0.1:
-            return [Step("watermark", {"to": end + 5})]
-        higher = [one for one in self._state.ends if one >= self._state.high_watermark]
-        return [Step("watermark", {"to": self._dice.choice(higher) if die < 0.35 else end})]
 
     def _roll(self) -> list[Step]:
         end, die = self._state.log_end_offset, self._dice.random()
@@ -259,40 +227,13 @@ class Drawing:
         return [Step("increment", {"to": max(0, offset)})]
 
     def _near_start(self) -> int:
-        """A little above the log start, within the high watermark where that is possible."""
-        start, end = self._state.log_start_offset, self._state.high_watermark
+        """A little above the log start."""
+        start, end = self._state.log_start_offset, self._state.log_end_offset
         return start + self._dice.randrange(max(1, (end - start) // 3 + 1))
 
-    def _truncate(self) -> list[Step]:
-        back = self._dice.choice((1, 3, 10, 40))
-        offset = (
-            self._offset() if self._dice.random() < 0.3 else self._state.log_end_offset - self._dice.randrange(back)
-        )
-        return [Step("truncate", {"to": max(0, offset)})]
-
-    def _restart(self) -> list[Step]:
-        offset = max(0, self._offset() + self._dice.choice((0, 0, 100)))
-        start = self._dice.choice((None, None, max(0, offset - 2), offset))
-        return [Step("restart", {"at": offset} if start is None else {"at": offset, "start": start})]
-
-    def _expire(self) -> list[Step]:
-        return [Step("expire")]
-
     def _reopen(self) -> list[Step]:
-        """A stop of any kind, damage, and a start that may or may not know of it."""
-        is_killed = self._dice.random() < 0.55
-        is_clean = not is_killed and self._dice.random() < 0.8
-        start = self._dice.choice((self._state.log_start_offset, self._state.log_start_offset, 0))
-        recovery = self._dice.choice(("checkpoint", "checkpoint", "0"))
-        damage = draw_damage(
-            self._dice,
-            is_clean=is_clean,
-            trusts_indexes=is_clean or recovery != "0",
-            recompresses=self._life.recompresses,
-        )
-        opened = Step("open", {"clean": str(is_clean).lower(), "start": start, "recovery": recovery})
-        told = Step("watermark", {"to": self._state.high_watermark}, "as checkpointed")
-        return [Step("kill" if is_killed else "close"), *damage, opened, told]
+        """A clean stop and the start behind it."""
+        return [Step("close"), Step("open", {"start": self._state.log_start_offset})]
 
 
 def placed(batch: bytes, offset: int, epoch: int) -> bytes:

@@ -45,5 +45,5 @@ class KafkaSide:
             words += [word for key, value in self._life.config.items() for word in ("--config", f"{key}={value}")]
         answer = self._jvm.ask(words, self.directory)
         if answer.state:
-            self.state = State.of(answer.state, self.state)
+            self.state = State.of(answer.state)
         return answer

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 Options = Mapping[str, Any]
-
-LOOKS: Final = ("fetch", "lookup", "epoch-end")
-"""Steps that only read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a log, or one damage to its files.
+    """One call of a log.
 
     Args:
-        kind: the word of ``LogLife.java``, or ``damage``.
+        kind: the word of ``LogLife.java``.
         options: its options; ``data`` is bytes.
         note: what it is meant to try, for whoever reads a difference.
     """
@@ -57,25 +54,19 @@ class State:
 
     log_start_offset: int = 0
     log_end_offset: int = 0
-    high_watermark: int = 0
-    last_stable_offset: int = 0
     recovery_point: int = 0
     segments: tuple[tuple[int, int], ...] = ((0, 0),)
     epochs: tuple[tuple[int, int], ...] = ()
     producers: tuple[Known, ...] = ()
-    ends: tuple[int, ...] = (0,)
-    """Log ends so far that are still within the log: between batches, as replicas and so high watermarks are."""
 
     @classmethod
-    def of(cls, line: Mapping[str, Any], before: State) -> State:
-        """Read what ``LogLife.java`` prints; ``before`` is the state before that."""
+    def of(cls, line: Mapping[str, Any]) -> State:
+        """Read what ``LogLife.java`` prints."""
         producers = tuple(
             Known(**{**known, "batches": tuple(map(tuple, known["batches"]))}) for known in line["producers"]
         )
         lists = {name: tuple(map(tuple, line[name])) for name in ("segments", "epochs")}
-        start, end = line["log_start_offset"], line["log_end_offset"]
-        ends = tuple(sorted({one for one in before.ends if start <= one < end} | {end}))
-        return cls(**{**line, **lists, "producers": producers, "ends": ends})
+        return cls(**{**line, **lists, "producers": producers})
 
     @property
     def latest_epoch(self) -> int:

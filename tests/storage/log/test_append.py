@@ -9,12 +9,12 @@ from storage.errors import CorruptBatch
 from storage.filesystem import OutOfSpace
 from storage.log import Appended, AppendOrigin, Log, LogConfig, Producer
 from storage.log.active import TornTail
-from storage.log.errors import BatchTooLarge, InvalidTxnState, RecordBatchTooLarge
-from storage.log.leader_epochs import LeaderEpochs
-from storage.names import FileKind
+from storage.log.errors import BatchTooLarge, InvalidLeaderEpoch, InvalidTxnState, RecordBatchTooLarge
+from storage.log.leader_epochs import LeaderEpochs, read_leader_epochs
+from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import parse_txn_index
-from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, FullDisk, a_log, append, offsets, record, reopened
+from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, FullDisk, a_log, append, offsets, record, reopened
 
 
 def encoded(count: int = 2, base_offset: int = 0) -> bytes:
@@ -208,3 +208,29 @@ def test_an_empty_directory_becomes_a_log_with_its_first_append(tmp_path: Path) 
     assert (log.segments, log.log_end_offset, list(log.read())) == ((), 40, [])
     append(log)
     assert ([s.base_offset for s in log.segments], offsets(log)) == ([40], [40])
+
+
+def test_a_leader_epoch_below_0_is_refused_and_no_checkpoint_has_it(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    before = (log.directory / LEADER_EPOCH_CHECKPOINT).read_bytes()
+    with pytest.raises(InvalidLeaderEpoch, match="leader epoch -1 is below 0"):
+        log.append_records([record()], now_ms=NOW_MS, leader_epoch=-1)
+    with pytest.raises(InvalidLeaderEpoch):
+        log.append_as_is(encode_batch([record()], partition_leader_epoch=-1), now_ms=NOW_MS)
+    with pytest.raises(InvalidLeaderEpoch):
+        Log.create(tmp_path / "orders-1", LogConfig(), FS, topic_id=TOPIC_ID, leader_epoch=-1)
+    assert not (tmp_path / "orders-1").exists()
+    append(log)
+    assert (log.directory / LEADER_EPOCH_CHECKPOINT).read_bytes() == before
+
+
+def test_an_epoch_that_wrote_nothing_is_forgotten_by_an_opened_log(tmp_path: Path) -> None:
+    """It began, and its append was refused. A start of Kafka forgets it, too."""
+    with a_log(tmp_path, LogConfig(segment_bytes=200)) as log:
+        append(log)
+        with pytest.raises(RecordBatchTooLarge):
+            log.append_records([record(value="v" * 500)], now_ms=NOW_MS, leader_epoch=7)
+        assert read_leader_epochs(log.directory) == [(0, 0), (7, 1)]
+    with reopened(log) as again:
+        again.append_records([record()], now_ms=NOW_MS, leader_epoch=0)
+    assert read_leader_epochs(log.directory) == [(0, 0)]

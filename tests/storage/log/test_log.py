@@ -6,12 +6,25 @@ from pathlib import Path
 import pytest
 
 from storage.indexes import IndexBuilder
-from storage.log import Log, LogConfig, SpecialTimestamp
+from storage.log import Log, LogConfig, Producer, SpecialTimestamp
+from storage.log.active import TornTail
 from storage.log.listing import list_partition
 from storage.names import FileKind, segment_file_name
 from storage.records import iter_batches
 from storage.segment import Segment
-from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, a_log, append, bases, looked_up, offsets, reopened
+from tests.storage.log.logs import (
+    ANY_SIZE,
+    FS,
+    NOW_MS,
+    TOPIC_ID,
+    a_log,
+    append,
+    bases,
+    looked_up,
+    offsets,
+    record,
+    reopened,
+)
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 
@@ -254,3 +267,27 @@ def test_an_interrupted_swap_is_read_over_and_finished_by_the_first_change(tmp_p
         append(opened)
     assert not list(log.directory.glob("*.swap"))
     assert len(offsets(reopened(log))) == 91
+
+
+def test_first_batch_that_is_torn_is_a_torn_tail(tmp_path: Path) -> None:
+    with a_log(tmp_path, LogConfig(index_interval_bytes=1)) as log:
+        for _ in range(5):
+            append(log)
+    path = log.directory / segment_file_name(0, FileKind.LOG)
+    data = bytearray(path.read_bytes())
+    data[9] ^= 0x40
+    path.write_bytes(data)
+    with pytest.raises(TornTail):
+        append(reopened(log))
+    assert path.read_bytes() == data
+
+
+def test_an_opened_log_has_no_idle_producers_of_a_snapshot_alone(tmp_path: Path) -> None:
+    """Those of the batches behind it are there, as behind a start of Kafka."""
+    with a_log(tmp_path) as log:
+        log.append_records([record()], now_ms=NOW_MS, producer=Producer(1, 0, 0))
+        log.roll(NOW_MS)
+        log.append_records([record()], now_ms=NOW_MS, producer=Producer(2, 0, 0))
+    (log.directory / segment_file_name(2, FileKind.SNAPSHOT)).unlink()
+    later_ms = NOW_MS + ANY_SIZE.producer_id_expiration_ms
+    assert set(reopened(log).producer_state(later_ms).producers) == {2}

@@ -1,11 +1,13 @@
 """What start-up does with the leftovers of a crash: the six stages of Kafka's LogCleanerTest.testRecoveryAfterCrash."""
 
+import re
 import shutil
 
 import pytest
 
 from storage.errors import CorruptBatch, UnreadableFile
 from storage.filesystem import FileSystem
+from storage.log import recovery
 from storage.log.listing import UnseenSegment, list_partition
 from storage.log.recovery import hollow_swaps, plan_recovery, recover
 from tests.faults import after_power_loss, crashes
@@ -333,3 +335,20 @@ def test_a_partition_with_any_segment_file_that_is_a_symlink_is_not_recovered(tm
     (made.path / name(0, kind)).symlink_to(tmp_path)
     with pytest.raises(UnseenSegment, match="is a symlink, and it is not read"):
         plan_recovery(list_partition(made.path))
+
+
+def test_torn_tail_stays_while_a_swap_is_finished(directory):
+    log = directory / name(20, ".log")
+    torn = log.read_bytes() + b"torn"
+    log.write_bytes(torn)
+    move(directory, ".cleaned", ".swap")
+    recover(FileSystem(), plan_recovery(list_partition(directory)), directory)
+    assert (directory / name(0, ".log")).exists()
+    assert not (directory / name(10, ".log")).exists()
+    assert log.read_bytes() == torn
+
+
+def test_each_point_in_which_ours_is_stricter_names_a_test_that_is_there():
+    named = set(re.findall(r"\btest_\w+", recovery.__doc__))
+    assert named <= {name for name in globals() if name.startswith("test_")}
+    assert len(named) >= recovery.__doc__.count("* ")

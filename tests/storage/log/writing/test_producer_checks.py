@@ -205,17 +205,6 @@ def test_the_stable_offset_of_an_abort_is_where_the_oldest_other_transaction_beg
     assert parse_txn_index(path.read_bytes(), path) == [(2, 1, 3, 0), (1, 0, 4, 2), (3, 2, 5, 6)]
 
 
-def test_a_silent_producer_is_forgotten_while_the_log_is_open_and_an_open_transaction_is_not(log: Log) -> None:
-    # ProducerStateManagerTest.testPidExpirationTimeout, testProducersWithOngoingTransactionsDontExpire
-    put(log, 0)
-    put(log, 0, by=6, is_transactional=True)
-    log.expire_producers(NOW_MS + DAY_MS - 1)
-    refuses(log, OutOfOrderSequence, 4)
-    log.expire_producers(NOW_MS + DAY_MS)
-    assert set(log.producer_state(NOW_MS).producers) == {6}
-    assert not put(log, 4).is_duplicate
-
-
 def test_a_refused_batch_leaves_a_new_producer_unknown(tmp_path: Path) -> None:
     log = a_log(tmp_path, LogConfig(max_message_bytes=100))
     with pytest.raises(Exception, match=r"max\.message\.bytes"):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
-from storage.log.loading.walk import CorruptRecord, LogBytes, WalkedBatch, check_wrapper, last_of, walk
+from storage.log.file_records.walk import CorruptRecord, LogBytes, WalkedBatch, check_wrapper, last_of, walk
 from storage.names import FileKind
 from storage.records.header import MAGIC_V2
 from storage.segment import Segment, reading
@@ -97,11 +97,6 @@ def counted_end(log: LogBytes, index: StoredIndex, base_offset: int, *, unwraps:
     if last is None:
         return CountedEnd(base_offset, start or 0)
     return CountedEnd(last.last_offset + 1, last.position + last.size_bytes)
-
-
-def next_offset(log: LogBytes, index: StoredIndex, base_offset: int) -> int:
-    """Return the offset behind the last batch, as Kafka finds it. Raises: CorruptRecord."""
-    return counted_end(log, index, base_offset).next_offset
 
 
 def counted_end_of(segment: Segment) -> CountedEnd | None:

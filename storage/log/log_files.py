@@ -15,17 +15,15 @@ from storage.log import recovery
 from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.end import SegmentEnd, find_end
-from storage.log.errors import CannotRoll
-from storage.log.fetching.bounds import FetchBounds
+from storage.log.errors import CannotRoll, OffsetOutOfRange
 from storage.log.fetching.open_segments import OpenSegments
 from storage.log.fetching.view import LogView
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
-from storage.log.loading.log_dir_offsets import note_offsets
-from storage.log.loading.snapshots import ProducerSnapshots
+from storage.log.log_dir_offsets import note_offsets
 from storage.log.producer_state import ProducerState
 from storage.log.producers import replay_producers
-from storage.log.roll import create_segment
+from storage.log.roll import create_segment, write_snapshot
 from storage.log.writing.locked import locked
 from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind
 from storage.segment import Segment
@@ -44,9 +42,11 @@ class LogFiles:
         self._fs = fs
         self._recovery = recovery.plan_recovery(listing)
         self._segments = list(self._recovery.listing.segments)
-        snapshots = [snapshot.name.base_offset for snapshot in self._recovery.listing.snapshots]
-        self._snapshots = ProducerSnapshots(fs, directory, snapshots)
-        self._snapshots.last = max(snapshots, default=0)
+        snapshots = self._recovery.listing.snapshots
+        self._snapshot_offset = max((snapshot.name.base_offset for snapshot in snapshots), default=None)
+        """Of the newest producer snapshot; None without one."""
+        self._producers_end = 0
+        """The offset that the producers reach: above the log end behind a roll there."""
         first_offset = self._segments[0].base_offset if self._segments else 0
         self.log_start_offset = max(first_offset, log_start_offset)
         end = SegmentEnd(self.log_start_offset, 0)
@@ -57,11 +57,8 @@ class LogFiles:
         self._producers: ProducerState | None = None
         self._epochs = LeaderEpochs(fs, directory)
         self._opened = OpenSegments()
-        self._bounds = FetchBounds(self.log_start_offset)
         self._recovery_point = self.log_end_offset
         self._flushed_ms = 0
-        self._timed: set[int] = set()
-        """The segments whose largest timestamp was looked for since the log was opened."""
         self._begun_ms: dict[int, int] = {}
         """When this process opened each segment, as far as it did."""
 
@@ -81,29 +78,15 @@ class LogFiles:
 
     @property
     def recovery_point(self) -> int:
-        """The offset up to which everything is flushed: an unclean load checks the batches from there on."""
+        """The offset up to which everything is flushed: an unclean start of Kafka checks the batches from there on."""
         return self._recovery_point
-
-    @property
-    @locked
-    def high_watermark(self) -> int:
-        """The offset up to which all replicas have the log, as it was told last; the log start before that."""
-        return self._bounds.high_watermark
-
-    @locked
-    def update_high_watermark(self, offset: int) -> int:
-        """Move the high watermark, within the log, and return it. Source: Kafka UnifiedLog.updateHighWatermark."""
-        self._bounds.update(offset, self._view())
-        if self._producers is not None:
-            self._producers.forget_replicated(self._bounds.high_watermark)
-        return self._bounds.high_watermark
 
     @locked
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
         """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
 
-        The log end stays where it is: behind a segment that begins above it, only a follower can append. An active
-        segment without records that begins there already is the new one; Kafka would replace it by its like.
+        The log end stays where it is: behind a segment that begins above it, only ``append_as_is`` can append. An
+        active segment without records that begins there already is the new one; Kafka would replace it by its like.
 
         Returns: the new active segment, empty.
         Raises: CannotRoll below the active segment's base; TornTail, OutOfSpace (the old segment stays the active one),
@@ -126,10 +109,29 @@ class LogFiles:
         finally:
             active.close()
         self._segments[-1:] = [active.segment(), created]
-        self._timed.add(active.base_offset)
         self._active, self._begun_ms[base_offset] = begun, now_ms
         self._recovery_point, self._flushed_ms = max(self._recovery_point, base_offset), now_ms
         return created
+
+    @locked
+    def increment_log_start(self, offset: int) -> bool:
+        """Let the log begin at a higher offset, and return whether it did not before. No file goes by it.
+
+        The checkpoint of the log dir has it then. Raises: OffsetOutOfRange above the log end; CorruptCheckpoint,
+            OutOfSpace, UnsafeOwner.
+        Source: Kafka UnifiedLog.maybeIncrementLogStartOffset.
+        """
+        if offset > self.log_end_offset:
+            cause = f"the log cannot begin at {offset}, above its end at {self.log_end_offset}"
+            raise OffsetOutOfRange(self.directory, cause)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._recovery_point = max(self._recovery_point, offset)
+        self._epochs.truncate_from_start(offset)
+        self._producers_end = max(self._producers_end, self.log_end_offset)
+        self._note_offsets()
+        return True
 
     @locked
     def flush(self) -> None:
@@ -153,21 +155,12 @@ class LogFiles:
         active = self._active
         try:
             active.seal()
-            self._take_snapshot(max(self._snapshots.map_end, self.log_end_offset), active.opened_ms)
+            self._take_snapshot(max(self._producers_end, self.log_end_offset), active.opened_ms)
             self._recovery_point = max(self._recovery_point, self.log_end_offset)
             self._note_offsets()
         finally:
             active.close()
             self._segments[-1] = active.segment()
-            self._active = None
-
-    @locked
-    def kill(self) -> None:
-        """Let go of all files: no flush, no snapshot, no checkpoint. What lies there then is what a crash leaves."""
-        self._opened.close()
-        if self._active is not None:
-            self._active.close()
-            self._segments[-1] = self._active.segment()
             self._active = None
 
     @locked
@@ -207,15 +200,14 @@ class LogFiles:
         }
         note_offsets(self._fs, self.directory, noted)
 
-    def _activated(self, now_ms: int, *, trusts_indexes: bool = False) -> ActiveSegment:
+    def _activated(self, now_ms: int) -> ActiveSegment:
         """Open the active segment for appending; the first change of the log begins here. Rest as of its ``open``."""
         if self._active is None:
             self._finish_recovery()
             if not self._segments:
                 self._segments.append(create_segment(self._fs, self.directory, self.log_start_offset))
-            self._active = ActiveSegment.open(
-                self._fs, self._segments[-1], self.config, now_ms, trusts_indexes=trusts_indexes
-            )
+            self._epochs.truncate_from_end(self.log_end_offset)
+            self._active = ActiveSegment.open(self._fs, self._segments[-1], self.config, now_ms)
             self._active.opened_ms = self._begun_ms.setdefault(self._active.base_offset, now_ms)
             self._flushed_ms = self._flushed_ms or now_ms
         return self._active
@@ -235,9 +227,10 @@ class LogFiles:
 
         Source: Kafka ProducerStateManager.takeSnapshot.
         """
-        self._snapshots.map_end = offset
-        if offset > self._snapshots.last:
-            self._snapshots.take(self.producer_state(now_ms))
+        self._producers_end = offset
+        if offset > (self.log_start_offset if self._snapshot_offset is None else self._snapshot_offset):
+            write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
+            self._snapshot_offset = offset
 
     def _view(self) -> LogView:
         start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes

@@ -1,1 +1,0 @@
-"""Loads logs as a start of Kafka does, and cuts them: these modules alone take records off the end of a log."""
