@@ -228,7 +228,9 @@ class EventLog:
         atexit.register(self.release_failures)
 
     def release_failures(self, told: str = "") -> None:
-        """Log the failures that were kept back, but those whose error stands in a text; line breaks do not matter."""
+        """Log the failures that were kept back, except failures whose error stands in a text; line breaks do not
+        matter.
+        """
         held, self._held, told = self._held or [], None, _on_one_line(told)
         for name, fields in held:
             if not told or _on_one_line(printable(str(fields["error"]))) not in told:

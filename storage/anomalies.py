@@ -83,4 +83,4 @@ class SeenAnomaly(NamedTuple):
     offset: int | None
     """Offset in the log, as far as one is concerned."""
     text: str
-    """What is there, in a sentence."""
+    """A sentence about what is there."""

@@ -29,7 +29,7 @@ class ErrorKind(Enum):
 
     FAILED = auto()
     USAGE = auto()
-    """What was asked for, or configured, is wrong."""
+    """The request or the configuration is wrong."""
     LOCKED = auto()
     """Another process is at work there."""
     REFUSED = auto()

@@ -185,7 +185,8 @@ class NewFile:
         self.size_bytes = size_bytes
 
     def write_out(self) -> None:
-        """Have the disk begin, once it has much to do, so that ``fsync`` has less to wait for. Nothing lasts by this.
+        """Have the disk begin to write once there is much to write, so that ``fsync`` waits less. This makes nothing
+        durable.
 
         The advice starts to write dirty pages, and drops clean ones: of what was just appended there are none.
         """

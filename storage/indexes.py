@@ -85,8 +85,8 @@ def parse_time_index(data: bytes, base_offset: int, path: Path) -> list[TimeInde
 def floor_slot(key_at: Callable[[int], int], count: int, key: int, entry_bytes: int = _OFFSET_ENTRY.size) -> int | None:
     """Return the slot that Kafka finds for a key; None if it starts at the beginning of the segment.
 
-    In an index that is in order this is the last entry at or below the key. In a damaged one, or one that ends in
-    zeros, it is whatever Kafka's search ends at.
+    In an index that is in order this is the last entry at or below the key. In a damaged index, or in an index that
+    ends in zeros, it is the entry at which Kafka's search ends.
 
     Args:
         key_at: gives the key in a slot: an offset, a timestamp, or a position.
@@ -143,7 +143,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """The entries of a ``.timeindex`` in memory, as ``OffsetIndex`` has those of an ``.index``."""
+    """The entries of a ``.timeindex`` in memory; ``OffsetIndex`` does the same for an ``.index``."""
 
     def __init__(self, data: bytes | bytearray, base_offset: int) -> None:
         """Take the bytes of the file, as ``OffsetIndex`` does."""

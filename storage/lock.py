@@ -59,7 +59,7 @@ class LockNotMade(UnreadableFile):
 
 
 class LockLost(LogCleanerError):
-    """The locked file is not the one that others open any more, so the lock keeps nobody out."""
+    """The loss of a lock: others now open another file than the locked one, so the lock keeps nobody out."""
 
     path: Path
 
@@ -323,7 +323,7 @@ def _close(descriptors: Iterable[int]) -> None:
 
 
 def _open_to_read(path: Path) -> int | None:
-    """Open the lock file. Return None if there is none. Raises: UnreadableFile."""
+    """Open the lock file. Return None if it is missing. Raises: UnreadableFile."""
     with as_unreadable(path), suppress(FileNotFoundError):
         return open_plain(path)
     return None

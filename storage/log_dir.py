@@ -114,7 +114,7 @@ class Space(NamedTuple):
     size_bytes: int
     free_bytes: int
     used_bytes: int
-    """What files take of it. The rest that is not free is kept for root."""
+    """The bytes that files take. The file system keeps the rest of what is not free for root."""
 
 
 @dataclass(frozen=True, slots=True)

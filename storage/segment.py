@@ -26,7 +26,7 @@ BLOCK_BYTES: Final = 512
 _IN_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
 _LOGS: Final = frozenset(f"{FileKind.LOG}{state}"[1:] for state in _IN_A_LOG)
 _CHANGED: Final = frozenset(f"{kind}{state}"[1:] for kind in SEGMENT_KINDS for state in _IN_A_LOG)
-"""The suffixes of a segment's files, those among them that recovery is about to give their plain name."""
+"""The suffixes of a segment's files, also of files to which recovery is about to give their plain name."""
 
 
 class SegmentFile(NamedTuple):
@@ -34,13 +34,14 @@ class SegmentFile(NamedTuple):
 
     directory: Path
     file_name: str
-    """As it is on disk. It may carry a ``.swap`` that recovery is about to take off: ``name`` has it off already."""
+    """The name on disk. It may carry a ``.swap`` that recovery is about to take off; ``name`` is without it already."""
     name: SegmentFileName
     identity: FileIdentity
     changed_ns: int
     """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
     disk_bytes: int = 0
-    """What its blocks take, which holes and compression make less than its size; 0 in a listing that asks for none."""
+    """The bytes of its blocks, fewer than its size by holes and compression; 0 in a listing that does not ask for them.
+    """
     links: int = 1
     """Hard links; with more than one, unlinking it frees nothing."""
 
@@ -95,7 +96,7 @@ class Segment(NamedTuple):
 
     @property
     def on_disk(self) -> tuple[int, int]:
-        """Return what the blocks of all its files take, in bytes, and the most hard links that one of them has."""
+        """Return the bytes that the blocks of all its files take, and the most hard links that one of the files has."""
         disk_bytes, links = 0, 1
         for file in self.files.values():
             disk_bytes += file.disk_bytes

@@ -1,7 +1,7 @@
-"""Partitions that a run did not compact for what their files hold: tried again once the files are others.
+"""Partitions that a run did not compact because of their content: a run tries them again once their files change.
 
-Damage: a run from the command line tries every time, and leaves a line in the journal for ``topics``. Who runs round
-after round would read the same damage over and over.
+Damage: a run from the command line tries every time, and leaves a line in the journal for ``topics``. A daemon would
+read the same damage in every round.
 
 Too many records without a key: the round that counted them leaves a line in the journal. As long as the same round
 would read the same files, every later plan has the count from there, and knows what the guard rail says.
@@ -41,7 +41,9 @@ class Uncleanable(NamedTuple):
     cause: str
     """The error, as it was reported."""
     fingerprint: str
-    """Of names and identities of the segment files and producer snapshots; those that wait as ``.deleted`` left out."""
+    """A hash of names and identities of the segment files and producer snapshots, without files that wait as
+    ``.deleted``.
+    """
 
     @classmethod
     def of(cls, listing: Listing, cause: str) -> Self:
@@ -49,7 +51,7 @@ class Uncleanable(NamedTuple):
         return cls(cause, _fingerprint(listing))
 
     def may_retry(self, listing: Listing) -> bool:
-        """Return whether a file came, went or is another one: by name, device, inode, size or modification time."""
+        """Return whether a file came, went or changed, by its name, device, inode, size or modification time."""
         return _fingerprint(listing) != self.fingerprint
 
 

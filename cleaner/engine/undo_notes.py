@@ -36,7 +36,7 @@ class Renamed(NamedTuple):
     time_ms: int
     """Epoch ms."""
     until_ms: int = 0
-    """The user was told that the file waits until then, epoch ms; 0 if the delay in force alone counts."""
+    """The moment, epoch ms, until which the file waits as the user was told; 0 if the delay in force alone counts."""
 
 
 RenameTimes = Mapping[RetiredFile, Renamed]

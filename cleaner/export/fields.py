@@ -9,7 +9,7 @@ Fields = dict[str, Any]
 
 
 REDACTED: Final = "redacted"
-"""The encoding of what is left out."""
+"""The encoding of a value that ``--redact`` left out."""
 
 
 def shown(name: str, data: bytes | None, *, is_hidden: bool) -> Fields:

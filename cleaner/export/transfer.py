@@ -45,7 +45,7 @@ class Reading:
     offsets: OffsetRange
     extents: tuple[Extent, ...]
     held_back: OffsetRange | None = None
-    """What was wanted, and lies behind the last stable offset; None if nothing does."""
+    """The wanted offsets behind the last stable offset, which the export leaves out; None if there are none."""
 
 
 def plan_reading(

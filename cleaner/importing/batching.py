@@ -14,14 +14,14 @@ from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
 
 LEADER_EPOCH: Final = 0
-"""Of all imported records: no leader of the partition has a lower one, and a broker forgets epochs above its own."""
+"""The leader epoch of all imported records: no leader has a lower one, and a broker forgets epochs above its own."""
 BATCH_BYTES: Final = 256 << 10
 """A batch is closed once its records hold so much: well below the 1 MiB of ``max.message.bytes``."""
 _RECORDS_MAX: Final = 4096
 _OFFSETS_MAX: Final = 1 << 30
 """A batch counts its offsets from its first one with 31 bits."""
 _RECORD_BYTES: Final = 24
-"""What a record takes, about, besides its key, value and headers."""
+"""The bytes, about, that a record takes besides its key, value and headers."""
 
 
 class MadeBatch(NamedTuple):

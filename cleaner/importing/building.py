@@ -1,4 +1,4 @@
-"""Build a partition where no loader takes it for one, and give it its name once it is whole and lasts.
+"""Build a partition in a directory that no broker loads, and rename it once it is whole and durable.
 
 Steps:      a private directory, TOPIC-PARTITION.import-delete; in it the partition's directory, and its files; all is
             fsynced; the journal's line; the checkpoints; the partition's directory moves to its place; the private one
@@ -61,7 +61,7 @@ class NoSpaceToImport(LogCleanerError):
 
 
 class NothingToImport(LogCleanerError):
-    """The input has no record. An empty file may be one that was cut short."""
+    """An input without a record, such as a file that was cut short."""
 
     def __str__(self) -> str:
         return "the input holds no record, so nothing was imported; was it cut short?"
@@ -187,7 +187,7 @@ def _write(
 
 
 def _created(fs: FileSystem, directory: Path, topic_id: str, policy: TopicPolicy, first_offset: int) -> Log:
-    """Make a partition that begins at an offset, as a broker makes one that begins at 0."""
+    """Make a partition that begins at an offset, as a broker makes a partition that begins at 0."""
     fs.make_dir(directory, directory.parent, Purpose.IMPORT)
     metadata, epochs = format_partition_metadata(topic_id), [LeaderEpochEntry(LEADER_EPOCH, first_offset)]
     fs.replace_file(directory / PARTITION_METADATA_FILE, metadata, Purpose.IMPORT)

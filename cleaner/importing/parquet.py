@@ -17,7 +17,7 @@ _ROWS: Final = 4096
 _HEADERS: Final = "headers"
 _CONTROL: Final = "control"
 _MICROS: Final = 1000
-"""In a millisecond."""
+"""The microseconds in a millisecond."""
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -82,7 +82,7 @@ def _records(batch: pa.RecordBatch, row: int) -> Iterator[ImportedRecord]:
 
 
 def _headers(column: pa.ListArray) -> list[Headers]:
-    """Return the headers of each row. Their keys are read as bytes: a client may write one that is no UTF-8."""
+    """Return the headers of each row. Read their keys as bytes: a client may write a key that is not UTF-8."""
     there, ends, structs = column.is_valid().to_pylist(), column.offsets.to_pylist(), column.values
     keys = structs.field("key").cast(pa.binary()).to_pylist()
     values = structs.field("value").to_pylist()

@@ -34,7 +34,7 @@ def _and_next(*names: str) -> frozenset[str]:
 
 
 _PRIVATE_FILES: Final = _and_next(RECOVERY_POINT_CHECKPOINT)
-"""What a log that is flushed leaves in the directory above its own."""
+"""The files that a flushed log leaves in the directory above its own."""
 _METADATA_FILES: Final = _and_next(PARTITION_METADATA_FILE, LEADER_EPOCH_CHECKPOINT)
 
 

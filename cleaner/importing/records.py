@@ -1,4 +1,4 @@
-"""The records of an input, and the error of one that cannot be used."""
+"""The records of an input, and the error for a record that cannot be imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OFFSET_LAST: Final = INT64_MAX - (1 << 31)
 """Beyond it a reader takes a batch for damaged: a delta added to its base offset could overflow."""
 LOG_APPEND_TIME: Final = 1
 TIMESTAMP_TYPES: Final = (-1, 0, LOG_APPEND_TIME)
-"""None, CreateTime, LogAppendTime. Source: Kafka TimestampType."""
+"""The names of the timestamp types: none, CreateTime, LogAppendTime. Source: Kafka TimestampType."""
 
 
 class ImportedRecord(NamedTuple):

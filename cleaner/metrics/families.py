@@ -121,7 +121,7 @@ FIGURES: Final = {
     "records_read": "Number of records that compactions read",
     "records_kept": "Number of records that compactions kept",
 }
-"""What a run does in a log dir; there is a metric for the last run, and one for the total."""
+"""The figures of a run in a log dir. Each has a metric for the last run, and a metric for the total."""
 LAST_RUN: Final = {stem: _log_dir(f"last_run_{stem}", f"{said} in the last run.") for stem, said in FIGURES.items()}
 TOTAL: Final = {stem: _family(f"{stem}_total", f"{said} since the start.", "log_dir") for stem, said in FIGURES.items()}
 LAST_RUN_TIME: Final = _family("last_run_timestamp_seconds", "Time at which the last run ended.")

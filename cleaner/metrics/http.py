@@ -32,12 +32,12 @@ _SECONDS_MAX: Final = 30
 """Time that a connection may take in all, so that a slow reader does not hold a place for ever."""
 _CONNECTIONS_MAX: Final = 8
 _PLACE_SECONDS: Final = 2.0
-"""That a connection waits for the place of one that is closed for its sake."""
+"""The time that a connection waits for the place of a connection that is closed for it."""
 _PLACE_LOOKS: Final = 4
 """Meanwhile so many are closed at most: another new connection may have taken a place that became free."""
 _SMALL_BYTES: Final = 1024
 _GZIP_LEVEL: Final = 1
-"""For 2,000 partitions, a megabyte of text, this takes 5 ms and leaves a twentieth of the bytes."""
+"""The level of compression. 2,000 partitions, a megabyte of text, take 5 ms and shrink to a twentieth."""
 _PORT_MAX: Final = 65_535
 _PLAIN: Final = "text/plain; charset=utf-8"
 _CAUSES: Final = {
@@ -201,7 +201,7 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def asked(self, request: socket.socket) -> None:
-        """Note that the request of a connection was read: it is not closed for another one any more."""
+        """Note that the request of a connection was read: the server does not close it for another one any more."""
         with self._changing:
             self._asking.pop(request, None)
 

@@ -1,4 +1,4 @@
-"""The sums of what runs did, for the last run and since the start."""
+"""The sums of the runs' figures, for the last run and since the start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LastRunFigures(NamedTuple):
     """Log dir -> its figures."""
 
     def following(self, before: LastRunFigures) -> LastRunFigures:
-        """Return the figures of a run of which ``before`` is the first part, and this one the rest."""
+        """Return the figures of a run; ``before`` holds those of its first part, these figures are the rest."""
         figures = {path: Counter(of_dir) for path, of_dir in before.figures.items()}
         for path, of_dir in self.figures.items():
             figures.setdefault(path, Counter()).update(of_dir)
@@ -74,7 +74,7 @@ class RunTotals:
             self._note(key, has_failed=of_partition.error is not None)
 
     def end_run(self) -> None:
-        """End a run: the next plan that is spent begins another one."""
+        """End a run: the next plan that is spent begins another run."""
         self._is_open = False
 
     def died(self) -> None:
@@ -126,7 +126,7 @@ def _last_samples(last: LastRunFigures) -> Iterator[Sample]:
 
 
 def _figures(plan: Plan, outcome: Outcome) -> dict[str, Counter[str]]:
-    """Return the sums of each log dir, also of those where nothing was done."""
+    """Return the sums of each log dir, also of log dirs in which nothing was done."""
     sums = {log_dir.facts.path: Counter(dict.fromkeys(names.FIGURES, 0)) for log_dir in plan.log_dirs}
     by_key = {partition.key: partition for partition in plan.partitions}
     for key, result in outcome.results.items():

@@ -168,7 +168,7 @@ class Metrics(Observer, Collector):
         return generate_latest(self._registry) + self._read().partitions
 
     def samples(self) -> list[Sample]:
-        """Return all samples but those of the partitions."""
+        """Return all samples except the samples of partitions."""
         of_plan = self._read().log_dirs
         with self._lock:
             return [*of_plan, *self._runs.samples(), *self._daemon_samples()]

@@ -1,1 +1,1 @@
-"""Pages of HTML on disk: whether one can be written, what it was made of, and the daemon's last plan as one."""
+"""Pages of HTML on disk: whether a page can be written, what it was made of, and the page of the daemon's last plan."""

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 SEGMENTS_MAX: Final = 1_000
 """A look takes about a millisecond a segment: ``doctor`` needs 105 seconds of one core for 100,000."""
 BYTES_MAX: Final = 4 << 30
-"""Of the logs: up to 64 MiB of each partition are read."""
+"""The most bytes of logs with which ``doctor`` is asked: it reads up to 64 MiB of each partition."""
 NOT_ASKED: Final = "DOCTOR_NOT_ASKED"
 
 
 def doctored(plan: Plan, layers: ConfigLayers, volumes: Sequence[Volume]) -> list[OverviewFinding]:
-    """Return what ``doctor`` finds in the log dirs of a plan, worst first; one finding that says so if they are large.
+    """Return what ``doctor`` finds in the log dirs of a plan, worst first; for large log dirs, one finding that says
+    so.
 
     Args:
         plan: of what is there now.

@@ -1,7 +1,7 @@
-"""The daemon's last plan as a page: made beside its work, and written as a whole.
+"""Keeps a page of the daemon's last plan: made beside the daemon's work, and written as a whole.
 
-A thread takes the newest plan and leaves older ones out. It makes the document; a process of its own makes the page of
-that. Neither holds a lock, and what fails here fails nothing else.
+A thread takes the newest plan, leaves older plans out, and makes the document. Another process makes the page of it.
+Neither holds a lock, and a failure here fails nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEY: Final = "report.html"
 _SECONDS_MAX: Final = 120.0
 """A page that takes longer is given up; the next plan gets another."""
 _END_SECONDS: Final = 1.0
-"""That a daemon waits for its page when it ends; a page of an earlier plan then stays."""
+"""The time, in seconds, that an ending daemon waits for its page; after it the page of an earlier plan stays."""
 
 
 class PageFailed(LogCleanerError):
@@ -143,7 +143,7 @@ class PageKeeper(Observer):
 
 
 def _document(plan: Plan, loaded: LoadedLayers, command: Sequence[str]) -> dict[str, Any]:
-    """Return the document of a plan, as a dry run of it has it."""
+    """Return the document of a plan, as a dry run prints it."""
     at_once = plan.request.is_at_once
     results = {p.key: expected_result(p, at_once=at_once) for p in plan.partitions if p.has_work}
     volumes = volumes_of([LogDir(Path(log_dir.facts.path)) for log_dir in plan.log_dirs])

@@ -41,7 +41,7 @@ class SparkUnavailable(LogCleanerError):
 
 
 class AnalysisFailed(LogCleanerError):
-    """Spark gave an analysis up. Faults in the files are no such error: the analysis reports them as problems."""
+    """An analysis that Spark gave up. Faults in the files raise no error: the analysis reports them as problems."""
 
     cause: str
 

@@ -58,7 +58,7 @@ def _slot(four: np.uint64, shift: np.uint64) -> np.uint64:
 
 @kernel(inline=True)
 def _match_length(source: Bytes, earlier: int, at: int, end: int) -> int:
-    """Count the bytes from ``at`` on, up to ``end``, that are as those from ``earlier`` on."""
+    """Count the bytes from ``at`` on, up to ``end``, that equal the bytes from ``earlier`` on."""
     start = at
     while end - at >= 8:
         differing = load_le64(source, at) ^ load_le64(source, earlier + at - start)

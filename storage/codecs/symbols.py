@@ -1,4 +1,4 @@
-"""The C functions of liblz4, libzstd and libz in this process, and the contexts one thread calls them with.
+"""The C functions of liblz4, libzstd and libz in this process, and the contexts with which one thread calls them.
 
 The wheels of lz4 and zstandard carry their libraries inside extension modules that export every function; libz is the
 one that Python's own ``zlib`` is linked with. If a library is missing, too old, or lacks a function, all its functions

@@ -28,7 +28,7 @@ _cpu_target: Final[Any] = cpu_target
 
 
 class _Library(_codegen.AOTCodeLibrary):  # type: ignore[misc]
-    """The code of one kernel and of those that it calls, as numba made it."""
+    """The code of one kernel and of the kernels that it calls, as numba made it."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -52,7 +52,7 @@ class _Generator(_codegen.AOTCPUCodegen):  # type: ignore[misc]
 
 
 def only_ahead() -> None:
-    """Have numba make, in this process and from now on, code that another one will load."""
+    """Have numba make, from now on, code that another process will load."""
     context = _cpu_target.target_context
     context._internal_codegen = _Generator("logcleaner")
     context.create_cpython_wrapper = lambda *_args, **_options: None

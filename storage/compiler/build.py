@@ -25,7 +25,7 @@ _ROOT: Final = Path(__file__).parents[2]
 _CPU_NAMES: Final = {"aarch64": "generic"}
 _TOOLS: Final = ("numba", "llvmlite", "ziglang")
 ROOMS: Final = ("kernels", "codecs", "printing")
-"""Those of ``storage`` that have kernels, by the time they take, the longest first: a process lowers each."""
+"""The rooms of ``storage`` that have kernels, the slowest first. A process lowers each room."""
 _SCRATCH: Final = ".compiling-"
 BUILD: Final = '''"""Written by storage.compiler: the libraries beside this file, and what they were made of."""
 

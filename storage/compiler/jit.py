@@ -18,7 +18,7 @@ _WIDTHS: Final = {"int64": "i64", "uint64": "i64", "boolean": "i8"}
 def jitted(function: FunctionType, signature: Signature | None, *, inline: bool) -> Any:
     """Make the numba function of a kernel, and compile it if it has a signature.
 
-    numba gets its own functions in place of the kernels and instructions that this one names.
+    Give numba its own functions in place of the kernels and instructions that this kernel names.
     """
     names = function.__code__.co_names
     known = {

@@ -1,7 +1,7 @@
 """The check of one regular v2 batch as Kafka's validator makes it, and the stamp of what the log decides.
 
-The kernel admits a batch, or leaves it: then ``storage.log.writing.validation`` looks at it, its readable twin, which
-also takes what is valid but not regular, and says what is wrong with the rest. Regular is what producers send: one
+The kernel admits a batch, or leaves it to its readable twin, ``storage.log.writing.validation``. The twin also takes
+batches that are valid but not regular, and says what is wrong with the others. Regular is what producers send: one
 batch, records one offset apart, no control records.
 """
 
@@ -49,7 +49,7 @@ TAKES_LOG_TIME: Final = 4
 
 @kernel()
 def _is_regular(batch: Bytes, facts: Integers) -> bool:
-    """Return whether header and checksum are those of a regular batch. Source: Kafka LogValidator#validateBatch."""
+    """Return whether header and checksum belong to a regular batch. Source: Kafka LogValidator#validateBatch."""
     size, is_client = facts[SIZE], facts[RULES] & IS_CLIENT
     if size < HEADER_BYTES or size > batch.size or size > facts[SIZE_MAX]:
         return False

@@ -110,7 +110,7 @@ def _longest_of_group(keys: Words) -> int:
 
 @kernel()
 def _absorb(buf: Bytes, keys: Words, word: int, state: Words) -> None:
-    """Take in one whole word of those keys that have it."""
+    """Take in one whole word of each key that has it."""
     last_load = buf.size - 8
     words = stack_words(GROUP)
     for i in range(GROUP):

@@ -111,7 +111,7 @@ def _make_ready(
     secret: tuple[np.uint64, np.uint64],
     ready: Words,
 ) -> int:
-    """Hash the keys that wait; those in the range are ready then. Return their number."""
+    """Hash the keys that wait; keys in the range are then ready. Return the number of ready keys."""
     hash_group(buf, queue, waiting, secret[0], secret[1])
     count = 0
     for i in range(waiting):

@@ -180,7 +180,7 @@ def hashes_by_range(words: Words, bounds: Integers, ends: Integers, low_words: W
 
 @kernel()
 def _close_gap(words: Words, free: np.uint64) -> None:
-    """Free a slot, and move back those behind it that probes would no longer reach."""
+    """Free a slot, and move back each slot behind it that a probe would no longer reach."""
     mask = np.uint64(words.size // WORDS_A_SLOT - 1)
     slot = free
     while True:

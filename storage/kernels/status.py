@@ -1,4 +1,4 @@
-"""The enums that kernels answer with, and those that they are told; importable without numba."""
+"""The enums that kernels return and take; importable without numba."""
 
 from __future__ import annotations
 

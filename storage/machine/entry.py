@@ -58,9 +58,9 @@ class Entry:
         return results[0] if self._result.length else None
 
     def bound(self, *arrays: Any) -> Callable[[], int]:
-        """Return the call with these arrays and no other arguments, for one number. It keeps the arrays.
+        """Return the call with these arrays and no other arguments, for one number. The call keeps the arrays.
 
-        What is passed is made once: of a call that takes 2 microseconds, that would be most. Raises: TypeError.
+        It computes their addresses once, because that would take most of a call of 2 microseconds. Raises: TypeError.
         """
         result, error, function = self._results(), ctypes.c_void_p(), self._function
         parameters = [parameter for parameter in self._parameters if isinstance(parameter, Array)]

@@ -36,7 +36,7 @@ popcount: Callable[[Any], int] = instruction("popcount")
 
 # What the CPU says of itself, on x86-64.
 cpuid: Callable[[int, int, int], int] = instruction("cpuid")
-"""``(leaf, subleaf, register)``: of EAX, EBX, ECX, EDX the one with this number."""
+"""``(leaf, subleaf, register)`` -> the content of EAX, EBX, ECX or EDX, by its number."""
 xgetbv: Callable[[], int] = instruction("xgetbv")
 """The low half of XCR0: the registers that the system saves. Call it only if CPUID says OSXSAVE."""
 

@@ -45,7 +45,7 @@ class Assignments(NamedTuple):
     removed_ids: Mapping[str, frozenset[str]]
     """Name -> the ids of topics of that name that the log saw removed, since its newest snapshot."""
     partitions: Mapping[tuple[str, int], Assignment]
-    """By topic id and partition."""
+    """Topic id and partition number -> the partition's assignment."""
 
 
 def read_assignments(directory: Path) -> Assignments:

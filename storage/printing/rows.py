@@ -25,9 +25,9 @@ BATCH_BYTES_MAX: Final = 1024
 _RECORD_BYTES: Final = 768
 """More than the line of a record takes without its fields, and a slot of a word behind it."""
 _FIELD_BYTES: Final = 6
-"""What a byte of a field takes at the most: a control character in JSON."""
+"""The most bytes that a byte of a field takes when printed: as a control character in JSON."""
 _HEADER_BYTES: Final = 48
-"""What the names of a header's fields take at the most, for each of the two bytes that a header has at the least."""
+"""The most bytes that the names of a header's fields take, for each of the two bytes that a header has at least."""
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 

@@ -26,7 +26,7 @@ Fields = dict[str, Any]
 _UVARINT_BYTES_MAX: Final = 5
 _UUID_BYTES: Final = 16
 NO_UUID: Final = "A" * 22
-"""The text of the uuid of zeros, which says that there is none."""
+"""The text of the uuid of zeros, which means that there is no uuid."""
 
 
 def decode(message: Message, version: int, data: bytes, position: int = 0, *, with_defaults: bool = True) -> Fields:

@@ -37,7 +37,7 @@ EXTENT_BYTES: Final = 8 << 20
 _GROUPS: Final = "__consumer_offsets"
 _TRANSACTIONS: Final = "__transaction_state"
 TOPICS: Final = (_GROUPS, _TRANSACTIONS)
-"""The topics of which the owners can be told."""
+"""The topics whose owners this module can tell."""
 
 _RECORDS: Final = {
     _GROUPS: CoordinatorRecords(OFFSETS_TOPIC),
@@ -110,7 +110,7 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
 
 
 class _Decoding:
-    """Keys and values decoded, and a count of those that could not be."""
+    """The decoded keys and values, and a count of the keys and values that cannot be decoded."""
 
     def __init__(self, records: CoordinatorRecords) -> None:
         self._records = records

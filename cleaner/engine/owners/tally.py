@@ -110,7 +110,9 @@ class Tally:
             self._add_keyed(chunk.buf.tobytes(), located, shares, counts)
 
     def keys(self) -> Iterator[CountedKey]:
-        """Yield the keys, ordered by what follows their type: those of one owner, whose name comes next, together."""
+        """Yield the keys, ordered by the bytes behind their type. The owner's name comes first there, so an owner's
+        keys stand together.
+        """
         order = sorted(self._numbers, key=lambda key: key[_TYPE_BYTES:])
         for start in range(0, len(order), _KEYS_AT_ONCE):
             keys = order[start : start + _KEYS_AT_ONCE]

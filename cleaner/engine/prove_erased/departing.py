@@ -28,7 +28,7 @@ from storage.names import FileState, TopicPartition
 from storage.segment import SegmentFile
 
 Departures = Mapping[tuple[Path, int], Departure]
-"""By the path of a file and the place of a key."""
+"""Path of a file and place of a key -> the departure."""
 
 _ELSEWHERE: Final = {
     FileHome.STRAY: (DepartureCode.STRAY, Need.REMOVE, "The broker no longer has this replica; nothing removes it."),
@@ -42,7 +42,7 @@ _ELSEWHERE: Final = {
 
 
 class Departing:
-    """The plan of the log dirs, of which departures are told."""
+    """The plan of the log dirs, from which departures follow."""
 
     def __init__(self, plan: Plan, layers: ConfigLayers) -> None:
         """Prepare.

@@ -67,13 +67,13 @@ class FileHome(StrEnum):
 
     LIVE = "live"
     DELETE = "delete"
-    """Of a topic that was deleted."""
+    """A directory of a deleted topic."""
     STRAY = "stray"
-    """Of a replica that the broker no longer has."""
+    """A directory of a replica that the broker no longer has."""
     FUTURE = "future"
     """The target of a replica move between log dirs."""
     COPY = "copy"
-    """Of a partition, but not directly in the log dir: somebody copied it there."""
+    """A directory of a partition that is not directly in the log dir: somebody copied it there."""
     OTHER = "other"
     """The log dir itself, or a directory that is no partition's."""
 
@@ -94,11 +94,11 @@ class FilePlace(NamedTuple):
     content: FileContent
     home: FileHome
     topic_partition: TopicPartition | None
-    """As the name of the directory says; None if that is no partition's."""
+    """The partition by the directory's name; None if that names no partition."""
     state: FileState | None
     """The suffix of a segment file; None for any other file."""
     base_offset: int | None
-    """Of a segment file."""
+    """The base offset of a segment file."""
     inode: int
     changed_ms: int
     """The change time of the file, or of a ``-delete`` directory: a rename sets it. Epoch ms."""

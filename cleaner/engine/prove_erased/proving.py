@@ -20,7 +20,7 @@ from storage.log_dir import LogDir
 
 _NO_PARTITION: Final = "."
 _LOOKS_MAX: Final = 8
-"""So often the log dirs are listed at most: a broker at work makes new files while others are searched."""
+"""The most times that the log dirs are listed: a broker at work makes new files while others are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def prove(
     """Search every file, and tell when each one that holds a key is gone.
 
     Args:
-        now_ms: the moment for which dates are told, epoch ms.
+        now_ms: the moment for which dates are computed, epoch ms.
         question, wants, advance: as for ``searched``.
         survey: makes the plan of the partitions that hold a key.
 
@@ -152,7 +152,7 @@ def prove(
 
 
 def _names(holding: Iterable[FileEvidence]) -> tuple[str, ...]:
-    """Return the partitions whose logs or leftovers hold a key; a name that no partition has, if none does."""
+    """Return the partitions whose logs or leftovers hold a key; if no partition does, a name that no partition has."""
     live = {
         str(evidence.place.topic_partition) for evidence in holding if evidence.place.home is FileHome.LIVE
     }  # fmt: skip

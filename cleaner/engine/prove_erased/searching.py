@@ -21,7 +21,7 @@ from storage.txn_index import AbortedTxn
 
 _TRIES: Final = 3
 RECORDS_TOLD: Final = 100
-"""So many records of a key in one file are listed at most; the others are counted."""
+"""The most records of a key in one file that are listed; the others are counted."""
 
 
 class RecordHit(NamedTuple):
@@ -30,7 +30,7 @@ class RecordHit(NamedTuple):
     offset: int
     timestamp_ms: int
     value_bytes: int | None
-    """None for a tombstone."""
+    """The size of the value; None for a tombstone."""
     horizon_ms: int | None
     """The delete horizon of the batch, epoch ms; None if no compaction has set one."""
     is_aborted: bool = False
@@ -76,9 +76,9 @@ class FileEvidence:
 
     place: FilePlace
     size_bytes: int
-    """As it was when it was opened; what was appended since is not searched."""
+    """The size when the file was opened; bytes that were appended later are not searched."""
     sha256: str | None = None
-    """None if the file was not read."""
+    """The SHA-256 of the searched bytes; None if the file was not read."""
     records: int = 0
     hits: tuple[KeyHits, ...] = ()
     undecoded: tuple[Undecoded, ...] = ()

@@ -35,7 +35,7 @@ class WantedKey:
     """One key."""
 
     given: str
-    """As a person wrote it."""
+    """The key as a person wrote it."""
     forms: tuple[bytes, ...]
     """The bytes of a record's key, any of which is this key."""
     payloads: tuple[bytes, ...] = ()

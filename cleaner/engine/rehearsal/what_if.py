@@ -123,7 +123,7 @@ class Supposing:
         return replace(facts, partitions=tuple(partition for partition in found if partition is not None))
 
     def _found(self, log_dir: LogDir, known: Found, checkpoints: Checkpoints, survey: Survey) -> Found | None:
-        """Return facts that suffice for the survey's configuration; read them only if none do that are known."""
+        """Return facts that suffice for the survey's configuration; read them only if no known facts suffice."""
         topic_partition = known.topic_partition
         policy = survey.policy_of(topic_partition, checkpoints.cleaned)
         needs = Needs.of(policy, survey.now_ms)
@@ -149,7 +149,7 @@ class Supposing:
         return Outcome(True, results, swept, seconds, runways=runways, swept_disk_bytes=disk_bytes)
 
     def _result(self, partition: PartitionPlan, rehearsal: Rehearsal) -> PartitionResult:
-        """Return the figures of a partition; those of an equal plan, if there was one."""
+        """Return the figures of a partition; take them from an equal plan if there was one."""
         known = self._results.setdefault(partition.key, [])
         for earlier, result in known:
             if _does_the_same(earlier, partition):
@@ -173,7 +173,7 @@ def _policy_of(layers: ConfigLayers, log: PartitionFacts) -> TopicPolicy:
 
 
 def _suffices(read: _Read, needs: Needs, policy: TopicPolicy) -> bool:
-    """Return whether facts that were read for other needs are those that a survey for these needs would find."""
+    """Return whether facts that were read for other needs equal the facts that a survey for these needs would find."""
     had, found = read
     if had == needs:
         return True
@@ -184,7 +184,7 @@ def _suffices(read: _Read, needs: Needs, policy: TopicPolicy) -> bool:
 
 
 def _has_ends(log: PartitionFacts, had_ms: int | None, needed_ms: int | None, policy: TopicPolicy) -> bool:
-    """Return whether the ends of all segments were read that time retention needs, and no other end matters."""
+    """Return whether every segment end that time retention needs was read, and no other end matters."""
     if needed_ms == had_ms:
         return True
     if policy.cleanup_compact and policy.min_compaction_lag_ms > 0:

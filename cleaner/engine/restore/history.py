@@ -26,9 +26,9 @@ class History:
     damaged_lines: int
     """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
     first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
-    """By partition, of those that are there; 0 without a line in the cleaner's checkpoint."""
+    """Partition -> its first dirty offset; 0 without a line in the cleaner's checkpoint."""
     partitions: frozenset[str] | None = None
-    """Those that are there; None if nobody looked."""
+    """The partitions of the log dir; None if nobody looked."""
 
     def is_missing(self, entry: Mapping[str, Any]) -> bool:
         """Return whether no partition of this name is there: it was deleted since, or its import was killed."""

@@ -26,7 +26,7 @@ class RestoreResult:
     topic_partition: TopicPartition
     log_dir: str
     restoration: Restoration | None
-    """None where the partition could not be read."""
+    """The verdicts on the partition's deletions; None if the partition cannot be read."""
     error: str | None = None
     """Why it could not, or why its restore stopped; run again, it goes on from there."""
     held_since_ms: int | None = None
@@ -34,11 +34,14 @@ class RestoreResult:
     is_done: bool = False
     """Whether what can be restored was."""
     lapsed_since_ms: int | None = None
-    """Epoch ms of a hold on another topic of this name, which does not count for this one; None without one."""
+    """The time, epoch ms, of a hold on another topic of this name, which does not count for this topic; None without
+    such a hold.
+    """
 
 
 def survey_restores(log_dir: LogDir, wanted: Wanted, now_ms: int) -> list[RestoreResult]:
-    """Return the wanted partitions that have waiting deleted segments, a log start that can move back, or a hold.
+    """Return each wanted partition with deleted segments that wait, with a log start that can move back, or with a
+    hold.
 
     Args:
         log_dir: the log dir.
@@ -141,6 +144,6 @@ def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) ->
 
 
 def _fit(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> bool:
-    """Return whether the epochs are the same as before a deletion, or the ones that the deletion leaves."""
+    """Return whether the epochs are as before the deletion, or as the deletion leaves them."""
     before = epochs_before(deletion, found)
     return list(found) == before or (bool(found) and list(found) == truncate_from_start(before, found[0].start_offset))

@@ -1,4 +1,4 @@
-"""Take deletions back: what the journal knows and still waits as ``.deleted`` becomes part of the log again.
+"""Take deletions back: files that the journal names and that wait as ``.deleted`` become part of the log again.
 
 Order, each step safe to crash behind, and the next restore goes on where one ended:
     1. the journal's line; the hold, so that no run takes away what is still waiting;
@@ -64,7 +64,7 @@ class Restorer:
         self._locks = locks or OwnLocks()
 
     def plan(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
-        """Plan the restore of the wanted partitions, and tell which are on hold. Takes no lock, and changes nothing.
+        """Plan the restore of the wanted partitions, and tell which are on hold. Take no lock, and change nothing.
 
         Raises: CorruptCheckpoint, UnreadableFile of what concerns a whole log dir.
         """

@@ -1,7 +1,7 @@
 """The account of a log dir: what each kind of file in it takes. The amounts add up to what ``du`` prints.
 
-Two sizes are told of everything. The apparent size is what ``ls`` shows. The disk size is what the blocks take: less
-for sparse files (a broker preallocates the index files of an active segment) and compressed ones, more for small ones.
+Each amount has two sizes. The apparent size is what ``ls`` shows. The disk size is what the blocks take: less for
+sparse files (a broker preallocates the index files of an active segment) and compressed ones, more for small ones.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class DirectoryAccount:
     """The account of one directory, with all that lies in it and the directory itself."""
 
     amounts: Amounts
-    """Of the kinds that occur."""
+    """The amounts of the kinds that occur."""
     others: tuple[OtherEntry, ...] = ()
     """The largest entries of the kind ``OTHERS``, the largest first."""
     unread: tuple[str, ...] = ()
-    """What could not be read, with the cause. Its contents are not counted; nor does ``du`` count them."""
+    """Directories that cannot be read, with the cause. Like ``du``, the account does not count their contents."""
 
     @property
     def total(self) -> Amount:
@@ -112,9 +112,9 @@ class Account:
 
     path: str
     partitions: Mapping[TopicPartition, DirectoryAccount]
-    """Of each live partition directory."""
+    """The accounts of the live partition directories."""
     rest: DirectoryAccount
-    """Of all that lies in no live partition directory."""
+    """The account of everything outside live partition directories."""
     removals: Mapping[TopicPartition, tuple[Removal, ...]] = field(default_factory=dict)
     """When logcleaner may unlink ``.deleted`` files, ascending. Partitions that it leaves alone are missing."""
     is_whole: bool = True
@@ -146,11 +146,13 @@ class UnlinkedFile(NamedTuple):
     """A file that no directory names any more, and that a process has open or mapped."""
 
     path: str
-    """Its last name."""
+    """The last path of the file."""
     pid: int
     command: str
     processes: int
-    """How many processes have it open; ``pid`` and ``command`` are of the one with the smallest pid."""
+    """The number of processes that have the file open; ``pid`` and ``command`` belong to the process with the smallest
+    pid.
+    """
     apparent_bytes: int
     disk_bytes: int
     unlinked_ms: int = 0

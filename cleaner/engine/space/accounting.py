@@ -1,4 +1,4 @@
-"""The making of accounts: partition directories from the listings of an inventory, the rest by a walk of its own.
+"""Makes accounts: of partition directories from the listings of an inventory, of everything else by a walk.
 
 The rules are those of ``du``: entries are not followed, directories count themselves, a file with several hard links
 counts once in a log dir (where it is met first), what cannot be read counts as far as it could be looked at.
@@ -92,7 +92,7 @@ class Accountant:
     """
 
     def __init__(self, topics: Sequence[str] = ()) -> None:
-        """Cover the topics that these globs name; cover the whole log dir if there is none."""
+        """Cover the topics that these globs name; without a glob, cover the whole log dir."""
         self._topics = tuple(topics)
         self._counted: defaultdict[Path, Inodes] = defaultdict(set)
         self._partitions: dict[Path, DirectoryAccount] = {}

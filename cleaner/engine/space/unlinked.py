@@ -23,7 +23,7 @@ from storage.segment import BLOCK_BYTES
 PROC: Final = Path("/proc")
 LARGEST_MAX: Final = 10
 _MARK: Final = " (deleted)"
-"""What the kernel adds to the last name of a file without a name. A file that is there may be called so, too."""
+"""The words that the kernel adds to the last path of an unlinked file. A file that still has a name may end so, too."""
 
 Inode = tuple[int, int]
 

@@ -109,6 +109,6 @@ class Rewritten:
     """A unit's segment, written and fsynced under scratch names."""
 
     segment: Segment | None
-    """None if the unit is one segment that keeps every record: nothing was written then."""
+    """The written segment; None if the unit is one segment that keeps every record, so that nothing was written."""
     size_bytes: int
     records: int

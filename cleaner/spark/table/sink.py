@@ -29,7 +29,9 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-"""The columns that are written: those of Spark's Kafka sink, and ``timestamp``. As in that sink, others are ignored."""
+"""The columns that are written: the columns of Spark's Kafka sink, and ``timestamp``. Like that sink, it ignores
+others.
+"""
 
 _CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
 
