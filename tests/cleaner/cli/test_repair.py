@@ -18,6 +18,7 @@ from policies.findings.findings import RepairGroup
 from storage.filesystem import FileSystem
 from storage.log.producer_state import parse_snapshot
 from storage.log_dir import LogDir
+from tests.cleaner.cli.conftest import on_a_terminal
 from tests.conftest import Samples
 from tests.flips import staged
 from tests.schemas import keys, schema
@@ -36,12 +37,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Any:
 def answering(monkeypatch: pytest.MonkeyPatch, word: str = "y", meanwhile: Callable[[], object] = lambda: None) -> None:
     """Have the questions of the command come to a terminal, and somebody answer them after a while."""
 
-    def answer() -> str:
-        meanwhile()
-        return f"{word}\n"
-
-    monkeypatch.setattr("cleaner.cli.confirming._on_a_terminal", lambda: True)
-    monkeypatch.setattr("sys.stdin.readline", answer, raising=False)
+    on_a_terminal(monkeypatch, f"{word}\n", meanwhile)
 
 
 @pytest.fixture

@@ -333,7 +333,10 @@ def test_after_a_removal_what_waits_still_is_removed_in_its_turn(deleting, monke
     monkeypatch.setattr("cleaner.daemon.worker.next_removals", lambda _: [(key, NOW_MS + 10**9)])
     deleting.after(61_000)
     assert "files_removed" in deleting.log.names()
-    assert deleting.worker._schedule.removals_ms == {key: NOW_MS + 10**9}
+    schedules: list[Schedule] = []
+    deleting.worker.want(lambda schedule: schedules.append(schedule) or schedule)
+    deleting.after(0)
+    assert schedules[0].removals_ms == {key: NOW_MS + 10**9}
 
 
 def test_what_time_alone_makes_cleanable_is_planned_in_time(log_dir):

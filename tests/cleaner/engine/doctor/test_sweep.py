@@ -15,6 +15,7 @@ from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import HOLDS_FILE, TopicPartition
+from tests.cleaner.cli.conftest import on_a_terminal
 from tests.cleaner.engine.doctor.made import Healthy
 
 UNIQUE = "ab" * 16
@@ -155,8 +156,7 @@ def test_nothing_is_done_without_a_yes(healthy: Healthy, capsys, monkeypatch) ->
     assert status == 5
     assert "add --yes if you mean it" in told
     assert (healthy.log_dir / STRAY).is_dir()
-    monkeypatch.setattr("cleaner.cli.confirming._on_a_terminal", lambda: True)
-    monkeypatch.setattr("sys.stdin.readline", lambda: "no\n", raising=False)
+    on_a_terminal(monkeypatch, "no\n")
     assert sweep(capsys, healthy.log_dir, STRAY)[0] == 5
     assert (healthy.log_dir / STRAY).is_dir()
 
