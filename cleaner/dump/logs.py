@@ -17,15 +17,17 @@ from cleaner.dump.findings import DumpFindings
 from cleaner.dump.json_lines import JsonDumpLines
 from cleaner.dump.options import INT32_MAX, DumpOptions
 from cleaner.dump.printing import Printed, ReadOffsets, RowPrinter, may_print
-from cleaner.dump.resync import next_sound_batch
 from cleaner.dump.stored import Stored
 from cleaner.dump.text import TextLines
 from storage.arrays import Integers
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
+from storage.records.batch_search import next_whole_batch
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
 NO_OFFSET: Final = -1
+_SEARCHED_BYTES_MAX: Final = 256 << 20
+"""Bytes that are made to look like batches end the search behind damage."""
 
 
 class Dumping(NamedTuple):
@@ -72,7 +74,8 @@ class LogDump:
         position, is_cut_short = batches.position, self._options.max_bytes != INT32_MAX
         if damage is None and (position >= end or is_cut_short):
             return None
-        behind = next_sound_batch(descriptor, position + 1, end, self._file.base_offset)
+        base_offset, path = self._file.base_offset or 0, self._file.location
+        behind = next_whole_batch(descriptor, path, position + 1, end, base_offset, _SEARCHED_BYTES_MAX)
         if damage is None and behind is None and not self._file.is_finished:
             self._trailing(end - position)
             return None

@@ -35,13 +35,11 @@ from storage.metadata.metadata_records import (
 )
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.records.control import ControlType, parse_control_type
-from storage.records.header import MAGIC_POSITION, MAGIC_V2
 from storage.records.read_batches import PositionedHeader, iter_headers, read_batch
 from storage.records.v2 import Batch
 
 _R = TypeVar("_R", bound="Replay")
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
-_MAGIC: Final = bytes([MAGIC_V2])
 
 Configs = Mapping[str, str]
 """Config key -> value, as a user gave it."""
@@ -273,9 +271,12 @@ class _Batches:
             if not self._may_be_torn:
                 raise
         self.torn_bytes = size_bytes - end
-        whole = _whole_batch_behind(file, self._path, end, size_bytes) if self._may_be_torn else None
-        if whole is not None:
-            raise CorruptBatch(self._path, end, f"damage in front of the whole batch at byte {whole}")
+        if self.torn_bytes and self._may_be_torn:
+            from storage.records.batch_search import next_whole_batch  # noqa: PLC0415 - a sound log needs no numpy
+
+            whole = next_whole_batch(file.fileno(), self._path, end + 1, size_bytes)
+            if whole is not None:
+                raise CorruptBatch(self._path, end, f"damage in front of the whole batch at byte {whole}")
 
 
 def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
@@ -284,28 +285,3 @@ def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
         raise CorruptBatch(path, found.position, "a batch of the cluster metadata must be of version 2")
     batch.ensure_valid()
     return batch
-
-
-def _whole_batch_behind(file: BinaryIO, path: Path, end: int, size_bytes: int) -> int | None:
-    """Find a whole batch behind the end of the readable ones: if there is one, the end is no torn tail.
-
-    The length of the damaged one is not asked: that may be what was damaged.
-    """
-    data = os.pread(file.fileno(), size_bytes - end, end)
-    magic_at = data.find(_MAGIC, MAGIC_POSITION + 1)
-    while magic_at >= 0:
-        position = end + magic_at - MAGIC_POSITION
-        if _is_whole_batch(file, path, position, size_bytes):
-            return position
-        magic_at = data.find(_MAGIC, magic_at + 1)
-    return None
-
-
-def _is_whole_batch(file: BinaryIO, path: Path, position: int, size_bytes: int) -> bool:
-    try:
-        found = next(iter_headers(file.fileno(), path, position, size_bytes), None)
-        if found is not None:
-            _whole_batch(file, path, found)
-    except CorruptBatch:
-        return False
-    return found is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,6 @@ from typing import NamedTuple
 from policies.findings.repairs import CUTS, RepairKind, Target
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs
 from storage.errors import CorruptBatch, LogCleanerError
-from storage.log.batch_search import whole_batch_behind
 from storage.log.end import end_bytes_of
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
@@ -25,7 +25,8 @@ from storage.log.rebuild import (
     with_due_offsets,
 )
 from storage.names import FileKind, SegmentFileName, parse_segment_file_name
-from storage.segment import Segment
+from storage.records.batch_search import next_whole_batch
+from storage.segment import Segment, reading
 
 
 class DerivedEnd(NamedTuple):
@@ -107,7 +108,8 @@ class Deriving:
         contents = {RepairKind.INDEX: rebuilt.offset_index, RepairKind.TIME_INDEX: rebuilt.time_index}
         if rebuilt.txn_index or FileKind.TXN_INDEX in segment.files:
             contents[RepairKind.TXN_INDEX] = rebuilt.txn_index
-        behind = whole_batch_behind(segment, end_bytes)
+        with reading(segment.log.path) as descriptor:
+            behind = next_whole_batch(descriptor, segment.log.path, end_bytes, os.fstat(descriptor).st_size)
         return DerivedEnd(end_bytes, rebuilt.next_offset, behind, contents)
 
     def _index(self, target: Target) -> bytes:

@@ -16,7 +16,6 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from policies.findings.of_tails import RECOVER_TAIL
 from policies.findings.remedies import END_LOST
-from storage.log.batch_search import whole_batch_behind
 from storage.log.end import find_end
 from storage.log.listing import list_partition
 from storage.records import iter_headers
@@ -153,9 +152,6 @@ def test_batch_behind_the_damage_is_not_cut_off(small: PartitionDir, capsys: pyt
     status, document = told(capsys, "verify", str(small.path.parent), "--repair=log-end", "--yes", "--json")
     codes = {one["code"] for one in document["repairs"]}
     assert (status, codes, log.read_bytes()) == (ExitStatus.DAMAGED, {"LOG_DAMAGED"}, before)
-    segment = list_partition(small.path).segments[-1]
-    assert whole_batch_behind(segment, len(before) - len(keyed(3, "d")) - 20) == len(before) - len(keyed(3, "d"))
-    assert whole_batch_behind(segment, len(before) - 20) is None
 
 
 def test_damaged_batch_in_front_of_the_tear_is_not_cut_off(
