@@ -77,8 +77,6 @@ class CountedRound(NamedTuple):
 
     first_dirty_offset: int
     end_offset: int
-    rounds: str
-    """``compaction.rounds`` of that round."""
     found: KeyCount
 
 

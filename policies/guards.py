@@ -130,8 +130,8 @@ def counted_guard(planned: PartitionPlan) -> Reason | None:
     counted, compaction = planned.facts.counted, planned.compaction
     if counted is None or compaction is None or planned.deletion:
         return None
-    bounds = compaction.round.first_dirty_offset, compaction.round.end_offset, planned.policy.compaction_rounds
-    return unkeyed_guard(counted.found, planned.policy) if counted[:3] == bounds else None
+    bounds = compaction.round.first_dirty_offset, compaction.round.end_offset
+    return unkeyed_guard(counted.found, planned.policy) if counted[:2] == bounds else None
 
 
 def compaction_held_back(planned: PartitionPlan, guard: Reason) -> PartitionPlan:

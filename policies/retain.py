@@ -1,8 +1,8 @@
-"""The rules for one record and one batch: keep, drop, stamp a delete horizon. The rewrite kernel mirrors these rules.
+"""The rules for one batch: keep, empty or drop it, and stamp a delete horizon; ``kernels.decide`` decides on records.
 
 All is pure: total functions over small facts, and one state machine over the batches of a round in offset order.
 
-Source: Kafka Cleaner.cleanInto and shouldRetainRecord, CleanedTransactionMetadata, MemoryRecords.filterTo.
+Source: Kafka Cleaner.cleanInto, CleanedTransactionMetadata, MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -22,25 +22,6 @@ class ContradictedTxnIndex(LogCleanerError):
     """A transaction index that contradicts the markers in the log. The round raises it as a ``CorruptIndex``."""
 
     cause: str
-
-
-class RecordFate(Enum):
-    """The reason why a record of a data batch stays or goes."""
-
-    LATEST = auto()
-    BEYOND_THE_MAP = auto()
-    TOMBSTONE_PROTECTED = auto()
-    TOMBSTONE_EXPIRED = auto()
-    SUPERSEDED = auto()
-    NO_KEY = auto()
-
-    @property
-    def is_kept(self) -> bool:
-        """True if the record stays."""
-        return self in _KEPT
-
-
-_KEPT = frozenset({RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED})
 
 
 class Marker(Enum):
@@ -82,39 +63,6 @@ class ProducerEnd(NamedTuple):
 
     last_data_offset: int | None
     producer_epoch: int
-
-
-def record_fate(
-    offset: int,
-    *,
-    has_key: bool,
-    has_value: bool,
-    latest_offset: int,
-    map_end_offset: int,
-    delete_horizon_ms: int | None,
-    now_ms: int,
-) -> RecordFate:
-    """Decide one record of a v2 data batch that is not discarded as a whole.
-
-    Args:
-        offset: the record's offset.
-        has_key: False for a null key; True for an empty key.
-        has_value: False for a null value: the record is a tombstone.
-        latest_offset: the key's latest offset in the dirty section, -1 if the key does not occur there.
-        map_end_offset: the last offset that the offset map covers.
-        delete_horizon_ms: the delete horizon of the record's batch.
-        now_ms: epoch ms, one value for a round.
-    """
-    if offset > map_end_offset:
-        return RecordFate.BEYOND_THE_MAP
-    if not has_key:
-        return RecordFate.NO_KEY
-    if offset < latest_offset:
-        return RecordFate.SUPERSEDED
-    if has_value:
-        return RecordFate.LATEST
-    is_protected = delete_horizon_ms is None or now_ms < delete_horizon_ms
-    return RecordFate.TOMBSTONE_PROTECTED if is_protected else RecordFate.TOMBSTONE_EXPIRED
 
 
 def new_delete_horizon_ms(now_ms: int, delete_retention_ms: int) -> int | None:

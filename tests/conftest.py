@@ -48,6 +48,24 @@ class Samples:
         return (self.root / stage / "cleaner-offset-checkpoint").stat().st_mtime_ns // 1_000_000
 
 
+@pytest.fixture
+def as_kafka() -> Iterator[None]:
+    """Every round ends where Kafka's offset map is full."""
+    from tests.kafka_rounds import as_kafka  # a test that compacts nothing loads no kernels
+
+    with as_kafka():
+        yield
+
+
+@pytest.fixture(params=["full", "kafka"])
+def rounds(request: pytest.FixtureRequest) -> str:
+    """Rounds that take all keys, and rounds as Kafka makes them."""
+    kind: str = request.param
+    if kind == "kafka":
+        request.getfixturevalue("as_kafka")
+    return kind
+
+
 @pytest.fixture(scope="session", autouse=True)
 def locks_settle_at_once() -> Iterator[None]:
     """No broker lets go of a lock just before us here; the tests of the lock set the time themselves."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.config.inputs import CommandFiles
-from cleaner.config.layers import Settings, build_layers
+from cleaner.config.layers import Settings, build_layers, removed_of
 from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
 from policies.config.config_keys import TOPIC_KEY
@@ -87,13 +87,14 @@ def _told_size(value: int) -> str:
     return "1 byte" if value == 1 else show_value(TOPIC_KEY["retention.bytes"], value)
 
 
-def misspelt_of(settings: Settings, inputs: CommandFiles) -> tuple[str, ...]:
-    """Return a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
+def ignored_of(settings: Settings, inputs: CommandFiles) -> tuple[str, ...]:
+    """Return a sentence for each key that is ignored: misspelt in ``server.properties``, or gone from logcleaner.
 
     A broker starts with such a file, so these keys are no problems. Raises: as ``read_server_properties``.
     """
     path = settings.server_properties
-    return misspelt(path, read_server_properties(path, inputs)) if path else ()
+    of_broker = misspelt(path, read_server_properties(path, inputs)) if path else ()
+    return *of_broker, *removed_of(settings)
 
 
 def _examined(path: Path, inputs: CommandFiles, problems: list[InvalidConfig]) -> Settings:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.config.config_layers import ConfigLayers
-from policies.config.config_sources import ConfigSources, RawLayer, Said
+from policies.config.config_sources import ConfigSources, RawLayer, Said, removed_in
 from policies.config.configured import Configured
 from policies.facts import ConfigFacts
 from storage.errors import InvalidConfig, InvalidConfigs
@@ -64,7 +64,7 @@ class LoadedLayers(NamedTuple):
         settings: the settings of the configuration file.
         facts: resolved log dir -> facts that show whether the configuration is that of its broker.
         rejected: why the file was rejected, so that an earlier one holds; None if the file was accepted.
-        ignored: a sentence for each key of ``server.properties`` that a broker ignores, and that looks misspelt.
+        ignored: a sentence for each key that is ignored: misspelt in ``server.properties``, or gone from logcleaner.
         contents: the bytes of each of the ``files``, as they were read.
     """
 
@@ -120,6 +120,12 @@ def build_layers(
     if problems:
         raise InvalidConfigs(tuple(problems))
     return layers
+
+
+def removed_of(settings: Settings, set_options: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return a sentence for each stated key that earlier versions had, and that is ignored now."""
+    layers = (settings.defaults, *settings.topics.values(), _said_by_options(set_options, []))
+    return tuple(sentence for raw in layers for sentence in removed_in(raw))
 
 
 def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_id: str | None) -> ConfigLayers:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.config.file_states import State, state_of_directory
 from cleaner.config.inputs import CommandFiles
-from cleaner.config.layers import LoadedLayers, Settings, build_layers, with_cluster_metadata
+from cleaner.config.layers import LoadedLayers, Settings, build_layers, removed_of, with_cluster_metadata
 from cleaner.config.server_properties import misspelt, read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
@@ -122,7 +122,8 @@ class ConfigurationReader:
         layers = with_cluster_metadata(layers, cluster, node_id) if cluster else layers
         whose = _Whose(settings, properties, stated, cluster, node_id)
         facts = {path.resolve(): whose.facts(path, own[path]) for path in log_dirs}
-        ignored = misspelt(path, properties or {}) if path else ()
+        of_broker = misspelt(path, properties or {}) if path else ()
+        ignored = (*of_broker, *removed_of(settings, self.set_options))
         loaded = LoadedLayers(layers, log_dirs, cluster, settings, facts, ignored=ignored)
         contents = {file: data for file in loaded.files if (data := self.inputs.data_of(file)) is not None}
         return loaded._replace(contents=contents)

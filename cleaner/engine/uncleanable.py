@@ -104,7 +104,6 @@ def guarded_entry(planned: PartitionPlan, listing: Listing, held: HeldBack) -> d
         "text": held.guard.text,
         "first_dirty_offset": planned.compaction.round.first_dirty_offset,
         "end_offset": planned.compaction.round.end_offset,
-        "rounds": planned.policy.compaction_rounds,
         **held.count._asdict(),
         "fingerprint": _fingerprint(listing),
     }
@@ -118,12 +117,11 @@ def counts_in(log_dir: Path) -> dict[TopicPartition, CountedFiles]:
             case {
                 "first_dirty_offset": int(first_dirty_offset),
                 "end_offset": int(end_offset),
-                "rounds": str(rounds),
                 "records": int(records),
                 "unkeyed": int(unkeyed),
                 "fingerprint": str(fingerprint),
-            } if topic_partition := partition_of(entry):
-                counted = CountedRound(first_dirty_offset, end_offset, rounds, KeyCount(records, unkeyed))
+            } if entry.get("rounds", "full") == "full" and (topic_partition := partition_of(entry)):
+                counted = CountedRound(first_dirty_offset, end_offset, KeyCount(records, unkeyed))
                 found[topic_partition] = CountedFiles(counted, fingerprint)
     return found
 

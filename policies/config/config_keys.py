@@ -214,7 +214,6 @@ TOPIC_KEYS: Final = (
     ConfigKey("remote.copy.lag.bytes", ValueKind.LONG, -1, -1, synonyms=_named("log.remote.copy.lag.bytes")),
     _bool("errors.deadletterqueue.group.enable", False),
     _bool("compaction.upgrade.format", False, ours=True),
-    _text("compaction.rounds", "full", ("full", "kafka"), ours=True),
     _text("retention.future.timestamps", "off", ("off", "mtime"), ours=True),
     _ratio("max.delete.ratio", None, ours=True),
     _ratio("max.unkeyed.ratio", 0.5, ours=True),

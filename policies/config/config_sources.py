@@ -30,6 +30,9 @@ _MISSPELT: Final = 0.9
 """The similarity from which on a name counts as a slip for a key that we read. No key of Kafka 2.8 or 4.3 reaches it.
 """
 
+_REMOVED: Final = {"compaction.rounds": "a round always takes all keys of its dirty section"}
+"""Keys of logcleaner that are gone, with what holds in their place."""
+
 RawLayer = Mapping[str, Said]
 """Key as written -> the value as it was stated."""
 
@@ -77,7 +80,7 @@ def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> St
     for written, said in raw.items():
         name = _NAMES[layer].get(written)
         if name is None:
-            if not layer.is_brokers_own:
+            if not layer.is_brokers_own and written not in _REMOVED:
                 problems.append(unknown_key(written, said, layer))
         elif stated := _read_value(layer, name, written, said, problems):
             ranked.setdefault(name.key.name, []).append((name.rank, stated))
@@ -87,6 +90,12 @@ def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> St
 def unread_of(layer: Layer, raw: RawLayer) -> RawLayer:
     """Return what a layer states by names that we do not know: of a newer Kafka, or of something else."""
     return {written: said for written, said in raw.items() if written not in _NAMES[layer]}
+
+
+def removed_in(raw: RawLayer) -> Iterator[str]:
+    """Yield a sentence for each stated key that only earlier versions of logcleaner had, and that is ignored."""
+    for written in raw.keys() & _REMOVED.keys():
+        yield f"{raw[written].origin}: {written} is no key any more, and is ignored: {_REMOVED[written]}"
 
 
 def _strongest_name(named: list[tuple[int, Stated]]) -> Stated:

@@ -50,7 +50,6 @@ MEANINGS: Final[Mapping[str, str]] = {
     "local.retention.ms": "`doctor` tells of uploaded segments that stay longer; nothing is deleted by it",
     "remote.storage.enable": "if true, logcleaner leaves the topic alone",
     "compaction.upgrade.format": "compaction rewrites v0 and v1 batches as v2, as Kafka does since 4.0",
-    "compaction.rounds": "`kafka` ends a round where Kafka's offset map would be full",
     "retention.future.timestamps": "`mtime`: if a segment's newest record lies in the future, the file's time counts",
     "max.delete.ratio": "a plan that takes more than this share of a partition's bytes waits for `--yes`",
     "max.unkeyed.ratio": "a compaction that would drop more than this share of the records of its round, because they "

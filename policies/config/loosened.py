@@ -107,7 +107,7 @@ def _decides(policy: TopicPolicy, key: str) -> bool:
     """Return whether a key decides anything under the topic's ``cleanup.policy``."""
     if key in (*_OF_RETENTION, "retention.future.timestamps", "max.delete.ratio"):
         return policy.cleanup_delete
-    if key in (*_OF_COMPACTION, "compaction.rounds", "max.unkeyed.ratio"):
+    if key in (*_OF_COMPACTION, "max.unkeyed.ratio"):
         return policy.cleanup_compact
     return True
 
@@ -140,9 +140,6 @@ _LOOSER: Final[dict[str, Callable[[TopicPolicy, TopicPolicy], bool]]] = {
     **{key: _is_more(key) for key in ("max.delete.ratio", "max.unkeyed.ratio")},
     "retention.future.timestamps": lambda before, after: (
         (before.retention_future_timestamps == "off") and after.retention_future_timestamps != "off"
-    ),
-    "compaction.rounds": lambda before, after: (
-        (before.compaction_rounds == "kafka") and after.compaction_rounds != "kafka"
     ),
 }
 """Key of a topic -> whether the second configuration lets more go by it. Any other key lets nothing go."""

@@ -65,7 +65,7 @@ _OF_RETENTION: Final = frozenset({"retention.ms", "retention.bytes", "retention.
 _OF_COMPACTION: Final = frozenset(
     {
         *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"),
-        *("compaction.rounds", "compaction.upgrade.format", "max.unkeyed.ratio"),
+        *("compaction.upgrade.format", "max.unkeyed.ratio"),
     }
 )
 

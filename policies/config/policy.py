@@ -140,8 +140,6 @@ class TopicPolicy:
     remote_copy_lag_bytes: int = -1
     errors_deadletterqueue_group_enable: bool = False
     compaction_upgrade_format: bool = False
-    compaction_rounds: str = "full"
-    """``kafka`` ends a round at the record that would overfill Kafka's offset map."""
     retention_future_timestamps: str = "off"
     """``mtime``: the age of a segment whose newest record lies in the future counts from its file time."""
     max_delete_ratio: float | None = None

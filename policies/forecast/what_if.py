@@ -24,9 +24,7 @@ ANSWERED: Final = frozenset(
     }
 )
 """The keys that a plan goes by."""
-ANSWERED_EXACTLY: Final = frozenset(
-    {"delete.retention.ms", "compaction.rounds", "compaction.upgrade.format", "max.unkeyed.ratio"}
-)
+ANSWERED_EXACTLY: Final = frozenset({"delete.retention.ms", "compaction.upgrade.format", "max.unkeyed.ratio"})
 """The keys of which only the records tell what they do."""
 _WHY_NOT: Final = {
     **dict.fromkeys(

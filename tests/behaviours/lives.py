@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -29,6 +30,7 @@ from storage.log.writing.append import Producer
 from storage.log_dir import LogDir
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import AbortedTxn, parse_txn_index
+from tests.kafka_rounds import as_kafka
 from tests.partition_dirs import COMPACT, DAY_MS, NOW_MS, FakeClock, configured
 
 FS: Final = FileSystem()
@@ -52,9 +54,8 @@ class Writer:
 
 
 def small_map(keys_max: int) -> tuple[str, ...]:
-    """``--set`` options by which rounds end where an offset map of so many keys is full, as Kafka's do."""
+    """``--set`` options by which Kafka's rounds end where an offset map of so many keys is full."""
     return (
-        "compaction.rounds=kafka",
         f"log.cleaner.dedupe.buffer.size={MAP_BYTES}",
         f"log.cleaner.io.buffer.load.factor={(keys_max + 0.5) / (MAP_BYTES // 24)}",
     )
@@ -127,7 +128,8 @@ class Life:
         start, log_end, producers = facts.log_start_offset, facts.log_end_offset, self.log.producer_state(NOW_MS)
         kept_end = log_end if high_watermark is None else high_watermark
         round_ = Round(listing, segments, planned, policy, start, producers, now_ms, now_ms, log_end, kept_end)
-        done = compact(round_, self._means())
+        with as_kafka() if self.set_options else nullcontext():
+            done = compact(round_, self._means())
         self.reopen()
         return done
 

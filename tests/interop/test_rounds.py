@@ -1,4 +1,4 @@
-"""Rounds that end where Kafka's offset map is full: with ``compaction.rounds = kafka`` ours end at the same record.
+"""Rounds that end where Kafka's offset map is full: our twin of them ends at the same record.
 
 Each log is cleaned round by round until Kafka's manager finds nothing dirty any more; every round starts from what ours
 left, and the results are compared in all that they hold, the checkpoint included.
@@ -19,6 +19,7 @@ from tests.interop.scenarios import ALL_CODECS, HOUR_MS
 from tests.interop.sides import clean_with_ours, copy, differences, files_of, partition_dir, side, untouched
 from tests.interop.tally import TALLY
 from tests.interop.verdicts import Round
+from tests.kafka_rounds import as_kafka
 from tests.sampled import some
 
 pytestmark = pytest.mark.kafka
@@ -92,13 +93,13 @@ def one_round(referee: Referee, log_dir: Path, drawn: Drawn, now_ms: int) -> tup
         [partition_dir(theirs)], config=drawn.cleaning, now_ms=now_ms, checkpoints=True, map_bytes=drawn.map_bytes
     )
     keys_max = int(drawn.map_bytes // KEY_BYTES * LOAD_FACTOR)
-    as_kafka = {
-        "compaction.rounds": "kafka",
+    capacity = {
         "compaction.upgrade.format": "true",
         "log.cleaner.dedupe.buffer.size": LEAST_BUFFER_BYTES,
         "log.cleaner.io.buffer.load.factor": (keys_max + 0.5) / (LEAST_BUFFER_BYTES // KEY_BYTES),
     }
-    clean_with_ours(own, {**drawn.cleaning, **as_kafka}, now_ms)
+    with as_kafka():
+        clean_with_ours(own, {**drawn.cleaning, **capacity}, now_ms)
     as_before = untouched(before, files_of(partition_dir(own)))
     kept = copy(own, "kept")
     kafka, ours = (side(referee, partition_dir(path), now_ms, drawn.cleaning) for path in (theirs, own))

@@ -397,10 +397,3 @@ def test_compactions_that_a_cluster_gave_up_fail_one_by_one_and_deletions_stay_d
     told = {key[1].topic: (result.error, result.deleted_segments) for key, result in outcome.results.items()}
     assert told["clicks"] == (None, 1)
     assert "the cluster is gone" in told["orders"][0]
-
-
-def test_rounds_as_kafka_makes_them_are_made_here(tmp_path: Path, here: Here) -> None:
-    log_dir = tmp_path / "data"
-    committed(log_dir, drawn(log_dir))
-    assert_same_by(here, log_dir, configured(orders=COMPACT | {"compaction.rounds": "kafka"}))
-    assert here._prepared == {}

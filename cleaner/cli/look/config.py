@@ -147,7 +147,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from cleaner.config.checking import check_files, misspelt_of, slips
+    from cleaner.config.checking import check_files, ignored_of, slips
     from cleaner.pages.writing import check_drawable
 
     if not (args.config or args.server_properties or args.set_options):
@@ -155,7 +155,7 @@ def _check(args: argparse.Namespace) -> int:
     settings, layers = check_files(args.config, lambda read: overridden(read, args), args.set_options, args.inputs)
     if settings.report_html is not None:  # run refuses to start without it
         check_drawable("report.html", settings.report_html)
-    warnings = [*misspelt_of(settings, args.inputs), *slips(layers)]
+    warnings = [*ignored_of(settings, args.inputs), *slips(layers)]
     for sentence in warnings:
         complain(sentence)
     found = [str(path) for path in (settings.path, settings.server_properties) if path]

@@ -160,9 +160,9 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
     with ExitStack() as mappings, Crew(means.threads) as crew:
         spans = [OpenSpan.of(span, mappings, is_locked=is_locked) for span in spans_of(round_)]
         horizons = horizons_of(round_)
-        filters = mappings.enter_context(_filters(round_, spans, horizons) if is_locked else nullcontext())
+        filters = mappings.enter_context(filters_of(round_, spans, horizons) if is_locked else nullcontext())
         walks: list[Fates] = []
-        survivors = _survivors(round_, spans, _noted(walks, new_fates), crew, horizons, means, pace, filters)
+        survivors = survivors_of(round_, spans, _noted(walks, new_fates), crew, means, pace, filters)
         resolve(walks, round_.listing.segments, round_.log_end_offset, pace.spend, is_locked=is_locked)
         try:
             round_.check(survivors.count)
@@ -205,22 +205,17 @@ def horizons_of(round_: Round) -> Horizons:
     return Horizons(round_.now_ms, new_delete_horizon_ms(met_ms, retention_ms), horizon_ms)
 
 
-def _survivors(
+def survivors_of(
     round_: Round,
     spans: Sequence[OpenSpan],
     new_fates: Callable[[], Fates],
     crew: Crew,
-    horizons: Horizons,
     means: Means,
     pace: Pace,
     filters: Filters | None,
 ) -> Survivors:
+    """Find the survivors of a round: its first pass. ``tests.kafka_rounds`` puts Kafka's own pass here."""
     first_dirty_offset = round_.compaction.round.first_dirty_offset
-    if round_.policy.compaction_rounds == "kafka":
-        from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of  # noqa: PLC0415 - rarely asked for
-
-        keys_max = keys_max_of(means.broker)
-        return KafkaFinder(spans, first_dirty_offset, keys_max, new_fates, horizons, pace, pace.spend).find()
     map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side
     budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
     dirty_bytes = sum(one.span.size_bytes for one in spans if is_dirty(one.span, first_dirty_offset))
@@ -228,10 +223,8 @@ def _survivors(
     return Finder(spans, first_dirty_offset, key_map, new_fates, crew, pace, pace.spend, filters).find()
 
 
-def _filters(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:
-    """Return what earlier rounds noted of the segments' keys. Kafka rewrites all segments, and so do its rounds."""
-    if round_.policy.compaction_rounds == "kafka":
-        return nullcontext()
+def filters_of(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:
+    """Return what earlier rounds noted of the segments' keys."""
     return Filters.opened(round_.listing.directory, [opened.span for opened in spans], horizons) or nullcontext()
 
 

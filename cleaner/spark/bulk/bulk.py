@@ -12,7 +12,6 @@ Steps:      1. survey: for each round a task walks over the headers, for record 
 Invariant:  until step 5 no file has a name that a broker, or our recovery, looks at. Spark hands over the result of one
             attempt of a task. The end of the run, or the next run, sweeps the files of the other attempts.
 Same bytes: the local engine's code makes every decision, over the same batches in the same order.
-Not here:   the driver carries out rounds that end as Kafka's offset map fills up (``compaction.rounds = kafka``).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cleaner.engine.compaction import Compacted, IntoCopy, Round, compact, copy_compacted
+from cleaner.engine.compaction import Compacted, IntoCopy, Round
 from cleaner.engine.compaction.passes import Span
 from cleaner.engine.compaction.round import fates_maker, horizons_of, spans_of
 from cleaner.engine.compaction.targets import InPlace
@@ -103,11 +102,10 @@ class Bulk:
         self._stopping = means.stopping
         batch: list[_Prepared] = []
         for round_, directory in rounds:
-            if round_.policy.compaction_rounds != "kafka":
-                prepared = _Prepared(_setting(round_, len(batch), directory), round_)
-                self._prepared[round_.listing.directory] = prepared
-                self._directories.add(directory)
-                batch.append(prepared)
+            prepared = _Prepared(_setting(round_, len(batch), directory), round_)
+            self._prepared[round_.listing.directory] = prepared
+            self._directories.add(directory)
+            batch.append(prepared)
         sweep(self._directories, means.fs)
         self._survey(batch)
         if _units(batch) and not means.stopping():
@@ -115,15 +113,11 @@ class Bulk:
 
     def compact(self, round_: Round, means: Means) -> Compacted:
         """Carry out step 5 in place."""
-        if round_.policy.compaction_rounds == "kafka":
-            return compact(round_, means)
         target = InPlace(round_.listing, round_.policy.index_interval_bytes, means.fs, at_once=round_.is_at_once)
         return self._adopt(round_, target)
 
-    def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:
+    def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:  # noqa: ARG002 - of a Compactor
         """Carry out step 5 in a copy."""
-        if round_.policy.compaction_rounds == "kafka":
-            return copy_compacted(round_, means, into)
         return self._adopt(round_, into)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from tests.partition_dirs import PartitionDir, committed, keyed, latest
 
 ROOT = Path(__file__).parents[3]
 NEEDED_ELSEWHERE = {
-    *("cleaner.engine.compaction.kafka_rounds", "cleaner.engine.copy.copying", "cleaner.engine.freeing"),
+    *("cleaner.engine.copy.copying", "cleaner.engine.freeing"),
     *("storage.log.log", "storage.metadata.metadata_log", "storage.scan.extents", "storage.scan.partitions"),
     *("concurrent.futures", "importlib.metadata", "logging", "pydantic", "rich", "secrets", "structlog"),
 }

@@ -157,3 +157,13 @@ def test_every_source_is_turned_into_its_layer_once(tmp_path: Path, monkeypatch:
     assert not loaded.layers.policy_for("orders").unknown
     unsaid = {Layer.KAFKA_DEFAULT, Layer.CLUSTER_DEFAULT, Layer.TOPIC_METADATA, Layer.TOPICS_NAME}
     assert sorted(read) == [layer for layer in Layer if layer not in unsaid]
+
+
+def test_a_key_that_is_gone_is_told_and_ignored(tmp_path: Path) -> None:
+    topics = {
+        "orders": {"cleanup.policy": Said("compact", "c.toml"), "compaction.rounds": Said("kafka", "c.toml line 3")}
+    }
+    loaded = load_layers(Settings(topics=topics), (tmp_path,), ("compaction.rounds=full",))
+    because = "compaction.rounds is no key any more, and is ignored: a round always takes all keys of its dirty section"
+    assert loaded.ignored == (f"c.toml line 3: {because}", f"--set: {because}")
+    assert loaded.layers.policy_for("orders").cleanup_compact

@@ -40,7 +40,6 @@ OLD_MS = NOW_MS - 2 * DAY_MS
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}
 ORDERS = {**COMPACT, "max.compaction.lag.ms": str(30 * DAY_MS)}  # by which the first batches are looked at
 LAYERS = configured(clicks=EXPIRING, gone=EXPIRING, orders=ORDERS, swapped=KEPT)
-AS_KAFKA = configured(clicks=EXPIRING, gone=EXPIRING, orders={**COMPACT, "compaction.rounds": "kafka"})
 
 
 @pytest.fixture
@@ -97,7 +96,6 @@ ACTS = {
     "clean": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request()),
     "clean at once": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request(delete_delay_ms=0)),
     "clean by threads": lambda log_dir: a_cleaner(log_dir, LAYERS, threads=3).clean(request()),
-    "clean as Kafka": lambda log_dir: a_cleaner(log_dir, AS_KAFKA).clean(request()),
     "confirmed": lambda log_dir: a_cleaner(log_dir, LAYERS).clean(request(confirmed=True)),
     "free": lambda log_dir: a_cleaner(log_dir, LAYERS).free(request(), SpaceTarget(1 << 60)),
     "copy": lambda log_dir: a_cleaner(log_dir, LAYERS).copy(request(), log_dir.parent / "copy", tool_version="1"),

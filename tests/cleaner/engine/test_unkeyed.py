@@ -10,8 +10,6 @@ from storage.records import Record, encode_batch
 from tests.cleaner.report.texts import text_of
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 
-ROUNDS = ("full", "kafka")
-
 
 def unkeyed(base_offset, count):
     return encode_batch([Record(base_offset + place, NOW_MS, None, b"click") for place in range(count)])
@@ -25,9 +23,9 @@ def log_dir(tmp_path):
     return committed(tmp_path / "data", orders)
 
 
-@pytest.fixture(params=ROUNDS)
-def cleaner(log_dir, request):
-    keys = {**COMPACT, "compaction.rounds": request.param, "max.unkeyed.ratio": "1"}
+@pytest.fixture
+def cleaner(log_dir, rounds):
+    keys = {**COMPACT, "max.unkeyed.ratio": "1"}
     return a_cleaner(log_dir, configured(orders=keys))
 
 

@@ -141,7 +141,7 @@ def _unkeyed(facts: PartitionFacts, policy: TopicPolicy) -> PartitionPlan:
         return planned
     round_ = planned.compaction.round
     count = KeyCount(records=2, unkeyed=2)
-    counted = CountedRound(round_.first_dirty_offset, round_.end_offset, compacted.compaction_rounds, count)
+    counted = CountedRound(round_.first_dirty_offset, round_.end_offset, count)
     return _planned(replace(log, counted=counted), compacted)
 
 

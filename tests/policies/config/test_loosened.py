@@ -35,7 +35,6 @@ LOOSER: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "max.delete.ratio": (DELETE, 0.5, 0.6),
     "max.unkeyed.ratio": (COMPACT, 0.5, 1),
     "retention.future.timestamps": (DELETE, "off", "mtime"),
-    "compaction.rounds": (COMPACT, "kafka", "full"),
     "remote.storage.enable": (DELETE, True, False),
 }
 OF_THE_BROKER: dict[str, tuple[Any, Any]] = {
@@ -98,7 +97,7 @@ def test_what_concerns_deletion_decides_nothing_for_a_topic_that_is_only_compact
     assert keys(of({**COMPACT, key: tight}), of({**COMPACT, key: loose})) == []
 
 
-@pytest.mark.parametrize("key", ["delete.retention.ms", "max.unkeyed.ratio", "compaction.rounds"])
+@pytest.mark.parametrize("key", ["delete.retention.ms", "max.unkeyed.ratio"])
 def test_what_concerns_compaction_decides_nothing_for_a_topic_that_is_only_deleted_from(key: str) -> None:
     _, tight, loose = LOOSER[key]
     assert keys(of({**DELETE, key: tight}), of({**DELETE, key: loose})) == []

@@ -77,7 +77,6 @@ def test_delete_retention_counts_from_the_wall_clock_where_the_run_takes_an_earl
     assert tombstones(directory) == []
 
 
-@pytest.mark.parametrize("rounds", ["full", "kafka"])
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4, Compression.GZIP])
 @pytest.mark.parametrize(
     ("retention_ms", "horizon_ms"),
@@ -88,7 +87,7 @@ def test_tombstones_that_are_kept_for_ever_stay(
 ) -> None:
     directory = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "a", "b", "c=1", compression=compression))
     for now_ms in ROUNDS_MS:
-        cleaned(directory, retention_ms, now_ms, **{"compaction.rounds": rounds})
+        cleaned(directory, retention_ms, now_ms)
         assert tombstones(directory) == [1, 2]
     expected = horizon_ms + NOW_MS if horizon_ms == 1 << 62 else horizon_ms
     assert expected in horizons(directory)

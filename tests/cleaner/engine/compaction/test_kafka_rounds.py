@@ -8,7 +8,6 @@ import pytest
 
 from cleaner.engine.compaction.crew import Crew, untold
 from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.kafka_rounds import KafkaFinder, keys_max_of
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.passes import Horizons
 from cleaner.engine.compaction.survivors import Finder
@@ -17,6 +16,7 @@ from policies.facts import KeyCount
 from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.records import Record, encode_batch
+from tests.kafka_rounds import KafkaFinder, RecordFate, keys_max_of, record_fate
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 
 HORIZONS = Horizons(NOW_MS, NOW_MS, 0)
@@ -125,3 +125,50 @@ def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, spans, monk
     assert not ours.bitmap[twin.bitmap.size :].any()
     assert (ours.records, ours.count, ours.end_offset) == (twin.records, twin.count, twin.end_offset)
     assert key_map.is_first_range == (slots_log2 == 20)
+
+
+def fate_of(
+    offset: int = 5, *, key: bool = True, value: bool = True, latest: int = -1, horizon_ms: int | None = None
+) -> RecordFate:
+    """Of a record under a map that speaks up to offset 9."""
+    return record_fate(
+        offset,
+        has_key=key,
+        has_value=value,
+        latest_offset=latest,
+        map_end_offset=9,
+        delete_horizon_ms=horizon_ms,
+        now_ms=NOW_MS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("story", "fate", "expected"),
+    [
+        ("the key occurs later", fate_of(5, latest=6), RecordFate.SUPERSEDED),
+        ("it is the key's latest", fate_of(5, latest=5), RecordFate.LATEST),
+        ("the key does not occur in the dirty section", fate_of(5, latest=-1), RecordFate.LATEST),
+        ("offset 0, its key's latest", fate_of(0, latest=0), RecordFate.LATEST),
+        ("the map's last offset is spoken for", fate_of(9, latest=8), RecordFate.LATEST),
+        ("beyond the map, whatever it says", fate_of(10, latest=20), RecordFate.BEYOND_THE_MAP),
+        ("beyond the map, without a key", fate_of(10, key=False), RecordFate.BEYOND_THE_MAP),
+        ("beyond the map, an expired tombstone", fate_of(10, value=False, horizon_ms=0), RecordFate.BEYOND_THE_MAP),
+        # Kafka LogCleanerTest.testCleaningWithUnkeyedMessages
+        ("no key", fate_of(5, key=False), RecordFate.NO_KEY),
+        ("no key and no value", fate_of(5, key=False, value=False), RecordFate.NO_KEY),
+        # Kafka LogCleanerTest.testCleanTombstone
+        ("a tombstone seen for the first time", fate_of(5, value=False), RecordFate.TOMBSTONE_PROTECTED),
+        ("before its horizon", fate_of(5, value=False, horizon_ms=NOW_MS + 1), RecordFate.TOMBSTONE_PROTECTED),
+        ("at its horizon", fate_of(5, value=False, horizon_ms=NOW_MS), RecordFate.TOMBSTONE_EXPIRED),
+        ("past its horizon", fate_of(5, value=False, horizon_ms=0), RecordFate.TOMBSTONE_EXPIRED),
+        ("a superseded tombstone", fate_of(5, value=False, latest=6), RecordFate.SUPERSEDED),
+        ("a value beside an expired tombstone", fate_of(5, horizon_ms=0), RecordFate.LATEST),
+    ],
+)
+def test_a_record(story: str, fate: RecordFate, expected: RecordFate) -> None:
+    assert fate is expected, story
+
+
+def test_three_fates_keep_a_record() -> None:
+    kept = {fate for fate in RecordFate if fate.is_kept}
+    assert kept == {RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED}

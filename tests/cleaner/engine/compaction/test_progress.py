@@ -38,7 +38,6 @@ def a_log(log_dir, *, clean_to):
 
 
 @pytest.mark.parametrize("window_bytes", [segments.WINDOW_BYTES, 1500])
-@pytest.mark.parametrize("rounds", ["full", "kafka"])
 @pytest.mark.parametrize("clean_to", [0, 2000, 2150], ids=["all dirty", "half clean", "clean within a segment"])
 @pytest.mark.parametrize("segment_bytes", [14, 1 << 30], ids=["a group each", "one group"])
 def test_progress_adds_up_to_the_bytes_of_both_passes(
@@ -46,7 +45,7 @@ def test_progress_adds_up_to_the_bytes_of_both_passes(
 ):
     monkeypatch.setattr(segments, "WINDOW_BYTES", window_bytes)
     a_log(tmp_path, clean_to=clean_to)
-    layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes), "compaction.rounds": rounds})
+    layers = configured(orders={**COMPACT, "segment.bytes": str(segment_bytes)})
     check_progress(tmp_path, layers)
 
 

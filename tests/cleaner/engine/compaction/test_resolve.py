@@ -89,10 +89,9 @@ def test_a_marker_behind_the_round_that_contradicts_the_index_leaves_the_partiti
 
 
 @pytest.mark.parametrize(("kind", "entries", "left"), [(ABORT, [entry(10, 30)], b"1"), (COMMIT, [], b"2")])
-@pytest.mark.parametrize("rounds", ["full", "kafka"])
 def test_a_marker_behind_the_round_that_agrees_with_the_index_lets_it_go_on(tmp_path, kind, entries, left, rounds):
     directory = crossing(tmp_path, kind, *entries)
-    assert clean(tmp_path, configured(orders={**COMPACT, "compaction.rounds": rounds})).error is None
+    assert clean(tmp_path).error is None
     assert latest(directory.path)[b"a"] == left
 
 

@@ -19,6 +19,7 @@ from tests.partition_dirs import (
     request,
 )
 
+pytestmark = pytest.mark.usefixtures("as_kafka")
 BUFFER_BYTES = (1 << 20) + 24
 KEYS_MAX = 3
 EVERYTHING = {b"a": b"5", b"b": b"1", b"c": b"1", b"d": b"1", b"e": b"1", b"f": b"1", b"z": b"1"}
@@ -28,7 +29,7 @@ def as_kafka(**topic):
     """Layers by which a round's map takes ``KEYS_MAX`` keys."""
     factor = (KEYS_MAX + 0.5) / (BUFFER_BYTES // 24)
     broker = (f"log.cleaner.dedupe.buffer.size={BUFFER_BYTES}", f"log.cleaner.io.buffer.load.factor={factor}")
-    return configured(*broker, orders={**COMPACT, "compaction.rounds": "kafka", **topic})
+    return configured(*broker, orders={**COMPACT, **topic})
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_rounds_that_follow_go_on_where_one_ended_until_every_key_has_one_record
 
 
 def test_round_whose_map_suffices_takes_the_groups_as_planned(orders):
-    layers = configured(orders={**COMPACT, "compaction.rounds": "kafka"})
+    layers = configured(orders=COMPACT)
     clean(orders, layers)
     assert offsets(orders) == {0: [1, 10, 12, 20, 30, 31], 40: [40]}
     assert (end_offset(orders), retired(orders)) == (40, [0, 10, 20, 30])

@@ -9,7 +9,6 @@ import pytest
 
 from cleaner.engine.compaction.crew import Crew, untold
 from cleaner.engine.compaction.fates import Fates
-from cleaner.engine.compaction.kafka_rounds import KafkaFinder
 from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.passes import Horizons
 from cleaner.engine.compaction.survivors import Finder
@@ -17,6 +16,7 @@ from policies.facts import KeyCount
 from policies.retain import AbortedTransaction
 from storage.codecs.compression import Compression
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from tests.kafka_rounds import KafkaFinder
 from tests.legacy_logs import FORMATS, segment
 from tests.partition_dirs import NOW_MS, PartitionDir
 

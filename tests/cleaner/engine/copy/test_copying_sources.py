@@ -200,6 +200,7 @@ def test_manifest_tells_of_a_retention_that_failed_what_was_done(
     assert (tmp_path / f"copy/clicks-0/{0:020d}.log").exists()
 
 
+@pytest.mark.usefixtures("as_kafka")
 def test_manifest_tells_where_a_round_that_ended_early_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "data"
     orders = PartitionDir(root, "orders-0")
@@ -207,8 +208,8 @@ def test_manifest_tells_where_a_round_that_ended_early_did(tmp_path: Path, monke
         orders.segment(number * 40, keyed(number * 40, *(f"{number}-{key}=1" for key in range(40))))
     committed(root, orders.segment(160, keyed(160, "end=1")))
     # the least that can be configured is 1 MiB of keys
-    monkeypatch.setattr("cleaner.engine.compaction.kafka_rounds.keys_max_of", lambda broker: 100)
-    layers = configured("compaction.rounds=kafka", orders=COMPACT | {"segment.bytes": "100"})
+    monkeypatch.setattr("tests.kafka_rounds.keys_max_of", lambda broker: 100)
+    layers = configured(orders=COMPACT | {"segment.bytes": "100"})
     a_cleaner(root, layers).copy(request(), tmp_path / "copy", tool_version="1")
     (told,) = manifest(tmp_path / "copy")["partitions"]
     reached = told["compacted_to_offset"]

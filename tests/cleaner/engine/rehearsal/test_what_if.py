@@ -42,7 +42,6 @@ VALUES = {
     "max.compaction.lag.ms": ("2d", "30d"),
     "max.unkeyed.ratio": ("0", "0.2", "1"),
     "delete.retention.ms": ("0", "1d", "30d"),
-    "compaction.rounds": ("kafka", "full"),
     "compaction.upgrade.format": ("true", "false"),
 }
 TOPICS = {

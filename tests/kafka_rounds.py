@@ -1,29 +1,34 @@
 """Pass 1 as Kafka does it: the round ends where the offset map is full, and the next one goes on there.
 
-For parity with Kafka (``compaction.rounds = kafka``), and the readable twin of ``survivors.Finder``: one dictionary, no
-kernels, the records as objects; where the map holds all keys, and the round does not begin behind an abort marker of
-its segment, both find the same survivors. Slow, and its memory is that of a Python dictionary of so many keys, several
-times Kafka's 24 bytes each.
+The readable twin of ``survivors.Finder``: one dictionary, no kernels, the records as objects. Both find the same
+survivors if the map holds all keys and the round does not begin behind an abort marker of its segment. Within
+``as_kafka()`` every round of this process takes the twin.
 
-Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment; SkimpyOffsetMap.
+Source: Kafka Cleaner.buildOffsetMap, buildOffsetMapForSegment, shouldRetainRecord; SkimpyOffsetMap.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from itertools import pairwise
 from typing import Final
+from unittest.mock import patch
 
 import numpy as np
 
+from cleaner.engine.compaction import round as rounds
+from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import Fates
+from cleaner.engine.compaction.filters import Filters
 from cleaner.engine.compaction.legacy_rewrite import modified_ms
 from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Survivors, Tombstones, Walk
+from cleaner.engine.means import Means
 from policies.config.policy import BrokerPolicy
 from policies.facts import KeyCount
-from policies.retain import RecordFate, record_fate
 from storage.arrays import Words
 from storage.errors import InvalidConfig
 from storage.kernels.bitmap import new_bitmap
@@ -36,6 +41,81 @@ _BYTES_A_KEY: Final = 24
 """MD5 and offset."""
 _MAP_BYTES_MAX: Final = (1 << 31) - 1
 _NOT_IN_MAP: Final = -1
+
+
+class RecordFate(Enum):
+    """The reason why a record of a data batch stays or goes."""
+
+    LATEST = auto()
+    BEYOND_THE_MAP = auto()
+    TOMBSTONE_PROTECTED = auto()
+    TOMBSTONE_EXPIRED = auto()
+    SUPERSEDED = auto()
+    NO_KEY = auto()
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the record stays."""
+        return self in _KEPT
+
+
+_KEPT = frozenset({RecordFate.LATEST, RecordFate.BEYOND_THE_MAP, RecordFate.TOMBSTONE_PROTECTED})
+
+
+def record_fate(
+    offset: int,
+    *,
+    has_key: bool,
+    has_value: bool,
+    latest_offset: int,
+    map_end_offset: int,
+    delete_horizon_ms: int | None,
+    now_ms: int,
+) -> RecordFate:
+    """Decide one record of a v2 data batch that is not discarded as a whole.
+
+    Args:
+        offset: the record's offset.
+        has_key: False for a null key; True for an empty key.
+        has_value: False for a null value: the record is a tombstone.
+        latest_offset: the key's latest offset in the dirty section, -1 if the key does not occur there.
+        map_end_offset: the last offset that the offset map covers.
+        delete_horizon_ms: the delete horizon of the record's batch.
+        now_ms: epoch ms, one value for a round.
+    """
+    if offset > map_end_offset:
+        return RecordFate.BEYOND_THE_MAP
+    if not has_key:
+        return RecordFate.NO_KEY
+    if offset < latest_offset:
+        return RecordFate.SUPERSEDED
+    if has_value:
+        return RecordFate.LATEST
+    is_protected = delete_horizon_ms is None or now_ms < delete_horizon_ms
+    return RecordFate.TOMBSTONE_PROTECTED if is_protected else RecordFate.TOMBSTONE_EXPIRED
+
+
+@contextmanager
+def as_kafka() -> Iterator[None]:
+    """Let every round of this process end where Kafka's offset map is full, and read every segment as Kafka does."""
+    with (
+        patch.object(rounds, "survivors_of", _survivors_of),
+        patch.object(rounds, "filters_of", lambda *_: nullcontext()),
+    ):
+        yield
+
+
+def _survivors_of(
+    round_: rounds.Round,
+    spans: Sequence[OpenSpan],
+    new_fates: Callable[[], Fates],
+    crew: Crew,
+    means: Means,
+    pace: Pace,
+    filters: Filters | None,
+) -> Survivors:
+    start, keys_max = round_.compaction.round.first_dirty_offset, keys_max_of(means.broker)
+    return KafkaFinder(spans, start, keys_max, new_fates, rounds.horizons_of(round_), pace, pace.spend).find()
 
 
 def keys_max_of(broker: BrokerPolicy) -> int:
