@@ -14,17 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from policies.retain import (
-    AbortedTransaction,
-    BatchFacts,
-    Marker,
-    ProducerEnd,
-    RecordFate,
-    TransactionFates,
-    batch_fate,
-    record_fate,
-)
+from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd, TransactionFates, batch_fate
 from storage.kernels.status import BatchFate
+from tests.kafka_rounds import RecordFate, record_fate
 
 RETENTION_MS = 100
 ROUNDS_MS = (0, 0, RETENTION_MS - 1, RETENTION_MS, 2 * RETENTION_MS - 1)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from policies.reasons import ReasonCode
-from policies.retain import Marker, RecordFate
+from policies.retain import Marker
 from storage.kernels.status import BatchFate
 from storage.scan import segments
 from tests.builders import NOW_MS
+from tests.kafka_rounds import RecordFate
 from tests.models import __main__ as command
 from tests.models.small_logs.exploration import Exploration, Tally
 from tests.models.small_logs.invariants import Violation

@@ -71,8 +71,8 @@ def test_reason_has_the_numbers_and_the_limit_with_its_place() -> None:
 # A later plan
 
 
-def counted(first_dirty: int = 0, end: int = 20, rounds: str = "full", count: KeyCount = MANY) -> PartitionFacts:
-    return replace(LOG, counted=CountedRound(first_dirty, end, rounds, count))
+def counted(first_dirty: int = 0, end: int = 20, count: KeyCount = MANY) -> PartitionFacts:
+    return replace(LOG, counted=CountedRound(first_dirty, end, count))
 
 
 def planned(facts: PartitionFacts, request: Request | None = None, **policy: object) -> PartitionPlan:
@@ -95,7 +95,6 @@ def test_the_same_round_over_the_same_files_is_held_back() -> None:
         ("nothing is known", LOG),
         ("it began elsewhere", counted(first_dirty=1)),
         ("it ended elsewhere", counted(end=10)),
-        ("it was of another kind", counted(rounds="kafka")),
         ("it had few", counted(count=KeyCount(10, 5))),
     ],
 )

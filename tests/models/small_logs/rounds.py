@@ -13,18 +13,10 @@ from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, Deletion, PartitionPlan, Request
 from policies.planning import plan_partition
-from policies.retain import (
-    AbortedTransaction,
-    BatchFacts,
-    Marker,
-    ProducerEnd,
-    RecordFate,
-    TransactionFates,
-    batch_fate,
-    record_fate,
-)
+from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd, TransactionFates, batch_fate
 from storage.kernels.status import BatchFate
 from tests.builders import NOW_MS
+from tests.kafka_rounds import RecordFate, record_fate
 from tests.models.small_logs.world import Batch, Record, Segment, World, producers_of
 
 EMPTYING = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)

@@ -10,15 +10,9 @@ from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.plan import PartitionPlan, Request
 from policies.planning import deletion_of, plan_partition
-from policies.retain import (
-    AbortedTransaction,
-    BatchFacts,
-    RecordFate,
-    TransactionFates,
-    batch_fate,
-    record_fate,
-)
+from policies.retain import AbortedTransaction, BatchFacts, TransactionFates, batch_fate
 from storage.kernels.status import BatchFate
+from tests.kafka_rounds import RecordFate, record_fate
 from tests.models.small_logs.exploration import Exploration
 from tests.models.small_logs.invariants import Violation
 from tests.models.small_logs.rounds import Rules, latest_offsets

@@ -379,7 +379,7 @@ def test_what_holds_a_whole_partition(code: BlockerCode, log: LogBuilder, policy
 
 
 def test_too_many_records_without_a_key_are_the_producers() -> None:
-    counted_round = CountedRound(0, 20, "full", KeyCount(10, 6))
+    counted_round = CountedRound(0, 20, KeyCount(10, 6))
     log = LogBuilder(replace(a_log().segments(5, 6, 7).facts(), counted=counted_round))
     found = the(BlockerCode.MAX_UNKEYED_RATIO, log, DIRTY)
     assert found.owner == "the producer that sends no keys"
