@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from cleaner.engine.journal import Journal, JournalFull, partition_of, read_entries
 from cleaner.engine.means import Means
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.undo_notes import rename_times
 from storage.errors import LogCleanerError
 from storage.indexes import (
     OFFSET_ENTRY_BYTES,
@@ -78,15 +77,12 @@ class EvidenceNotes:
             means.listener.event("evidence_kept", **topic_partition._asdict(), files=[file["name"] for file in new])
 
     def _found(self) -> Iterator[tuple[TopicPartition, list[dict[str, Any]]]]:
-        renamed = rename_times(self._log_dir.path, {seen.topic_partition for seen in self._seen})
         rule = OnlyCopies(self._log_dir)
         for topic_partition, listing, recovery in self._seen:
             files = [_index(file) for file in recovery.evidence]
-            kept = rule.of(topic_partition, listing, renamed[topic_partition])
-            if kept.unknown_because is None:
-                for path, copy in kept.by_path(listing.directory):
-                    name = path.rpartition("/")[2]
-                    files.append(_entry(name, copy.size_bytes, copy.first_offset, copy.last_offset))
+            for path, copy in rule.by_path(topic_partition, listing):
+                name = path.rpartition("/")[2]
+                files.append(_entry(name, copy.size_bytes, copy.first_offset, copy.last_offset))
             yield topic_partition, files
 
 

@@ -235,7 +235,7 @@ class Executor:
         """Unlink what a compaction renamed before the next one needs space, unless there is a delay."""
         if not self._request.is_at_once:
             return result
-        left = Leftovers.of(partition, list_partition(self._path_of(partition.facts)), 0, {})
+        left = Leftovers.of(partition, list_partition(self._path_of(partition.facts)), 0, is_asked=True)
         swept = sweep(self._means.fs, left, self._means.clock.now_ms())
         space = result.space.plus(DiskFigures.left(swept.disk_bytes, at_once=True))
         return replace(result, freed_bytes=result.freed_bytes + swept.size_bytes, space=space)

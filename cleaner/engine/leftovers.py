@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cleaner.engine.means import Means
 from cleaner.engine.only_copies import NOTHING_KEPT, Kept, OnlyCopies
 from cleaner.engine.repair.kept import kept_others
-from cleaner.engine.undo_notes import RenameTimes, due_ms, is_journalled, rename_times
+from cleaner.engine.undo_notes import RenameTimes, due_ms, is_journalled
 from cleaner.errors import told
 from policies.findings.only_copies import KeptFile
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan, Request, path_of
@@ -19,7 +19,7 @@ from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
-from storage.names import FileKind, FileState, TopicPartition, parse_segment_file_name, segment_file_name
+from storage.names import FileKind, FileState, parse_segment_file_name, segment_file_name
 from storage.segment import SegmentFile
 
 
@@ -62,8 +62,9 @@ class Leftovers(NamedTuple):
         partition: PartitionPlan,
         listing: Listing,
         delay_ms: int,
-        renamed_ms: RenameTimes,
         rule: OnlyCopies | None = None,
+        *,
+        is_asked: bool = False,
     ) -> Leftovers:
         """Ask what must be kept, too.
 
@@ -71,12 +72,13 @@ class Leftovers(NamedTuple):
             partition: the partition.
             listing: of its directory.
             delay_ms: ``file.delete.delay.ms``, or what was asked for in its place.
-            renamed_ms: what the journal says.
             rule: of the log dir; made here where it is asked for one partition only.
+            is_asked: whether the user of this run asked for the delay.
         """
         facts = partition.facts
         rule = rule or OnlyCopies(LogDir(Path(facts.log_dir)))
-        return cls(partition, listing, delay_ms, renamed_ms, rule.of(facts.topic_partition, listing, renamed_ms))
+        renamed_ms, kept = rule.renamed_ms(facts.topic_partition), rule.of(facts.topic_partition, listing)
+        return cls(partition, listing, delay_ms, renamed_ms, kept, is_asked)
 
     @property
     def waiting(self) -> list[SegmentFile]:
@@ -175,7 +177,6 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
     if plan.guard:
         return
     partitions = [p for p in plan.partitions if isinstance(p, PartitionPlan) and _may_go(p)]
-    times = _rename_times(Path(plan.facts.path), partitions) if partitions else {}
     rule = OnlyCopies(LogDir(Path(plan.facts.path)))
     for partition in partitions:
         delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
@@ -183,8 +184,7 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
             listing = list_partition(Path(path_of(partition.facts)))
         except UnreadableFile:  # its actions meet it again, and tell; beside a live broker it may be gone
             continue
-        found = Leftovers.of(partition, listing, delay_ms, times.get(partition.facts.topic_partition, {}), rule)
-        yield found._replace(is_asked=override_ms is not None)
+        yield Leftovers.of(partition, listing, delay_ms, rule, is_asked=override_ms is not None)
 
 
 def kept_files(plan: Plan) -> tuple[KeptFile, ...]:
@@ -207,12 +207,6 @@ def _kept_in(plan: LogDirPlan) -> Iterator[KeptFile]:
 def _may_go(partition: PartitionPlan) -> bool:
     facts = partition.facts
     return facts.leftover_files > 0 and facts.held_since_ms is None and not partition.policy.is_hands_off
-
-
-def _rename_times(log_dir: Path, partitions: Sequence[PartitionPlan]) -> Mapping[TopicPartition, RenameTimes]:
-    with suppress(UnreadableFile):  # then the files are as good as unknown to it
-        return rename_times(log_dir, {partition.facts.topic_partition for partition in partitions})
-    return {}
 
 
 def sweep_log_dir(

@@ -86,15 +86,10 @@ class OnlyCopies:
     def __init__(self, log_dir: LogDir) -> None:
         self._log_dir = log_dir
 
-    def of(self, topic_partition: TopicPartition, listing: Listing, renamed_ms: RenameTimes) -> Kept:
-        """Return what nobody may unlink.
-
-        Args:
-            topic_partition: the partition.
-            listing: of its directory.
-            renamed_ms: what the journal says of its ``.deleted`` files.
-        """
+    def of(self, topic_partition: TopicPartition, listing: Listing) -> Kept:
+        """Return what nobody may unlink."""
         waiting = [f for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG]
+        renamed_ms = self.renamed_ms(topic_partition) if waiting else {}
         unnamed = [file for file in waiting if not _is_named(file, renamed_ms)]
         if not unnamed:
             return NOTHING_KEPT
@@ -118,7 +113,7 @@ class OnlyCopies:
         waiting = listing.in_state(FileState.DELETED)
         names = {file.name.base_offset: file.file_name for file in evidence}
         if any(file.name.kind is FileKind.LOG for file in waiting):
-            kept = self.of(topic_partition, listing, self._renamed_ms.get(topic_partition, {}))
+            kept = self.of(topic_partition, listing)
             names |= {base: segment_file_name(base, FileKind.LOG, FileState.DELETED) for base in kept.copies}
         indexes = {
             file.name.base_offset: file for file in (*evidence, *waiting) if file.name.kind is FileKind.TIME_INDEX
@@ -127,9 +122,11 @@ class OnlyCopies:
 
     def by_path(self, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, OnlyCopy]]:
         """Yield the ``.deleted`` logs that are known to be needed, with their paths. Raises: UnreadableFile."""
-        if listing.in_state(FileState.DELETED):
-            kept = self.of(topic_partition, listing, self._renamed_ms.get(topic_partition, {}))
-            yield from kept.by_path(listing.directory)
+        yield from self.of(topic_partition, listing).by_path(listing.directory)
+
+    def renamed_ms(self, topic_partition: TopicPartition) -> RenameTimes:
+        """Return when the files of a partition's deletions were renamed. A journal that cannot be read names none."""
+        return self._renamed_ms.get(topic_partition, {})
 
     @cached_property
     def _renamed_ms(self) -> Mapping[TopicPartition, RenameTimes]:
@@ -282,8 +279,7 @@ def ensure_no_copy_in_the_way(
     waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
     if not (met := waiting.intersection(base_offsets)):
         return
-    renamed_ms = rename_times(log_dir.path, {topic_partition})[topic_partition]
-    kept = OnlyCopies(log_dir).of(topic_partition, listing, renamed_ms)
+    kept = OnlyCopies(log_dir).of(topic_partition, listing)
     for base_offset in sorted(met & kept.copies.keys()):
         copy = kept.copies[base_offset]
         path = listing.directory / segment_file_name(base_offset, FileKind.LOG, FileState.DELETED)

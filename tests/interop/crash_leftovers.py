@@ -140,7 +140,7 @@ def try_log(referee: Referee, log_dir: Path, seed: int, tried: Tried) -> list[st
             checkpoint.unlink(missing_ok=True)
             if content is not None:
                 checkpoint.write_bytes(content)
-            kept = OnlyCopies(LogDir(log_dir)).of(PARTITION, listing, {})
+            kept = OnlyCopies(LogDir(log_dir)).of(PARTITION, listing)
             held += [f"{seed}, state {number}: {kept}"] if kept.copies else []
         lone = plan_recovery(listing).evidence
         held += [f"{seed}, state {number}: {[file.file_name for file in lone]}"] if lone else []

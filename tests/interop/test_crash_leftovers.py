@@ -38,5 +38,5 @@ def test_a_segment_that_a_person_sets_aside_in_a_compacted_log_is_held_back(refe
     retired = segment.log.path.rename(segment.log.path.with_name(f"{segment.log.file_name}.deleted"))
     while retired.stat().st_ctime_ns <= older_ns:  # the clock of a file system ticks coarsely
         retired.touch()
-    kept = OnlyCopies(LogDir(tmp_path)).of(PARTITION, list_partition(directory), {})
+    kept = OnlyCopies(LogDir(tmp_path)).of(PARTITION, list_partition(directory))
     assert list(kept.copies) == [segment.base_offset]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from cleaner.engine.doctor.glancing import counted_end_at, glance_at, overflowing, tails_of
+from cleaner.engine.doctor.glancing import overflowing
+from cleaner.engine.doctor.missing import loss_symptoms, newest_snapshot
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
@@ -21,8 +22,7 @@ from cleaner.engine.explain.observing import Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space.account import FileSystemAccount
-from cleaner.engine.undo_notes import RenameTimes, rename_times
-from cleaner.engine.verify.hollow import emptied_segments, hollow_swap_facts, lost_segments, recovered, strange_logs
+from cleaner.engine.verify.hollow import hollow_swap_facts, recovered, strange_logs
 from cleaner.engine.verify.log_dir_files import read_meta_properties
 from cleaner.engine.verify.set_aside import sole_copies_in
 from cleaner.errors import told
@@ -31,8 +31,6 @@ from policies.config.policy import BrokerPolicy
 from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
-from policies.findings.of_missing import EmptiedSegment
-from policies.findings.only_copies import OnlyCopy
 from policies.findings.shapes.diagnosis import Diagnosis, diagnose
 from policies.findings.shapes.symptoms import (
     NOT_WALKED,
@@ -100,12 +98,12 @@ class Examination:
     def _log_dir(self, planned: LogDirPlan) -> LogDirSymptoms:
         path, errors = Path(planned.facts.path), list(planned.facts.errors)
         checkpoints = _Checkpoints.read(LogDir(path), errors)
-        is_live, times = planned.facts.locked_by is not None, _rename_times(planned)
+        is_live, rule = planned.facts.locked_by is not None, OnlyCopies(LogDir(path))
         partitions: list[PartitionSymptoms] = []
         remote: list[RemoteMetadata] = []
         for one in planned.partitions:
-            eyes = _Eyes(self, planned, one, checkpoints, is_live=is_live)
-            seen = eyes.symptoms(times.get(eyes.topic_partition, {}))
+            eyes = _Eyes(self, planned, one, checkpoints, rule, is_live=is_live)
+            seen = eyes.symptoms()
             if seen is not None:
                 partitions.append(seen)
                 remote += eyes.remote()
@@ -214,10 +212,12 @@ class _Eyes:
         log_dir: LogDirPlan,
         planned: PartitionPlan | UnreadablePartition,
         checkpoints: _Checkpoints,
+        rule: OnlyCopies,
         *,
         is_live: bool,
     ) -> None:
         self._with, self._log_dir, self._checkpoints, self._is_live = examination, log_dir, checkpoints, is_live
+        self._rule = rule
         self._planned: PartitionPlan | None
         self._error: str | None
         self.topic_partition: TopicPartition
@@ -227,12 +227,12 @@ class _Eyes:
             self._planned, self._error, self.topic_partition = None, planned.error, planned.topic_partition
         self.path = Path(log_dir.facts.path) / str(self.topic_partition)
 
-    def symptoms(self, renamed_ms: RenameTimes) -> PartitionSymptoms | None:
+    def symptoms(self) -> PartitionSymptoms | None:
         """Look at the partition; again if a file vanishes. None if it is gone, or never stays the same for a look."""
         error = self._error
         for _ in range(_TRIES):
             try:
-                return despite_vanishing(partial(self._look, renamed_ms))
+                return despite_vanishing(self._look)
             except (PartitionChanged, PlanOutOfDate):
                 continue
             except LogCleanerError as raised:
@@ -245,7 +245,7 @@ class _Eyes:
         was_clean = self._checkpoints.was_clean
         return PartitionSymptoms(self.topic_partition, str(self.path), self._is_live, was_clean, 0, error=error)
 
-    def _look(self, renamed_ms: RenameTimes) -> PartitionSymptoms:
+    def _look(self) -> PartitionSymptoms:
         now_ms = self._with.now_ms
         listing = list_partition(self.path)
         age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
@@ -257,51 +257,41 @@ class _Eyes:
             )
         segments = recovered(listing).segments
         noted = self._checkpoints.noted(self.topic_partition)
-        newest_snapshot = max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
-        end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot))
+        end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot(listing)))
         is_compact = explained is not None and explained.intended.policy.cleanup_compact
-        glances = glance_at(segments, with_keys=is_compact)
-        due = self._due(listing, renamed_ms)
-        return PartitionSymptoms(
+        due = self._due(listing)
+        losses = loss_symptoms(
+            self._rule,
             self.topic_partition,
-            str(self.path),
-            self._is_live,
-            self._checkpoints.was_clean,
-            age_ms,
-            explained,
-            error,
+            listing,
             noted,
-            self._identity(),
-            end_offset,
-            newest_snapshot,
-            self._epochs(),
-            glances,
-            tuple(tails_of(segments, glances, torn_bytes, is_deep=self._with.budget.is_deep)),
-            tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
-            walk(_without_tail(segments, torn_bytes), noted.first_dirty, self._with.budget)
-            if explained
-            else NOT_WALKED,
-            len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
-            len(due),
-            sum(due),
-            lost_segments(listing),
-            tuple(self._emptied(listing, noted.log_start or 0)),
-            () if self._is_live else tuple(hollow_swap_facts(listing)),
-            () if self._is_live else self._only_copies(listing, renamed_ms),
-            None if self._is_live or not self._checkpoints.was_clean else counted_end_at(segments),
+            (end_offset, torn_bytes),
+            is_live=self._is_live,
+            was_clean=self._checkpoints.was_clean,
+            with_keys=is_compact,
+            is_deep=self._with.budget.is_deep,
         )
-
-    def _only_copies(self, listing: Listing, renamed_ms: RenameTimes) -> tuple[tuple[str, OnlyCopy], ...]:
-        rule = OnlyCopies(LogDir(self.path.parent))
-        return tuple(rule.of(self.topic_partition, listing, renamed_ms).by_path(self.path))
+        walked = NOT_WALKED
+        if explained:
+            walked = walk(_without_tail(segments, torn_bytes), noted.first_dirty, self._with.budget)
+        return replace(
+            losses,
+            age_ms=age_ms,
+            explained=explained,
+            error=error,
+            identity=self._identity(),
+            leader_epochs=self._epochs(),
+            overflowing=tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
+            walked=walked,
+            unfinished_files=len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
+            deleted_files=len(due),
+            deleted_bytes=sum(due),
+            hollow_swaps=() if self._is_live else tuple(hollow_swap_facts(listing)),
+        )
 
     def _identity(self) -> TopicIdentity:
         known = (self._with.layers.topic_ids or {}).get(self.topic_partition.topic)
         return TopicIdentity(topic_id_if_readable(self.path), known, self._with.is_known(self._log_dir))
-
-    def _emptied(self, listing: Listing, log_start_offset: int) -> Iterator[EmptiedSegment]:
-        is_closed = self._checkpoints.was_clean and not self._is_live
-        return emptied_segments(listing, log_start_offset, with_last=is_closed)
 
     def remote(self) -> Iterator[RemoteMetadata]:
         """Yield what the partition says of remote storage; nothing if it says nothing, or is too large to be read."""
@@ -314,12 +304,12 @@ class _Eyes:
             segments = recovered(list_partition(self.path)).segments
             yield remote_metadata(str(self.path), segments, facts.log_start_offset, facts.log_end_offset)
 
-    def _due(self, listing: Listing, renamed_ms: RenameTimes) -> list[int]:
+    def _due(self, listing: Listing) -> list[int]:
         """Return the sizes of the ``.deleted`` files whose delay is over; none of a partition on hold."""
         planned = self._planned
         if planned is None or planned.facts.held_since_ms is not None:
             return []
-        left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms, renamed_ms)
+        left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms, self._rule)
         sizes = [file.size_bytes for file in left.due(self._with.now_ms)]
         for path in left.others_due(self._with.now_ms):
             with suppress(FileNotFoundError):
@@ -359,15 +349,6 @@ class _Eyes:
         with suppress(LogCleanerError):  # a garbled one is the partition's error already
             return tuple((entry.epoch, entry.start_offset) for entry in read_leader_epochs(self.path))
         return None
-
-
-def _rename_times(planned: LogDirPlan) -> Mapping[TopicPartition, RenameTimes]:
-    """Return what the journal says of the ``.deleted`` files that are there."""
-    plans = [p for p in planned.partitions if isinstance(p, PartitionPlan)]
-    waiting = {p.facts.topic_partition for p in plans if p.facts.leftover_files}
-    with suppress(LogCleanerError):
-        return rename_times(Path(planned.facts.path), waiting) if waiting else {}
-    return {}
 
 
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:

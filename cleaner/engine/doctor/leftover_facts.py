@@ -11,7 +11,7 @@ from typing import Any, Final
 from cleaner.engine.journal import read_entries
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.repair.kept import is_kept_other
-from cleaner.engine.undo_notes import due_ms, rename_times
+from cleaner.engine.undo_notes import due_ms
 from cleaner.engine.verify.set_aside import sole_copies_in
 from policies.config.config_layers import ConfigLayers
 from policies.findings.sweeping import LeftoverFacts, LeftoverKind, SweepAct
@@ -84,11 +84,11 @@ def _file(log_dir: LogDir, name: str, parsed: PartitionDirName, status: os.stat_
     if segment_file.state is not FileState.DELETED:
         return LeftoverFacts(name, LeftoverKind.OTHER)
     topic_partition = parsed.topic_partition
-    times = rename_times(log_dir.path, {topic_partition})[topic_partition]
+    rule = OnlyCopies(log_dir)
     file = listed(path.parent, path.name, segment_file, status)
-    due, is_held = due_ms(file, delay_ms, times), topic_partition in log_dir.holds()
+    due, is_held = due_ms(file, delay_ms, rule.renamed_ms(topic_partition)), topic_partition in log_dir.holds()
     facts = LeftoverFacts(name, LeftoverKind.DELETED_FILE, status.st_size, 1, due, is_held)
-    kept = OnlyCopies(log_dir).of(topic_partition, list_partition(path.parent), times)
+    kept = rule.of(topic_partition, list_partition(path.parent))
     copy = kept.copies.get(segment_file.base_offset)
     if kept.unknown_because is not None and copy is not None:
         return facts._replace(unknown_because=kept.unknown_because)

@@ -14,7 +14,7 @@ from policies.findings.shapes.of_missing_records import missing_record_findings_
 from policies.findings.shapes.symptoms import Noted, PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end
-from storage.log.listing import list_partition
+from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -38,12 +38,17 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
         is_live: whether a process holds the lock of the log dir: a broker, as a rule.
     """
     log_dir = LogDir(path)
+    rule = OnlyCopies(log_dir)
     was_clean = (path / CLEAN_SHUTDOWN_FILE).exists()
     offsets = [_offsets(log_dir, name) for name in _CHECKPOINTS]  # before the logs, which grow beside a broker
     for topic_partition in partitions:
         noted = Noted(*(one.get(topic_partition) for one in offsets))
         with suppress(LogCleanerError, FileNotFoundError):
-            seen = _symptoms(log_dir, topic_partition, noted, is_live=is_live, was_clean=was_clean)
+            listing = list_partition(path / str(topic_partition))
+            segments = recovered(listing).segments
+            end = find_end(segments[-1], trust_index=was_clean) if segments else None
+            torn = end.next_offset if end else None, end.torn_bytes if end and not is_live else 0
+            seen = loss_symptoms(rule, topic_partition, listing, noted, torn, is_live=is_live, was_clean=was_clean)
             yield from missing_record_findings_of(seen)
 
 
@@ -53,28 +58,53 @@ def _offsets(log_dir: LogDir, name: str) -> Offsets:
     return {}
 
 
-def _symptoms(
-    log_dir: LogDir, topic_partition: TopicPartition, noted: Noted, *, is_live: bool, was_clean: bool
+def loss_symptoms(
+    rule: OnlyCopies,
+    topic_partition: TopicPartition,
+    listing: Listing,
+    noted: Noted,
+    end: tuple[int | None, int],
+    *,
+    is_live: bool,
+    was_clean: bool,
+    with_keys: bool = False,
+    is_deep: bool = True,
 ) -> PartitionSymptoms:
-    """Read what tells of missing records. Raises: LogCleanerError."""
-    path = log_dir.path / str(topic_partition)
-    listing = list_partition(path)
+    """Read what tells of missing records in one partition.
+
+    Args:
+        rule: of the log dir.
+        topic_partition: the partition.
+        listing: of its directory.
+        noted: its lines in the checkpoints.
+        end: the log end offset, and the bytes behind it.
+        is_live: whether a process holds the lock of the log dir.
+        was_clean: whether the broker stopped cleanly.
+        with_keys: see ``glance_at``.
+        is_deep: see ``tails_of``.
+
+    Raises: LogCleanerError.
+    """
     segments = recovered(listing).segments
-    end = find_end(segments[-1], trust_index=was_clean) if segments else None
-    glances = glance_at(segments, with_keys=False)
+    glances = glance_at(segments, with_keys=with_keys)
     return PartitionSymptoms(
         topic_partition,
-        str(path),
+        str(listing.directory),
         is_live,
         was_clean,
         age_ms=0,
         noted=noted,
-        log_end_offset=end.next_offset if end else None,
-        newest_snapshot=max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None),
+        log_end_offset=end[0],
+        newest_snapshot=newest_snapshot(listing),
         glances=glances,
-        tails=tuple(tails_of(segments, glances, 0 if is_live or end is None else end.torn_bytes, is_deep=True)),
+        tails=tuple(tails_of(segments, glances, end[1], is_deep=is_deep)),
         lost_segments=lost_segments(listing),
         emptied=tuple(emptied_segments(listing, noted.log_start or 0, with_last=was_clean and not is_live)),
-        only_copies=() if is_live else tuple(OnlyCopies(log_dir).by_path(topic_partition, listing)),
+        only_copies=() if is_live else tuple(rule.by_path(topic_partition, listing)),
         counted_end=counted_end_at(segments) if was_clean and not is_live else None,
     )
+
+
+def newest_snapshot(listing: Listing) -> int | None:
+    """Return the offset of the newest producer snapshot; None without one."""
+    return max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)

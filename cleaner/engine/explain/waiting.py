@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cleaner.engine.journal import read_journal
 from cleaner.engine.leftovers import Leftovers
-from cleaner.engine.undo_notes import rename_times
 from policies.explain.observations import WaitingFiles
 from policies.facts import PartitionFacts
 from policies.plan import PartitionPlan, path_of
@@ -21,8 +20,7 @@ def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
     listing = list_partition(Path(path_of(facts)))
     if not listing.in_state(FileState.DELETED):
         return None
-    times = rename_times(Path(facts.log_dir), {facts.topic_partition})
-    left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms, times.get(facts.topic_partition, {}))
+    left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
     files = left.waiting
     if not files:
         return None

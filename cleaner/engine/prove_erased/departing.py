@@ -13,7 +13,6 @@ from cleaner.engine.explain.observing import Look, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.prove_erased.places import FileHome, FilePlace
 from cleaner.engine.prove_erased.searching import FileEvidence, KeyHits
-from cleaner.engine.undo_notes import rename_times
 from policies.config.config_layers import ConfigLayers
 from policies.explain.fates import Case, case_of
 from policies.explain.observations import TopicHere
@@ -112,10 +111,7 @@ class _LogWithKeys:
         self._listing = listing
         self._files = {file.path: file for file in listing.files}
         self._bases = {segment.log.path: segment.base_offset for segment in plan_recovery(listing).listing.segments}
-        facts = planned.facts
-        times = rename_times(Path(facts.log_dir), {facts.topic_partition})
-        delay_ms = planned.policy.file_delete_delay_ms
-        self._left = Leftovers.of(planned, listing, delay_ms, times.get(facts.topic_partition, {}))
+        self._left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
 
     def departures(self, group: Sequence[FileEvidence], now_ms: int) -> Departures:
         """Return when each file no longer holds each of its keys."""

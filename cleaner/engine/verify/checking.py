@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
+from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.engine.verify.hollow import strange_logs
 from cleaner.engine.verify.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
@@ -70,6 +71,7 @@ class _Dir:
     is_clean: bool
     checkpoints: list[OffsetCheckpoint]
     meta: MetaProperties | None
+    rule: OnlyCopies
     ends: dict[TopicPartition, LogEnds] = field(default_factory=dict)
 
     def offsets(self, name: str) -> Mapping[TopicPartition, int]:
@@ -146,7 +148,8 @@ class _Check:
             is_live = self._is_live(log_dir)
             is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
             checkpoints = read_checkpoints(log_dir.path, self._unread)
-            return _Dir(log_dir, is_live, is_clean, checkpoints, read_meta_properties(log_dir.path, self._unread))
+            meta = read_meta_properties(log_dir.path, self._unread)
+            return _Dir(log_dir, is_live, is_clean, checkpoints, meta, OnlyCopies(log_dir))
         except UnreadableFile as error:
             self._checked.problems.append(str(error))
             return None
@@ -252,7 +255,7 @@ class _Check:
             self._checked.problems += map(str, errors)
             return [], facts
         try:
-            findings = partition_findings(place.name, listing, facts, _circumstances(place))
+            findings = partition_findings(place.name, listing, facts, _circumstances(place), place.dir.rule)
             if place.name.topic != CLUSTER_METADATA_TOPIC:
                 self._note_id(read_id_of(place.path, place.name))
         except UnreadableFile as error:

@@ -37,7 +37,7 @@ from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.file_records.positions import counted_end_of
 from storage.log.listing import Listing, strange_files
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
-from storage.log_dir import LogDir, read_file
+from storage.log_dir import read_file
 from storage.names import (
     CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_CHECKPOINT,
@@ -98,7 +98,11 @@ def _segment_history(facts: CheckedSegment, standing: Standing) -> SegmentHistor
 
 
 def partition_findings(
-    name: TopicPartition, listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances
+    name: TopicPartition,
+    listing: Listing,
+    facts: Sequence[CheckedSegment],
+    circumstances: Circumstances,
+    rule: OnlyCopies,
 ) -> list[Finding]:
     """Return what is wrong with one partition. Its small files are read now, behind the logs.
 
@@ -107,6 +111,7 @@ def partition_findings(
         listing: of its directory.
         facts: of its segments, ascending.
         circumstances: what the log dir says of it.
+        rule: of the log dir.
 
     Raises: UnreadableFile.
     """
@@ -123,7 +128,6 @@ def partition_findings(
         found += [one for one in (*of_epochs, *of_snapshots) if one.code in _OF_A_FILE_ALONE]
     else:
         found += [*of_epochs, *transaction_findings(log), *of_snapshots]
-        rule = OnlyCopies(LogDir(listing.directory.parent))
         copies = [] if circumstances.is_live else list(only_copy_findings(rule.by_path(name, listing)))
         found += _loss_findings(log, listing, facts, circumstances) or (
             [] if copies else _gap_findings(log, circumstances, snapshots)
