@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from policies.compared import age_beside, share_beside
 from policies.config.policy import TopicPolicy
-from policies.facts import MissingRecords, PartitionFacts, SegmentFacts
+from policies.facts import PartitionFacts, SegmentFacts
 from policies.reasons import Limit, Reason, ReasonCode, as_int64
-from policies.retention import NO_HIGH_WATERMARK
+from policies.retention import NO_HIGH_WATERMARK, before_missing
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 """An index holds offsets relative to its segment's base as 32-bit integers."""
@@ -191,13 +191,8 @@ def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now
     if log.last_stable_offset < bound[0]:
         bound = (log.last_stable_offset, _unstable(log))
     if log.missing and log.missing[0].base_offset < bound[0]:
-        bound = log.missing[0].base_offset, _before_missing(log.missing[0])
+        bound = log.missing[0].base_offset, before_missing(log.missing[0], "; a round ends below them")
     return bound
-
-
-def _before_missing(missing: MissingRecords) -> Reason:
-    text = f"records are missing from offset {missing.base_offset} on, as {missing.name} tells; a round ends below them"
-    return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
 
 
 def _within_lag(fresh: SegmentFacts, policy: TopicPolicy, now_ms: int) -> Reason:

@@ -71,7 +71,7 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     held: dict[int, Reason] = {}
     for place, reason in enumerate(reasons):
         if reason.code is not ReasonCode.LOG_START_OFFSET and (missing := missing_below(log, place, policy, now_ms)):
-            held = dict.fromkeys(range(place, len(reasons)), _before_missing(missing))
+            held = dict.fromkeys(range(place, len(reasons)), before_missing(missing, ", and no limit lets them go"))
             del reasons[place:]
             break
     oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
@@ -195,10 +195,9 @@ def _kept(
     return verdicts
 
 
-def _before_missing(missing: MissingRecords) -> Reason:
-    text = (
-        f"records are missing from offset {missing.base_offset} on, as {missing.name} tells, and no limit lets them go"
-    )
+def before_missing(missing: MissingRecords, so: str) -> Reason:
+    """Return that a segment stays because records are missing above it, and what comes of that."""
+    text = f"records are missing from offset {missing.base_offset} on, as {missing.name} tells{so}"
     return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
 
 
