@@ -13,11 +13,13 @@ from storage.directory import opened
 from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
+from storage.kernels.layout import KEY_BYTES
 from storage.log.end import find_end
 from storage.log.file_records.positions import counted_end_of
-from storage.log.read import last_offset_entry, read_segment
-from storage.names import FileKind
+from storage.log.read import last_offset_entry
+from storage.names import FileKind, parse_topic_partition
 from storage.records import BatchHeader, iter_headers
+from storage.records.header import OFFSET_MAX
 from storage.segment import Segment, SegmentFile, reading
 
 _TAIL_BYTES: Final = 64
@@ -44,13 +46,13 @@ def glance_at(segments: Sequence[Segment], *, with_keys: bool) -> tuple[SegmentG
 
 
 def _glance(segment: Segment, parent: int, *, with_keys: bool) -> SegmentGlance:
-    first_offset, first_epoch, first_ms, zeros = None, NO_EPOCH, -1, False
+    first_offset, first_epoch, first_ms, zeros, batch_bytes = None, NO_EPOCH, -1, False, 0
     if segment.size_bytes:
         with reading(segment.log.location, parent) as descriptor:
             with suppress(LogCleanerError):
                 found = next(iter_headers(descriptor, segment.log.path), None)
                 if found is not None:
-                    header = found.header
+                    header, batch_bytes = found.header, found.header.size_bytes
                     first_ms = header.max_timestamp_ms
                     first_offset = header.base_offset if isinstance(header, BatchHeader) else segment.base_offset
                     first_epoch = header.partition_leader_epoch if isinstance(header, BatchHeader) else NO_EPOCH
@@ -66,7 +68,7 @@ def _glance(segment: Segment, parent: int, *, with_keys: bool) -> SegmentGlance:
         zeros,
         index.size_bytes if index else None,
         _ends_with_a_zero_entry(index, parent) if index else False,
-        with_keys and first_offset is not None and _is_first_unkeyed(segment),
+        with_keys and batch_bytes > 0 and _is_first_unkeyed(segment, batch_bytes),
     )
 
 
@@ -79,12 +81,20 @@ def _ends_with_a_zero_entry(index: SegmentFile, parent: int) -> bool:
     return len(entry) == TIME_ENTRY_BYTES and not any(entry)
 
 
-def _is_first_unkeyed(segment: Segment) -> bool:
-    """Return whether the first batch holds a record without a key; what cannot be read holds none."""
-    with suppress(LogCleanerError):
-        for batch in read_segment(segment, segment.base_offset, segment.base_offset + RELATIVE_OFFSET_MAX):
-            is_control = isinstance(batch.header, BatchHeader) and batch.header.is_control
-            return not is_control and any(record.key is None for record in batch.records())
+def _is_first_unkeyed(segment: Segment, batch_bytes: int) -> bool:
+    """Return whether the first batch, of so many bytes, holds a record without a key; damage and a marker hold none."""
+    from storage.scan.chunks import Chunk, chunks  # noqa: PLC0415 - with the next three it loads the kernels
+    from storage.scan.extents import Extent  # noqa: PLC0415
+    from storage.scan.partitions import OffsetRange  # noqa: PLC0415
+    from storage.scan.segments import open_extent  # noqa: PLC0415
+
+    name = parse_topic_partition(segment.directory.name)
+    assert name is not None
+    inode, all_offsets = segment.log.identity.inode, OffsetRange(0, OFFSET_MAX)
+    extent = Extent(name, segment.log.path, inode, segment.base_offset, 0, batch_bytes, all_offsets, None, ())
+    with suppress(LogCleanerError), open_extent(extent) as reader:
+        found = next(chunks(reader, extent, with_control=False), None)
+        return isinstance(found, Chunk) and bool((found.located[KEY_BYTES] < 0).any())
     return False
 
 
