@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "policies": {"policies", "storage.names", "storage.errors", "storage.anomalies", "storage.kernels.status"},
     "cleaner/errors.py": {"storage"},
     "cleaner/config": {"cleaner.config", "policies", "storage"},
-    "cleaner/documents": {"cleaner.documents", "policies", "storage"},
+    "cleaner/documents": {"cleaner.documents", "cleaner.engine", "policies", "storage"},
     "cleaner/engine": {"cleaner.engine", "cleaner.documents", "cleaner.errors", "policies", "storage"},
     "cleaner/report": {
         "cleaner.report",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict
+
+from policies.config.policy import Layer
+from policies.findings.findings import Harm, RepairGroup
+from policies.reasons import Action, ReasonCode
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Measure = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+LayerTitle = Annotated[str, WithJsonSchema({"enum": [layer.title for layer in Layer]})]
+HarmName = Annotated[str, WithJsonSchema({"enum": [harm.name.lower() for harm in Harm]})]
 
 
 class PartitionPlace(TypedDict):
@@ -20,3 +29,151 @@ class PartitionPlace(TypedDict):
     """The number of the partition."""
     log_dir: str
     """The path of the log dir that holds the partition."""
+
+
+class FindingDocument(TypedDict):
+    """A finding."""
+
+    code: str
+    """What it is: a closed list."""
+    harm: HarmName
+    """What it does to whom, from the worst on."""
+    path: str
+    """Path of the file or directory."""
+    position: int | None
+    """Byte in the file; null for the whole file."""
+    offset: int | None
+    """Offset of the log where it begins; null without one."""
+    text: str
+    """What is wrong, in a sentence."""
+    remedy: str
+    """What to do, in a sentence."""
+    kafka_issue: str | None
+    """The issue of Kafka that tells of it; null without one."""
+    repair: RepairGroup | None
+    """The KIND of `verify --repair=KIND` that mends it; null if none does."""
+
+
+class PageFile(TypedDict):
+    """A file, or the directory of the cluster metadata."""
+
+    path: str
+    """Its path."""
+    sha256: str | None
+    """The hash of its bytes when the report was made; null of a directory, or if it can no longer be read."""
+
+
+class PageGrowthSeries(TypedDict):
+    """A topic."""
+
+    topic: str | None
+    """The topic's name; null for all others."""
+    bytes: list[Count]
+    """The bytes of each day."""
+
+
+class PageGrowth(TypedDict):
+    """The bytes of each day, by the timestamps of the records."""
+
+    days: list[str]
+    """The last 30 days, ISO 8601, UTC."""
+    series: list[PageGrowthSeries]
+    """The topics of which most was written, and all others together."""
+    older_bytes: Count
+    """The bytes of earlier days."""
+    undated_bytes: Count
+    """The bytes of segments without a timestamp, or with one in the future."""
+
+
+class KindSize(TypedDict):
+    """The files of a kind."""
+
+    files: Count
+    """Their number."""
+    apparent_bytes: Count
+    """Their sizes."""
+    disk_bytes: Count
+    """What their blocks take."""
+
+
+class RemovalForecast(TypedDict):
+    """Files that may go at one moment."""
+
+    due_ms: int
+    """The moment, epoch ms."""
+    files: Count
+    """Their number."""
+    apparent_bytes: Count
+    """Their sizes."""
+    disk_bytes: Count
+    """What their blocks take."""
+
+
+class ReasonLimit(TypedDict):
+    """The value of the configuration that a reason rests on."""
+
+    key: str
+    """Kafka's topic key, or the broker key if topics do not have the key."""
+    value: int | float | str | bool
+    """The value in Kafka's unit, such as ms or bytes; a list as one text with commas."""
+    layer: LayerTitle
+    """The layer of configuration that states the value."""
+    file: str | None
+    """The file that states the value, or the directory of the cluster metadata; null if no file does, as for
+    `--set` and defaults.
+    """
+    line: Positive | None
+    """The line of the file, from 1; null if it has no lines."""
+    actual: float | None
+    """The number that was compared with the value, in its unit: an age in ms (below 0 for a time in the future),
+    bytes, a share. Null if the value is no number.
+    """
+
+
+class SegmentReason(TypedDict):
+    """The reason for which a segment stays or goes, as `clean` says it."""
+
+    code: ReasonCode
+    """The reason's code (docs/reasons.md). A new code takes a minor version, a changed one a major."""
+    text: str
+    """A sentence for people, with its numbers."""
+    until_ms: int | None
+    """Of a segment that stays, the time from which the reason may no longer hold, epoch ms; of one that goes by
+    RETENTION_TIME, the time at which it expired; null if no time is known.
+    """
+    limit: ReasonLimit | None
+    """The value of the configuration that the reason rests on; null if it rests on none, or on more than one."""
+
+
+class PageReason(TypedDict):
+    """The segments with one action and reason code."""
+
+    action: Action
+    """What happens to the segments."""
+    code: str
+    """The reason code."""
+    segments: Count
+    """Segments."""
+    bytes: Count
+    """The size of their `.log` files."""
+
+
+class RunwayDocument(TypedDict):
+    """A file system."""
+
+    log_dirs: list[str]
+    """The log dirs on it."""
+    free_bytes: Count
+    """Its free space, for an ordinary user."""
+    written_bytes_per_day: Count
+    """What was written to `.log` files, as a mean of the last 7 days, in the partitions that count."""
+    fills: bool | None
+    """Whether it will be full one day; null if no partition says how much is written, or if those that do never
+    fill it and others do not say.
+    """
+    days: Measure | None
+    """The days until it is full; null if it never is, or if that is not known."""
+    partitions: Count
+    """The partitions that count."""
+    partitions_left_out: Count
+    """The others: compacted, not touched by a run, or written for too short a time to tell."""

@@ -14,12 +14,48 @@ from typing import Any, Final, get_args, get_type_hints
 
 from pydantic import TypeAdapter
 
+from cleaner.documents.analysis import AnalysisDocument
+from cleaner.documents.config import ConfigDocument
+from cleaner.documents.deletion import DeletionDocument
+from cleaner.documents.diff import DiffDocument
+from cleaner.documents.doctor import DoctorDocument
+from cleaner.documents.erasure import ErasureDocument
+from cleaner.documents.explain import ExplainDocument
 from cleaner.documents.export import ExportDocument
+from cleaner.documents.history import HistoryDocument
 from cleaner.documents.imports import ImportDocument
+from cleaner.documents.lookup import LookupDocument
+from cleaner.documents.manifest import ManifestDocument
+from cleaner.documents.owners import OwnersDocument
+from cleaner.documents.plan import PlanDocument
+from cleaner.documents.preflight import PreflightDocument
+from cleaner.documents.restore import RestoreDocument
 from cleaner.documents.sweep import SweepDocument
+from cleaner.documents.topics import TopicsDocument
+from cleaner.documents.verify import VerifyDocument
 
 FOLDER: Final = Path(__file__).parents[1] / "report" / "schemas"
-_DOCUMENTS: Final = (ExportDocument, ImportDocument, SweepDocument)
+_DOCUMENTS: Final = (
+    AnalysisDocument,
+    ConfigDocument,
+    DeletionDocument,
+    DiffDocument,
+    DoctorDocument,
+    ErasureDocument,
+    ExplainDocument,
+    ExportDocument,
+    HistoryDocument,
+    ImportDocument,
+    LookupDocument,
+    ManifestDocument,
+    OwnersDocument,
+    PlanDocument,
+    PreflightDocument,
+    RestoreDocument,
+    SweepDocument,
+    TopicsDocument,
+    VerifyDocument,
+)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -88,7 +124,9 @@ def _plain(part: Any, parts: dict[str, Any]) -> Any:
         part = {**part, "enum": named["enum"]}
         del part["$ref"]
     found = {
-        key: _plain(value, parts) for key, value in part.items() if not (key == "title" and isinstance(value, str))
+        key: _plain(value, parts)
+        for key, value in part.items()
+        if not (key == "title" and isinstance(value, str)) and not (key == "items" and value == {})
     }
     if "description" in found and isinstance(found["description"], str):
         found["description"] = " ".join(found["description"].split())
@@ -104,7 +142,8 @@ def _joined(part: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in part.items() if key != "anyOf"}
     limits = {key: value for choice in choices for key, value in choice.items()}
     if "enum" in limits:
-        return {**rest, "enum": [*limits["enum"], *([None] if null in choices else [])]}
+        values = [value for choice in choices for value in choice.get("enum", ())]
+        return {**rest, "enum": [*values, *([None] if null in choices else [])]}
     return {**rest, **limits, "type": [choice["type"] for choice in choices]}
 
 

@@ -46,7 +46,8 @@ def said(part: dict[str, Any]) -> dict[str, Any]:
     if "const" in part or "enum" in part:
         return {"values": {json.dumps(value) for value in part.get("enum", [part.get("const")])}}
     types = part.get("type", [])
-    limits = {key: part[key] for key in ("minimum", "maximum", "pattern", "minItems", "maxItems") if key in part}
+    limited = ("minimum", "maximum", "pattern", *(() if "prefixItems" in part else ("minItems", "maxItems")))
+    limits = {key: part[key] for key in limited if key in part}
     inner = {key: part[key] for key in ("items", "additionalProperties", "propertyNames") if key in part}
     plain = {key: said(value) for key, value in inner.items() if isinstance(value, dict) and "$ref" not in value}
     ours = [key for key, value in plain.items() if "object" in value.get("types", ())]

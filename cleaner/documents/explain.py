@@ -1,0 +1,381 @@
+"""``logcleaner.explain/1``."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from cleaner.documents.parts import (
+    Count,
+    KindSize,
+    LayerTitle,
+    PageFile,
+    PageReason,
+    PartitionPlace,
+    Positive,
+    Ratio,
+    ReasonLimit,
+    RemovalForecast,
+    SegmentReason,
+)
+from policies.explain.blockers import BlockerCode
+from policies.explain.changes import ChangeCode
+from policies.plan import Only
+from policies.reasons import Action, ReasonCode
+
+
+class ExplainConfig(TypedDict):
+    """A value with its place."""
+
+    value: int | float | str | bool
+    """The value in Kafka's unit, such as ms or bytes; a list as one text with commas."""
+    layer: LayerTitle
+    """The layer of configuration that states the value."""
+    file: str | None
+    """The file that states the value, or the directory of the cluster metadata; null if no file does, as for
+    `--set` and defaults.
+    """
+    line: Positive | None
+    """The line of the file, from 1; null if it has no lines."""
+
+
+class ExplainOpenTransaction(TypedDict):
+    """An open transaction."""
+
+    producer_id: int
+    """Its producer."""
+    producer_epoch: int
+    """The epoch of the producer."""
+    first_offset: int
+    """The offset of its first record."""
+    since_ms: int | None
+    """The timestamp of its first batch, epoch ms; null if that is not known."""
+    transactional_id: str | None
+    """The transactional id of the producer; null if it is not known, or if the transaction blocks nothing."""
+
+
+class DeleteHorizonSums(TypedDict):
+    """The tombstones and markers that were compacted before, and have a delete horizon."""
+
+    batches: Count
+    """Batches that carry a delete horizon: they hold tombstones, or are markers."""
+    bytes: Count
+    """Their size."""
+    earliest_ms: int | None
+    """The first horizon, epoch ms; null if there is none."""
+    latest_ms: int | None
+    """The last horizon, epoch ms; null if there is none."""
+    unread_bytes: Count
+    """The size of the segments that were not looked at, because the log is large; `--exact` looks at all."""
+
+
+class ExplainDeletedFile(TypedDict):
+    """The `.deleted` files that still lie in its directory."""
+
+    files: Positive
+    """Their number."""
+    bytes: Count
+    """Their size."""
+    disk_bytes: Count
+    """The space that their blocks take."""
+    unknown_files: Count
+    """The number of those that logcleaner's journal does not name."""
+    first_due_ms: int
+    """When `file.delete.delay.ms` is over for the first, epoch ms."""
+    last_due_ms: int
+    """When it is over for the last, epoch ms."""
+
+
+class ExplainChange(TypedDict):
+    """A change."""
+
+    at_ms: int
+    """Its moment, epoch ms. A millisecond before, the change has not come."""
+    code: ChangeCode
+    """The change's code (docs/explain.md)."""
+    text: str
+    """A sentence for people."""
+    first_base_offset: int | None
+    """The first segment that it is about; null if it is about none."""
+    last_base_offset: int | None
+    """The last segment that it is about."""
+    bytes: int | None
+    """The size of what it is about; null if that is not known."""
+
+
+class ExplainBlocker(TypedDict):
+    """A blocker."""
+
+    code: BlockerCode
+    """The blocker's code (docs/explain.md)."""
+    owner: str
+    """Who can change it, in words: a producer, a file, a key of the configuration with its place."""
+    text: str
+    """What it keeps here, and why."""
+    remedy: str
+    """What to do about it."""
+    since_ms: int | None
+    """Since when it holds, epoch ms; null if that is not known."""
+    until_ms: int | None
+    """From when on it may no longer hold, epoch ms; null if no time is enough."""
+    first_base_offset: int | None
+    """The first segment that it keeps; null if it is about the whole partition, or about no segment."""
+    last_base_offset: int | None
+    """The last segment that it keeps."""
+    bytes: int | None
+    """The bytes that it keeps; null if that is not known."""
+
+
+class ExplainRule(TypedDict):
+    """The answer of one of the two. The rest is as in `reason`."""
+
+    rule: Only
+    """Who says it."""
+    code: ReasonCode
+    """The reason's code (docs/reasons.md). A new code takes a minor version, a changed one a major."""
+    text: str
+    """A sentence for people, with its numbers."""
+    until_ms: int | None
+    """Of a segment that stays, the time from which the reason may no longer hold, epoch ms; of one that goes by
+    RETENTION_TIME, the time at which it expired; null if no time is known.
+    """
+    limit: ReasonLimit | None
+    """The value of the configuration that the reason rests on; null if it rests on none, or on more than one."""
+
+
+class ExplainSegment(TypedDict):
+    """A segment."""
+
+    base_offset: int
+    """The offset that the segment's file is named by."""
+    last_offset_max: int | None
+    """No record of the segment has a greater offset; null if the segment is empty."""
+    first_timestamp_ms: int | None
+    """The timestamp of the first record, or the largest of the first batch, epoch ms; null if it is not known."""
+    newest_timestamp_ms: int | None
+    """The newest record's timestamp, epoch ms, by the time index and the batches behind its last entry; null if
+    no record has one.
+    """
+    file_time_ms: int
+    """The modification time of the `.log`, epoch ms."""
+    bytes: Count
+    """The size of the `.log` file."""
+    index_bytes: Count
+    """The size of the index files."""
+    disk_bytes: Count
+    """The space that the blocks of all these files take."""
+    is_active: bool
+    """True for the active segment."""
+    action: Action
+    """What `clean` would do with the segment now."""
+    reason: SegmentReason
+    """Why the segment stays or goes, as `clean` says it."""
+    rules: list[ExplainRule]
+    """What retention and compaction each say; empty if neither is asked."""
+    expires_ms: int | None
+    """The first moment at which time retention may delete the segment, epoch ms; null if no time is enough."""
+
+
+class ExplainRecord(TypedDict):
+    """The record at `offset`."""
+
+    offset: int
+    """Its offset."""
+    timestamp_ms: int
+    """Its timestamp, epoch ms; -1 if it has none."""
+    key_bytes: int | None
+    """The size of its key; null if it has none."""
+    value_bytes: int | None
+    """The size of its value; null if it is a tombstone."""
+    batch_base_offset: int
+    """The first offset of its batch."""
+    batch_last_offset: int
+    """The last offset of its batch."""
+    position: Count
+    """Where the batch begins in the `.log`."""
+    compression: str
+    """The compression of the batch."""
+    producer_id: int
+    """The producer of the batch; -1 if it names none."""
+    is_transactional: bool
+    """True if the batch belongs to a transaction."""
+    is_control: bool
+    """True for a marker or another control record."""
+
+
+class ExplainFile(TypedDict):
+    """A file."""
+
+    name: str
+    """Its name."""
+    bytes: Count
+    """Its size."""
+    disk_bytes: Count
+    """The space that its blocks take."""
+    links: Positive
+    """Its hard links."""
+
+
+class ExplainChosen(TypedDict):
+    """The segment that was asked for."""
+
+    offset: int | None
+    """The offset that was asked for, or that has the timestamp that was asked for; null if a segment was."""
+    record: ExplainRecord | None
+    """The record at `offset`; null if none was asked for, or if compaction took it."""
+    files: list[ExplainFile]
+    """The files of the segment."""
+    batches: Count
+    """Batches in it."""
+    records: Count
+    """Records in it, as the headers of the batches say."""
+    codecs: dict[str, int]
+    """Compression -> the number of batches."""
+    transactional_batches: Count
+    """Batches of transactions, markers among them."""
+    control_batches: Count
+    """Markers and other control batches."""
+    producers: Count
+    """Producers with an id."""
+    delete_horizons: DeleteHorizonSums
+    """Its batches with a delete horizon."""
+    problem: str | None
+    """Why reading ended before the end of the segment; null if it did not."""
+
+
+class ExplainPartition(PartitionPlace):
+    """The partition in one log dir."""
+
+    error: str | None
+    """Why the partition could not be read; then only the keys up to here are there. Null if it could."""
+    locked_by: NotRequired[str | None]
+    """Who holds the lock of the log dir, in words; null if nobody does."""
+    cleanup_policy: NotRequired[str]
+    """`delete`, `compact`, `compact,delete`; empty if it is empty, or unknown (`CONFIG_UNKNOWN`)."""
+    config: NotRequired[dict[str, ExplainConfig]]
+    """The keys that decide, each with the value in force."""
+    bytes: NotRequired[Count]
+    """The size of its `.log` files."""
+    files: NotRequired[int | None]
+    """The number of files and directories that its directory holds, itself included."""
+    apparent_bytes: NotRequired[int | None]
+    """Their sizes, as `ls` shows them."""
+    disk_bytes: NotRequired[int | None]
+    """What their blocks take: the figure that `du` prints."""
+    kinds: NotRequired[dict[str, KindSize] | None]
+    """The kinds of files in it: `segments`, `indexes`, `snapshots`, `deleted`, `directories` and so on."""
+    removals: NotRequired[list[RemovalForecast] | None]
+    """When logcleaner may unlink its `.deleted` files, ascending."""
+    topic_partitions: NotRequired[int | None]
+    """The number of the topic's partitions in the log dirs of the command."""
+    topic_bytes: NotRequired[int | None]
+    """The size of their `.log` files."""
+    log_start_offset: NotRequired[int]
+    """The first offset that consumers can read."""
+    log_end_offset: NotRequired[int]
+    """The offset that the next record gets."""
+    high_watermark: NotRequired[int | None]
+    """The checkpointed high watermark; null if there is none."""
+    last_stable_offset: NotRequired[int | None]
+    """The offset below which every transaction is over; null if there is no high watermark."""
+    first_dirty_offset: NotRequired[int | None]
+    """Where the dirty section begins; null if the partition is not compacted."""
+    first_uncleanable_offset: NotRequired[int | None]
+    """Where the dirty section ends; null if the partition is not compacted."""
+    dirty_bytes: NotRequired[int | None]
+    """The size of the dirty section; null if the partition is not compacted."""
+    dirty_ratio: NotRequired[Ratio | None]
+    """The share of dirty bytes in what can be compacted; null if the partition is not compacted."""
+    open_transactions: NotRequired[list[ExplainOpenTransaction]]
+    """The open transactions, by their first offset."""
+    records_unkeyed: NotRequired[Count | None]
+    """The records without a key that the compaction of the plan drops; null if nobody counted them: `--exact` does."""
+    delete_horizons: NotRequired[DeleteHorizonSums]
+    """What was compacted before, and has a delete horizon."""
+    deleted_files: NotRequired[ExplainDeletedFile | None]
+    """The `.deleted` files that still lie in its directory; null if there are none."""
+    changes: NotRequired[list[ExplainChange]]
+    """What changes by itself, the next change first."""
+    blockers: NotRequired[list[ExplainBlocker]]
+    """What blocks, and what to do about it."""
+    segments: NotRequired[list[ExplainSegment]]
+    """Its segments, ascending; only the chosen one if one was asked for."""
+    chosen: NotRequired[ExplainChosen | None]
+    """The segment that was asked for; null if all are told."""
+    problems: NotRequired[list[str]]
+    """What could not be read, and is left out."""
+
+
+class ExplainPageTotals(TypedDict):
+    """The sums over the log dirs that hold the partition."""
+
+    segments: Count
+    """Segments."""
+    deleted_segments: Count
+    """Segments that clean deletes now."""
+    deleted_bytes: Count
+    """The size of their `.log` files."""
+    compacted_segments: Count
+    """Segments that clean compacts now."""
+    compacted_bytes: Count
+    """The size of their `.log` files."""
+    bytes: Count
+    """The size of all `.log` files."""
+
+
+class ExplainPagePartition(PartitionPlace):
+    """A partition."""
+
+    log_dir: str
+    """The path of the log dir."""
+    segments: Count
+    """Segments."""
+    bytes: Count
+    """The size of their `.log` files."""
+    deleted_segments: Count
+    """Segments that clean deletes now."""
+    deleted_bytes: Count
+    """The size of their `.log` files."""
+    compacted_segments: Count
+    """Segments that clean compacts now."""
+    compacted_bytes: Count
+    """The size of their `.log` files."""
+    reasons: list[PageReason]
+    """Its segments by action and reason."""
+
+
+class ExplainPage(TypedDict):
+    """The values that the page of `--html` shows besides. Only with `--html`."""
+
+    version: str
+    """The version of logcleaner."""
+    command: list[str]
+    """The command line, word by word."""
+    made_ms: int
+    """When the report was made, epoch ms."""
+    log_dirs: list[str]
+    """The log dirs of the configuration."""
+    configuration_files: list[PageFile]
+    """The files that the configuration was read from."""
+    sentence: str
+    """What clean does here, and what changes next, in a sentence."""
+    totals: ExplainPageTotals
+    """The sums over the log dirs that hold the partition."""
+    partitions: list[ExplainPagePartition]
+    """The partition in each log dir that holds it."""
+
+
+class ExplainDocument(TypedDict):
+    """The document that `explain --json` prints: one partition, with every segment's fate, what blocks, and what
+    changes next. Sizes are in bytes.
+    """
+
+    schema: Literal["logcleaner.explain/1"]
+    """The name of this schema."""
+    now: int
+    """The moment of the explanation, epoch ms."""
+    partitions: list[ExplainPartition]
+    """The partition, once for each log dir that holds it."""
+    report: NotRequired[ExplainPage]
+    """What the page of `--html` shows besides. Only with `--html`."""

@@ -1,0 +1,536 @@
+"""``logcleaner.plan/1``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from cleaner.documents.parts import (
+    Count,
+    Measure,
+    PageFile,
+    PageGrowth,
+    PageReason,
+    PartitionPlace,
+    Positive,
+    Ratio,
+    RunwayDocument,
+    SegmentReason,
+)
+from cleaner.engine.outcome import Basis
+from policies.reasons import Action
+
+
+class PlanLogDir(TypedDict):
+    """A log dir."""
+
+    path: str
+    """Its path."""
+    locked_by: str | None
+    """Who holds its lock, in words; null if nobody does, or if this run does."""
+    free_bytes: Count
+    """The free space of its file system, for an ordinary user."""
+    size_bytes: Count
+    """The size of the `.log` and index files of its partitions; and of all files of those that cannot be read."""
+    disk_bytes: NotRequired[Count]
+    """The blocks of these files, as `du` counts them."""
+
+
+class PlanSegment(TypedDict):
+    """A segment."""
+
+    base_offset: int
+    """The offset that the segment's file is named by."""
+    last_offset_max: int | None
+    """No record of the segment has a greater offset: the next segment's base offset, or the log end offset, minus
+    1. A compaction may have removed the record with this offset. Null if the segment is empty.
+    """
+    newest_timestamp_ms: int | None
+    """The newest record's timestamp, epoch ms: that of the last entry of the time index or, where time retention
+    would delete the segment by it, of the newest batch behind that entry. Null if the index has no entry.
+    """
+    bytes: Count
+    """The size of the `.log` file."""
+    action: Action
+    """What the plan does with the segment."""
+    reason: SegmentReason
+    """Why the segment stays or goes."""
+
+
+class PlanResult(TypedDict):
+    """The work that was done, or would be done."""
+
+    basis: Basis
+    """`done`; of a dry run `exact` if the records that decide were read, or if nothing is compacted, else
+    `estimate`.
+    """
+    deleted_segments: Count
+    """Segments that retention deleted."""
+    deleted_bytes: Count
+    """The size of their `.log` and index files, renamed to `.deleted` or unlinked."""
+    freed_bytes: Count
+    """The size of the files that were unlinked."""
+    freed_disk_bytes: NotRequired[Count]
+    """What the disk gets back of them: their blocks, as `du` counts them; none of a file with another hard link."""
+    reclaimed_disk_bytes: NotRequired[int]
+    """What the disk gets back in the end: the blocks of all files that left the log, less those of the files that
+    compaction wrote. A dry run with `--exact` takes whole blocks for what would be written; an `estimate` leaves
+    the compaction out.
+    """
+    compacted_from_bytes: Count
+    """The size of the `.log` files that the compaction read; 0 without a compaction."""
+    compacted_to_bytes: Count
+    """Their size after the compaction; of an estimate, the most that it can be."""
+    index_saved_bytes: NotRequired[int]
+    """By how much the index files of the compacted segments are smaller afterwards; 0 for an estimate, absent
+    without a compaction.
+    """
+    records_read: Count
+    """Records that the compaction read; 0 if nothing was read."""
+    records_kept: Count
+    """Records that stayed."""
+    records_unkeyed: NotRequired[Positive | None]
+    """Records without a key, which the compaction drops; null if it was not read how many, absent if there are none."""
+    seconds: Measure
+    """The time that it took."""
+
+
+class PlanPartition(PartitionPlace):
+    """A partition. What is not known of one that could not be read is null."""
+
+    cleanup_policy: str | None
+    """`delete`, `compact`, `compact,delete`; empty if it is empty, or unknown (`CONFIG_UNKNOWN`)."""
+    bytes: Count
+    """The size of its `.log` files."""
+    log_start_offset: int | None
+    """The first offset that consumers can read."""
+    log_end_offset: int | None
+    """The offset that the next record gets."""
+    high_watermark: int | None
+    """The checkpointed high watermark; null if there is none."""
+    last_stable_offset: int | None
+    """The offset below which every transaction is over; null if it was not read, as for topics without compaction."""
+    first_dirty_offset: int | None
+    """Where the dirty section begins; null if the partition is not compacted."""
+    dirty_ratio: Ratio | None
+    """The share of dirty bytes in what can be compacted; null if the partition is not compacted."""
+    error: str | None
+    """Why the partition could not be read, or why a planned step failed; null if neither."""
+    segments: list[PlanSegment]
+    """Its segments, ascending."""
+    result: PlanResult | None
+    """What was done, or would be done; null if there was nothing to do, or if the run ended before."""
+
+
+class PlanTotals(TypedDict):
+    """The sums."""
+
+    bytes_before: Count
+    """The size of the `.log` and index files before; and of all files of partitions that cannot be read.
+    Snapshots, checkpoints, `.deleted` files and the cluster metadata are not in it: `topics --json` accounts for
+    the whole log dir.
+    """
+    bytes_after: int
+    """What is left of that, once everything that was deleted or replaced is unlinked."""
+    reclaimed_bytes: int
+    """The difference."""
+    disk_bytes_before: NotRequired[Count]
+    """The blocks of these files before, as `du` counts them: holes in preallocated files take none."""
+    reclaimed_disk_bytes: NotRequired[int]
+    """The sum of `reclaimed_disk_bytes` of the results: what the disk gets back in the end."""
+    freed_disk_bytes: NotRequired[Count]
+    """The sum of `freed_disk_bytes` of the results: the part of it that is unlinked."""
+    unlinked_bytes: NotRequired[Count]
+    """The size of the `.deleted` files of earlier runs, or of a broker, that were or would be unlinked; not in
+    `reclaimed_bytes`.
+    """
+    unlinked_disk_bytes: NotRequired[Count]
+    """What the disk gets back of them."""
+    partitions: Count
+    """Partitions of the plan."""
+    failed: Count
+    """Partitions that failed, or could not be read."""
+    seconds: Measure
+    """The time that the run took."""
+
+
+class PlanKept(TypedDict):
+    """A file that stays."""
+
+    topic: str
+    """The topic."""
+    partition: int
+    """The number of the partition."""
+    log_dir: str
+    """The log dir."""
+    name: str
+    """The name of the file."""
+    first_offset: int | None
+    """Of a `.deleted` log: the first offset that the log lacks and this file has; else null."""
+    last_offset: int | None
+    """As `first_offset`: the last one."""
+    unknown_because: str | None
+    """Of a `.deleted` log: why nobody knows whether the log needs it; else null."""
+
+
+class WhatIfTopic(TypedDict):
+    """A topic."""
+
+    topic: str
+    """Its name."""
+    value: str | int | float | bool | None
+    """The value of the key that then holds for it."""
+    partitions: Count
+    """The partitions that can be read."""
+    bytes: Count
+    """The size of their `.log` and index files."""
+    freed_bytes: int
+    """The size of what a run would free of that. What a compaction frees is part of it only if `basis` is `exact`."""
+    kept_bytes: int
+    """The rest."""
+    disk_bytes: NotRequired[Count]
+    """The blocks of these files, as `du` counts them."""
+    freed_disk_bytes: NotRequired[int]
+    """What the disk would get back of them."""
+    compacted_from_bytes: Count
+    """The size of the `.log` files that a run would compact."""
+    basis: Literal["exact", "estimate"]
+    """`estimate` if the data of a compaction was not read."""
+    long_run_bytes: Count | None
+    """What the `.log` files come to hold at the present rate, of the partitions that something keeps at a size;
+    null if no partition's long run is known, or only that of empty ones.
+    """
+    long_run_growing_bytes_per_day: Count
+    """The growth of the partitions that nothing keeps at a size."""
+    long_run_unknown_partitions: Count
+    """The partitions whose long run is not known: compacted, not touched, or written for too short a time."""
+    held_back: Count
+    """Partitions that a guard rail would hold back."""
+    unknown: Count
+    """Partitions that a run would not touch, because their configuration is unknown."""
+    failed: Count
+    """Partitions that would fail, or cannot be read."""
+
+
+class WhatIfTotals(TypedDict):
+    """The sums."""
+
+    partitions: Count
+    """The partitions that can be read."""
+    bytes: Count
+    """The size of their `.log` and index files."""
+    freed_bytes: int
+    """The size of what a run would free of that. What a compaction frees is part of it only if `basis` is `exact`."""
+    kept_bytes: int
+    """The rest."""
+    disk_bytes: NotRequired[Count]
+    """The blocks of these files, as `du` counts them."""
+    freed_disk_bytes: NotRequired[int]
+    """What the disk would get back of them."""
+    compacted_from_bytes: Count
+    """The size of the `.log` files that a run would compact."""
+    basis: Literal["exact", "estimate"]
+    """`estimate` if the data of a compaction was not read."""
+    long_run_bytes: Count | None
+    """What the `.log` files come to hold at the present rate, of the partitions that something keeps at a size;
+    null if no partition's long run is known, or only that of empty ones.
+    """
+    long_run_growing_bytes_per_day: Count
+    """The growth of the partitions that nothing keeps at a size."""
+    long_run_unknown_partitions: Count
+    """The partitions whose long run is not known: compacted, not touched, or written for too short a time."""
+    held_back: Count
+    """Partitions that a guard rail would hold back."""
+    unknown: Count
+    """Partitions that a run would not touch, because their configuration is unknown."""
+    failed: Count
+    """Partitions that would fail, or cannot be read."""
+
+
+class WhatIfAnswer(TypedDict):
+    """The figures of a run with this value."""
+
+    value: str | int | float | bool | None
+    """The value asked for, as `--set` would state it, in Kafka's unit; null for the configuration in force."""
+    topics: list[WhatIfTopic]
+    """The topics of the run."""
+    totals: WhatIfTotals
+    """The sums."""
+    runway: list[RunwayDocument]
+    """How long each file system of the log dirs lasts, if its logs go on being written as in the last 7 days and
+    what may be deleted is. Only of a look that changes nothing.
+    """
+
+
+class WhatIfDocument(TypedDict):
+    """A question."""
+
+    key: str
+    """The key."""
+    answers: list[WhatIfAnswer]
+    """First the configuration in force, then each value asked for."""
+
+
+class PlanPageTotals(TypedDict):
+    """The sums over all topics. Sizes are those of `.log` files, as far as nothing else is said."""
+
+    topics: Count
+    """Topics."""
+    partitions: Count
+    """Partitions."""
+    segments: Count
+    """Segments."""
+    bytes: Count
+    """Their size."""
+    deleted_segments: Count
+    """Segments that the run deletes; what failed is kept."""
+    deleted_bytes: Count
+    """Their size."""
+    compacted_segments: Count
+    """Segments that the run compacts; what failed is kept."""
+    compacted_bytes: Count
+    """Their size; what stays of them is not taken off."""
+    kept_segments: Count
+    """Segments that stay as they are."""
+    kept_bytes: Count
+    """Their size, with that of partitions that cannot be read."""
+    freed_bytes: int
+    """What this run frees on the disk, once the `.deleted` files are unlinked, too."""
+    freed_at_once_bytes: int
+    """What of that is free when the run ends; below 0 if more is taken until the `.deleted` files go."""
+    bytes_now: int
+    """What the logs take on the disk when the report is made, with `.deleted` files of this run, or that it would
+    unlink.
+    """
+    is_estimate: bool
+    """True if compactions free more than `freed_bytes` says, because the data was not read."""
+
+
+class PlanPageTopic(TypedDict):
+    """A topic. Sizes are those of `.log` files, as far as nothing else is said."""
+
+    topic: str
+    """The topic's name."""
+    cleanup_policy: str | None
+    """As in `partitions[]`."""
+    partitions: Count
+    """Partitions."""
+    segments: Count
+    """Segments."""
+    bytes: Count
+    """Their size."""
+    deleted_bytes: Count
+    """The size of the segments that the run deletes."""
+    compacted_bytes: Count
+    """The size of the segments that the run compacts."""
+    kept_bytes: Count
+    """The size of the others."""
+    dirty_bytes: int | None
+    """The bytes that were never compacted; null if the topic is not compacted."""
+    dirty_ratio: float | None
+    """Their share in what can be compacted; null if the topic is not compacted."""
+    min_cleanable_dirty_ratio: float | None
+    """The share from which on a partition is compacted; null if the topic is not compacted."""
+    later_bytes: Count
+    """What time alone will let go within seven days, index files included."""
+    reasons: list[PageReason]
+    """Its segments by action and reason, the most bytes first."""
+
+
+class PlanPagePartition(PartitionPlace):
+    """A partition. Sizes are those of `.log` files."""
+
+    segments: Count
+    """Segments."""
+    deleted_bytes: Count
+    """The size of the segments that the run deletes."""
+    compacted_bytes: Count
+    """The size of the segments that the run compacts."""
+    next_expiry_ms: int | None
+    """The first moment at which time lets a segment go that stays now, epoch ms; null if time alone lets none go."""
+
+
+class PlanPageReason(TypedDict):
+    """The segments with one action, reason code and stated value."""
+
+    action: Action
+    """What happens to the segments."""
+    code: str
+    """The reason code; `NOT_DONE` of segments whose deletion or compaction failed or was not begun."""
+    key: str | None
+    """The key of the value that the reason rests on; null if it rests on none."""
+    value: str | None
+    """The value in words."""
+    origin: str | None
+    """The place that states the value, in words."""
+    topics: Count
+    """Topics."""
+    segments: Count
+    """Segments."""
+    bytes: Count
+    """The size of their `.log` files."""
+    text: str
+    """The sentence of one of the segments."""
+
+
+class PlanByDay(TypedDict):
+    """A day."""
+
+    day: str
+    """ISO 8601, UTC."""
+    bytes: Count
+    """What may go."""
+
+
+class PlanPageLater(TypedDict):
+    """The bytes that time alone will let go after this run, index files included."""
+
+    bytes: Count
+    """Within `days`."""
+    days: Count
+    """The number of days that `bytes` is about."""
+    first_ms: int | None
+    """The first moment at which a segment may go, epoch ms; null if time alone lets none go."""
+    first_bytes: Count
+    """What may go at that moment."""
+    by_day: list[PlanByDay]
+    """The days of the next 30 on which something may go."""
+
+
+class PageCurvePlace(TypedDict):
+    """A limit."""
+
+    limit_ms: Count
+    """The `retention.ms`."""
+    kept_bytes: Count
+    """What stays, index files included."""
+    freed_bytes: Count
+    """What a run deletes, index files included."""
+
+
+class PageCurveInForce(TypedDict):
+    """A limit."""
+
+    limit_ms: Count
+    """The `retention.ms`."""
+    topics: Count
+    """Topics that have it."""
+    bytes: Count
+    """The size of their `.log` files."""
+
+
+class PageCurve(TypedDict):
+    """The bytes that each `retention.ms` would keep and free now, if all topics that delete had it; topics named
+    `__*` keep their own.
+    """
+
+    places: list[PageCurvePlace]
+    """By rising limit, closely spaced."""
+    round: list[PageCurvePlace]
+    """The same for limits that people ask for, and for those of `--what-if`."""
+    in_force: list[PageCurveInForce]
+    """The limits in force, those of the most bytes first."""
+
+
+class PlanPageFinding(TypedDict):
+    """A finding. What it is not about is null."""
+
+    topic: str | None
+    """The topic's name."""
+    partition: int | None
+    """The number of the partition."""
+    code: str
+    """A code of [explain](explain.md), a reason code of a guard rail, `LOCKED` or `FAILED`."""
+    log_dir: str | None
+    """The path of the log dir."""
+    owner: str | None
+    """Who can change it."""
+    text: str
+    """What it is, in a sentence."""
+    remedy: str | None
+    """What to do, in a sentence."""
+    bytes: int | None
+    """The bytes that it keeps here."""
+    until_ms: int | None
+    """From when on it may no longer hold, epoch ms."""
+
+
+class PlanPage(TypedDict):
+    """The values that the page of `--html` shows beside the plan. Only with `--html`."""
+
+    version: str
+    """The version of logcleaner."""
+    command: list[str]
+    """The command line, word by word."""
+    made_ms: int
+    """When the report was made, epoch ms."""
+    log_dirs: list[str]
+    """The log dirs of the configuration."""
+    configuration_files: list[PageFile]
+    """The files that the configuration was read from."""
+    sentence: str
+    """What the run does, in a sentence."""
+    freed: str
+    """What is free when the run ends, in a few words."""
+    freed_when: str
+    """What is free when the run ends, and what when: as the text of the run says it; empty if nothing goes."""
+    totals: PlanPageTotals
+    """The sums over all topics. Sizes are those of `.log` files, as far as nothing else is said."""
+    topics: list[PlanPageTopic]
+    """The topics, those that change first."""
+    partitions: list[PlanPagePartition]
+    """The partitions, in the order of `partitions` above."""
+    reasons: list[PlanPageReason]
+    """The reasons, those of the most bytes first."""
+    runway: list[RunwayDocument]
+    """How long each file system of the log dirs lasts, also behind a run that changed something."""
+    later: PlanPageLater
+    """What time alone will let go after this run, index files included."""
+    retention_curve: PageCurve | None
+    """What each `retention.ms` would keep and free now, if all topics that delete had it; topics named `__*` keep
+    theirs. By the time indexes. Null if no topic deletes by time.
+    """
+    growth: PageGrowth
+    """The `.log` bytes that are there, by the day on which they were written."""
+    findings: list[PlanPageFinding]
+    """What is wrong or keeps bytes: failures first, then the most bytes first; 100 at most."""
+    findings_left_out: Count
+    """The number of findings that are left out."""
+
+
+class PlanDocument(TypedDict):
+    """The document that `clean --json` and `free --json` print: the plan, and what came of it. Sizes are in bytes."""
+
+    schema: Literal["logcleaner.plan/1"]
+    """The name of this schema."""
+    now: int
+    """The moment that the plan was made for, epoch ms."""
+    dry_run: bool
+    """True if nothing was changed."""
+    engine: Literal["local", "spark"]
+    """Who compacts."""
+    log_dirs: list[PlanLogDir]
+    """The log dirs."""
+    partitions: list[PlanPartition]
+    """The partitions, by log dir and name."""
+    totals: PlanTotals
+    """The sums."""
+    kept: NotRequired[Annotated[list[PlanKept], Field(min_length=1)]]
+    """Files that stay although their kind may go: only copies of records, and index files without a `.log`, which
+    tell of missing records. A broker that starts removes them. Absent if there is none.
+    """
+    errors: NotRequired[Annotated[list[str], Field(min_length=1)]]
+    """What failed beside the partitions: a log dir that is missing or cannot be read, a checkpoint or journal
+    that cannot be written, a compiled kernel that does not load. `totals.failed` does not count it; the exit
+    status is 1. Absent if there is none.
+    """
+    runway: NotRequired[list[RunwayDocument]]
+    """How long each file system of the log dirs lasts, if its logs go on being written as in the last 7 days and
+    what may be deleted is. Only of a look that changes nothing.
+    """
+    what_if: NotRequired[list[WhatIfDocument]]
+    """The answers of `--what-if`; absent if nothing was asked."""
+    report: NotRequired[PlanPage]
+    """What the page of `--html` shows beside the plan. Only with `--html`."""
