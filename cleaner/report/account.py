@@ -57,7 +57,7 @@ LARGE_BYTES: Final = 1 << 20
 """Other files, and unlinked ones, are named from this size on."""
 _NAMED_MAX: Final = 3
 _NOTE_MIN: Final = 20
-"""So many columns has a note, even where the line gets longer than the page."""
+"""The least columns of a note, even if the line gets longer than the page."""
 
 
 def directory_fields(found: DirectoryAccount | None, removals: Sequence[Removal] = ()) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _tell_kinds(group: Sequence[Account], now_ms: int, page: Page) -> None:
 
 
 def _tell_partitions(account: Account, now_ms: int, page: Page) -> None:
-    """Add a row for each partition directory with its sizes on disk, the one that takes the most first."""
+    """Add a row for each partition directory with its sizes on disk, the largest first."""
     rows: list[tuple[str, ...]] = [
         ("PARTITION", "ON DISK", "SEGMENTS", "INDEX", "SNAPSHOT", ".DELETED", "GOES", "REST")
     ]

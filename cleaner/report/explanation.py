@@ -35,10 +35,10 @@ class ExplanationReport:
     now_ms: int
     explained: Sequence[PartitionExplanation]
     chosen: Sequence[ChosenSegment] = ()
-    """The segment that was asked for, of each explanation; empty if all are told."""
+    """The segment that the user asked for, for each explanation; empty if the report tells all segments."""
     failures: Sequence[UnreadablePartition] = ()
     spaces: Sequence[PartitionSpace] = ()
-    """What the directory of each explanation takes, as ``du`` counts it; empty if nobody looked."""
+    """The space that each partition's directory takes, as ``du`` counts it; empty if nobody looked."""
     provenance: Provenance | None = None
     """Who makes the page of the explanation; None if no page is asked for."""
 

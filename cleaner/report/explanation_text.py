@@ -43,7 +43,7 @@ def fill(
         explained: the explanation.
         now_ms: its moment, epoch ms.
         chosen: the one segment that was asked for; None tells all.
-        space: what the partition directory takes; None if nobody looked.
+        space: the space that the partition directory takes; None if nobody looked.
     """
     _head(explained, space, page)
     page.line()
@@ -145,7 +145,9 @@ def _acts(explained: PartitionExplanation, page: Page) -> None:
 
 
 def _unkeyed(explained: PartitionExplanation) -> str:
-    """Return what a compaction does with records without a key; an empty text if all is told."""
+    """Return a sentence about the records without a key that a compaction drops; empty if the report tells that
+    already.
+    """
     planned, dropped = explained.planned, explained.seen.records_unkeyed
     is_told = planned.guard is not None and planned.guard.code is ReasonCode.MAX_UNKEYED_RATIO
     if is_told or not may_drop_unkeyed(explained.intended):

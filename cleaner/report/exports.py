@@ -27,7 +27,7 @@ class ExportReport:
     file: str
     start_offset: int
     end_offset: int
-    """The offset after the last one that was read."""
+    """The offset behind the last record that was read."""
     records: int
     bytes: int
     """Size of the file."""

@@ -91,7 +91,7 @@ class Timestamps(AnalysisRow):
     future: int
     """Records dated later than the analysis."""
     out_of_order: int
-    """Records dated earlier than the one before them."""
+    """The number of records with a timestamp earlier than that of the record before them."""
     missing: int
     """Records without a timestamp (-1)."""
 

@@ -35,7 +35,7 @@ class LookupReport:
     trace: bool
     """Whether the text tells the steps; the document has them always."""
     contents: Sequence[tuple[str, str]] = ()
-    """What the record holds, for the text: labels and texts."""
+    """The content of the record, for the text: labels and texts."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``lookup --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
@@ -165,7 +165,7 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
 
 
 def _told_steps(found: Lookup) -> Iterator[str]:
-    """Yield a line for each step; segments that are not late enough are told together."""
+    """Yield a line for each step, and one line for all segments that are not late enough."""
     early: list[LookupStep] = []
     for place, step in enumerate(found.steps):
         following = found.steps[place + 1 : place + 2]

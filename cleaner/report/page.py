@@ -30,9 +30,9 @@ class Report(Protocol):
 YEAR_9999_MS: Final = 253_402_300_799_000
 """A later time is not told as a date."""
 ATTENTION: Final = "bold magenta"
-"""The style of what a person should not miss. Yellow is hard to read on a light terminal."""
+"""The style of text that a person should not miss. Yellow is hard to read on a light terminal."""
 LINES_MAX: Final = 60
-"""So many lines has a report at most, unless the user asks for more."""
+"""The most lines of a report, unless the user asks for more."""
 _GAP: Final = "..."
 _DIGITS_MAX: Final = 3
 

@@ -19,7 +19,7 @@ STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "gre
 
 
 NOT_DONE: Final = "NOT_DONE"
-"""In place of a reason: of segments whose deletion or compaction was planned, and failed or was not begun."""
+"""The word in place of a reason for segments whose deletion or compaction was planned, and failed or was not begun."""
 
 
 class Stretch(NamedTuple):

@@ -29,7 +29,7 @@ Causes = Mapping[PartitionKey, str]
 SCHEMA: Final = "logcleaner.topics/1"
 _FAILURES_MAX: Final = 10
 _ROWS_MIN: Final = 10
-"""So many partitions or topics are listed, even where all that is told of the log dirs takes more than 60 lines."""
+"""The least partitions or topics in the list, even if the text about the log dirs takes more than 60 lines."""
 _LINES_AROUND: Final = 5
 """The headings, the totals, and the lines that say how many are left out."""
 
@@ -47,7 +47,7 @@ class TopicRow:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     dirty_ratio: float | None = None
-    """None if the partition is not compacted."""
+    """The dirty ratio; None if the partition is not compacted."""
     next_expiry_ms: int | None = None
     """Time from which the oldest segment may be deleted, in epoch ms; None if no time limit holds."""
     error: str | None = None
@@ -119,7 +119,7 @@ class TopicsReport:
         yield last.text
 
     def _list(self, rows: Sequence[TopicRow], page: Page, lines_max: int) -> None:
-        """Add a row for each partition; for each topic where those are more than so many lines hold."""
+        """Add a row for each partition; add a row for each topic instead if the partitions do not fit the lines."""
         view, now_ms, outcome = page.view, self.plan.request.now_ms, expected(self.plan)
         failed = [row for row in rows if row.error]
         shown_failed = failed if view.every_segment else failed[:_FAILURES_MAX]

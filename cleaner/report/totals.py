@@ -31,7 +31,7 @@ class Totals(NamedTuple):
     records_unkeyed: int
     """Records without a key that compactions drop, as far as the data was read."""
     space: DiskFigures
-    """What the disk gets of the deletions, and of the compactions as far as they were read."""
+    """The change of the disk's space by the deletions, and by the compactions whose data was read."""
     disk_bytes_before: int
     is_estimate: bool
     """Whether ``compacted_to_bytes`` is an upper bound, because the data was not read."""

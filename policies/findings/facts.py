@@ -49,7 +49,7 @@ class TxnStep(NamedTuple):
     step: Step
     has_records: bool
     position: int
-    """Of the batch in the ``.log``."""
+    """The position of the batch in the ``.log``."""
 
 
 class IndexedAbort(NamedTuple):
@@ -90,7 +90,7 @@ class OffsetGap(NamedTuple):
 
 
 class SegmentHistory(NamedTuple):
-    """The facts that one segment tells."""
+    """The facts that the batches of one segment tell."""
 
     standing: Standing
     next_offset: int

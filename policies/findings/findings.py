@@ -88,9 +88,9 @@ class Harm(IntEnum):
     SLOW_START = 4
     """The broker notices at its next start, and mends it itself; that costs time."""
     WASTE = 5
-    """It costs space or time, and nothing else."""
+    """The finding costs space or time, and nothing else."""
     NOTE = 6
-    """It does nothing by itself. Somebody should know of it."""
+    """The finding does nothing by itself, but somebody should know of it."""
 
 
 class RepairGroup(StrEnum):
@@ -111,9 +111,9 @@ class Finding(NamedTuple):
     path: str
     """Path of the file or directory."""
     text: str
-    """What is wrong, in a sentence."""
+    """A sentence that says what is wrong."""
     remedy: str
-    """What to do, in a sentence."""
+    """A sentence that says what to do."""
     position: int | None = None
     """Byte in the file."""
     offset: int | None = None

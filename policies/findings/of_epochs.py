@@ -28,7 +28,9 @@ class _Placed(NamedTuple):
 
 
 def order_findings(log: LogHistory) -> list[Finding]:
-    """Return a finding for each place where leader epochs go back: of two neighbours, for the one that stands apart."""
+    """Return a finding for each place where leader epochs go back: for the neighbour that differs from the other
+    batches.
+    """
     placed, found = list(_placed(log)), []
     for place in range(1, len(placed)):
         before, here = placed[place - 1], placed[place]

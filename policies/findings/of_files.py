@@ -17,7 +17,7 @@ class _Rule(NamedTuple):
     code: FindingCode
     harm: Harm
     so: str
-    """What follows from it, behind what is seen."""
+    """The consequence, which the sentence tells behind the observation."""
     kafka_issue: str | None = None
 
 

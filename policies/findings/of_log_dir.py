@@ -120,7 +120,7 @@ class TopicId(NamedTuple):
     directory: str
     name: TopicPartition
     topic_id: str | None
-    """None without the file."""
+    """The topic id in ``partition.metadata``; None without the file."""
     error: str | None = None
     """Why it cannot be read."""
     takes_offline: bool = False

@@ -50,7 +50,7 @@ class IndexedTail(NamedTuple):
     aborted: Sequence[int]
     """Offsets of the markers that the transaction index names."""
     shift_bytes: int = 0
-    """So many bytes further behind than its batch lies does the offset index lead, from some entry on to its end."""
+    """The number of bytes by which the offset index leads too far, from some entry on to its end."""
 
 
 class LogLess(NamedTuple):

@@ -29,7 +29,7 @@ class SnapshotEntry(NamedTuple):
     epoch: int
     last_sequence: int
     last_offset: int
-    """Of its last data batch; -1 where only markers are known."""
+    """The last offset of the producer's last data batch; -1 if only markers are known."""
     offset_delta: int
     open_first_offset: int | None
     """First offset of its open transaction."""

@@ -1,4 +1,5 @@
-"""Findings of what lies behind the last whole batch of a ``.log``, by where it stands and how a broker stopped.
+"""Findings about bytes behind the last whole batch of a ``.log``, by the place of the segment and how the broker
+stopped.
 
 A start behind a clean stop looks for no end. It fails at zeros, which read as a record of size 0; bytes of another kind
 it takes for the end of the log, and appends behind them. Recovery cuts either off, and deletes all later segments.

@@ -35,7 +35,7 @@ class KeptFile(NamedTuple):
     log_dir: str
     name: str
     copy: OnlyCopy | None = None
-    """Of a ``.deleted`` log; None of an index file without a ``.log``."""
+    """The offsets that a ``.deleted`` log has; None for an index file without a ``.log``."""
     unknown_because: str | None = None
     """Why nobody knows what the log lacks of a ``.deleted`` log."""
 
@@ -47,7 +47,7 @@ class RetiredLog(NamedTuple):
     end_offset: int
     """The offset behind its last batch; its base offset where no batch parses."""
     changed_ns: int
-    """Its change time, which a rename sets."""
+    """The change time of the file, which a rename sets."""
     mtime_ms: int
     is_compacted: bool = False
     """Whether a line of our journal names it as a source of a compaction."""
@@ -70,7 +70,7 @@ class LogAround(NamedTuple):
     """The rest of a log, for the judgement of one of its retired segments."""
 
     log_start_offset: int
-    """By the checkpoint; 0 without a line."""
+    """The log start offset in the checkpoint; 0 without a line."""
     known_end_offset: int
     """Records were there up to here: by the high watermark and the recovery point; without both, by the newest producer
     snapshot, which a truncation takes with the records."""

@@ -31,9 +31,9 @@ class RepairKind(StrEnum):
 
 
 CUTS: Final = frozenset({RepairKind.ZERO_TAIL, RepairKind.LOG_END})
-"""What cuts a ``.log``."""
+"""The kinds of repair that cut a ``.log``."""
 DERIVED: Final = frozenset(RepairKind) - CUTS - {RepairKind.TOPIC_ID}
-"""What a bare ``--repair`` mends: files that a broker makes of the log."""
+"""The files that a bare ``--repair`` mends: a broker makes them of the log."""
 _OF_A_SEGMENT: Final = frozenset({RepairKind.INDEX, RepairKind.TIME_INDEX, RepairKind.ZERO_TAIL})
 _OF_THE_WHOLE: Final = frozenset({RepairKind.TXN_INDEX, RepairKind.SNAPSHOT, RepairKind.LEADER_EPOCHS})
 _KIND_OF_FILE: Final = {
@@ -83,21 +83,21 @@ class TopicIdFacts(NamedTuple):
     """The facts that tell which topic a partition directory belongs to. None where something is not known."""
 
     node_id: int | None
-    """Of the broker, by ``meta.properties``."""
+    """The node id of the broker, by ``meta.properties``."""
     directory_id: str | None
-    """Of the log dir, by ``meta.properties``."""
+    """The id of the log dir, by ``meta.properties``."""
     topic_id: str | None
-    """Of the topic that the metadata log gives the name to."""
+    """The id of the topic that has the name in the metadata log."""
     replicas: tuple[int, ...]
     """Node ids that the metadata log assigns the partition to."""
     assigned_directory: str | None
     """The directory id that the metadata log assigns the partition to on this broker."""
     leader_epoch: int | None
-    """Of the partition, by the metadata log."""
+    """The leader epoch of the partition, by the metadata log."""
     newest_epoch: int | None
     """The newest leader epoch in the batches, and in ``leader-epoch-checkpoint``."""
     stated_id: str | None
-    """By the present ``partition.metadata``, if it parses."""
+    """The id in the present ``partition.metadata``, if that parses."""
     other_ids: tuple[str, ...]
     """Ids that were seen for this name elsewhere: removed topics, other partitions, holds, the journal."""
     namesakes: tuple[str, ...]
@@ -125,7 +125,7 @@ class LogEndFacts(NamedTuple):
     end_offset: int
     """The offset behind that batch."""
     whole_behind: int | None
-    """The byte at which another whole batch begins, behind bytes that are none."""
+    """The byte at which another whole batch begins, behind bytes that are no batch."""
     refused: Repair | None = None
     """An index file of the segment that may not be made anew."""
 
@@ -136,7 +136,7 @@ class RepairFacts:
 
     target: Target
     size_bytes: int | None
-    """Of the file; None if it is missing."""
+    """The size of the file; None if it is missing."""
     made_bytes: int | None = None
     """The size of the new content; None if there is none."""
     is_same: bool = False
@@ -162,7 +162,7 @@ class Repair(NamedTuple):
     target: Target
     code: RepairCode
     text: str
-    """What is done, or why it is not, in a sentence."""
+    """A sentence that says what is done, or why nothing is."""
     size_bytes: int | None
     made_bytes: int | None
 

@@ -34,7 +34,7 @@ class RepairNote(NamedTuple):
     cut_to: int | None
     """The sizes of a ``.log`` before and after its zeros, or what else was no batch, were cut off."""
     tail: Content | None = None
-    """What was cut off, and is kept; None if that was zeros."""
+    """The bytes that were cut off and kept; None if they were zeros."""
     tail_name: str = ""
     """The name of the file that keeps it."""
 

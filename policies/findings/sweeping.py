@@ -42,7 +42,7 @@ class LeftoverFacts(NamedTuple):
     """A thing that a person named, within its log dir. Times are in epoch ms."""
 
     name: str
-    """Its path from the log dir."""
+    """The path of the leftover from the log dir."""
     kind: LeftoverKind
     size_bytes: int = 0
     files: int = 0
@@ -51,15 +51,15 @@ class LeftoverFacts(NamedTuple):
     is_held: bool = False
     """Whether its partition is on hold after a restore."""
     new_name: str | None = None
-    """Of a stray directory: its name as one of a deleted partition; None if no such name fits."""
+    """For a stray directory: its new name, that of a deleted partition; None if no such name fits."""
     nested: str | None = None
     """A directory within the directory, which is not Kafka's."""
     only_copy: OnlyCopy | None = None
-    """Of a ``.deleted`` file: what the log lacks, and the ``.log.deleted`` of its segment has."""
+    """For a ``.deleted`` file: the offsets that the log lacks and that the ``.log.deleted`` of its segment has."""
     unknown_because: str | None = None
     """Why nobody knows what the log lacks."""
     sole_copy: SetAside | None = None
-    """Of a directory: what it holds, if it holds the only copy of a partition that belongs here."""
+    """For a directory: its content, if it holds the only copy of a partition that belongs here."""
 
 
 class SweepVerdict(NamedTuple):

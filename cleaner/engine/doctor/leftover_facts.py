@@ -1,4 +1,4 @@
-"""Look at leftovers that a person named: what they are, how large, and when their delay is over."""
+"""Reads the facts about leftovers that a person named: their kind, their size, and when their delay is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Read what ``__remote_log_metadata`` says of segments in remote storage, and keep those that do not add up.
+"""Reads what ``__remote_log_metadata`` says of segments in remote storage, and keeps segments whose events do not add
+up.
 
 Source: Kafka BytesApiMessageSerde, RemoteLogSegmentState, RemoteLogMetadataCache.
 """

@@ -35,12 +35,12 @@ class DerivedEnd(NamedTuple):
     end_bytes: int
     end_offset: int
     whole_behind: int | None
-    """Where another whole batch begins, behind bytes that are none."""
+    """The byte at which another whole batch begins, behind bytes that are no batch."""
     contents: Mapping[RepairKind, bytes]
 
 
 class Made(NamedTuple):
-    """The new content of a file, or why there is none."""
+    """The new content of a file, or the reason why there is none."""
 
     content: bytes | None
     because: str | None = None
@@ -55,7 +55,7 @@ def _name(target: Target) -> SegmentFileName:
 def in_order(targets: Iterable[Target]) -> list[Target]:
     """Return targets by offset, so that each state of the producers is made from the one before; cuts come last.
 
-    Snapshots come first of their offset. A cut changes the log that the others are derived from.
+    At an offset the snapshot comes first. A cut changes the log from which other files are derived.
     """
     return sorted(targets, key=_place)
 
@@ -69,8 +69,8 @@ def _place(target: Target) -> tuple[bool, int, bool, str]:
 class Deriving:
     """Derives files of one partition.
 
-    Each is derived by itself: damage in one segment leaves the indexes of another one alone. Snapshots that are to be
-    made anew are not believed for anything.
+    Each file is derived by itself: damage in one segment does not touch the indexes of another. A snapshot that is to
+    be made anew is not used.
     """
 
     def __init__(self, listing: Listing, targets: Iterable[Target], terms: RebuildTerms) -> None:

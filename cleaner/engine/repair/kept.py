@@ -26,7 +26,7 @@ def tail_name(name: str, start: int) -> str:
 
 
 def is_kept_other(name: str) -> bool:
-    """Return whether a file is one that a repair replaced, and no segment file."""
+    """Return whether a repair replaced the file, and the file is no segment file."""
     return name in _OTHERS
 
 

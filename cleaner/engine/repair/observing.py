@@ -64,10 +64,10 @@ class PlannedRepair(NamedTuple):
 
     repair: Repair
     topic_partition: TopicPartition | None
-    """None where the file lies in no live partition directory."""
+    """The partition of the file; None if the file lies in no live partition directory."""
     path: Path
     identity: FileIdentity | None = None
-    """Of the file as it was looked at; None if it is missing."""
+    """The identity of the file when it was read; None if it is missing."""
     content: bytes | None = None
     """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
     sources: tuple[tuple[Path, FileIdentity], ...] = ()
@@ -200,7 +200,7 @@ class _Partition:
         return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, self._sources(own))
 
     def _sources(self, target: Target) -> tuple[tuple[Path, FileIdentity], ...]:
-        """Return the logs that a file is derived from: an index of its own segment, all else of any."""
+        """Return the logs from which a file is derived: an index comes of its own segment, any other file of all."""
         own = Path(target.path).with_suffix(FileKind.LOG)
         logs = [(segment.log.path, segment.log.identity) for segment in self._listing.segments]
         return tuple(log for log in logs if target.kind not in _INDEXES or log[0] == own)

@@ -35,7 +35,7 @@ class RepairRequest(NamedTuple):
     """The repairs that were asked for."""
 
     check: CheckRequest
-    """What is checked: only files that it finds wrong are mended."""
+    """The check that runs first: only files that it finds wrong are mended."""
     kinds: frozenset[RepairKind]
     shown: frozenset[Shown] | None = None
     """The repairs that a person was shown, and agreed to; None for all that may be done."""

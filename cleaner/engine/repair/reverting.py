@@ -38,7 +38,7 @@ class RevertResult:
     log_dir: str
     verdicts: tuple[RevertVerdict, ...]
     is_done: bool = False
-    """Whether those that can be taken back were."""
+    """Whether the repairs that can be taken back were taken back."""
     error: str | None = None
 
     @property

@@ -21,7 +21,7 @@ class CheckRequest:
     """Whether every record is read, compressed ones decompressed."""
     threads: int = 1
     topic_ids: Mapping[str, str] | None = None
-    """The topic ids that the cluster metadata has; None where there is none."""
+    """The topic ids in the cluster metadata; None without cluster metadata."""
     is_locked_by_us: bool = False
     """Whether the caller holds the locks of the log dirs: then no broker runs, though the locks are taken."""
 

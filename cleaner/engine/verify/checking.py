@@ -59,7 +59,7 @@ from storage.segment import Segment
 
 _LINKED: Final = "is a symlink, which is not followed: nothing in it is verified; put the directory itself in its place"
 _LOOKS_MAX: Final = 3
-"""So often is a partition read that changes while it is read, or in which something is found beside a broker."""
+"""The most times that a partition is read if it changes meanwhile, or if something is found in it beside a broker."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class _Place(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """A segment that is to be read; None for a partition without one, or one that cannot be listed."""
+    """A segment to read; None for a partition without a segment, or for a partition that cannot be listed."""
 
     place: _Place
     listing: Listing | LogCleanerError
@@ -108,7 +108,7 @@ def check_log_dirs(
         log_dirs: they belong to one broker.
         request: what is checked.
         means: listener (progress), clock, the rate (``log.cleaner.io.max.bytes.per.second``), the wish to stop.
-        notes: what an earlier check read already; what this one reads is added.
+        notes: the segments that an earlier check read already; this check adds the segments that it reads.
 
     Raises: Stopped.
     """
@@ -171,7 +171,7 @@ class _Check:
         yield from (_Place(dir_, name, path) for name, path in found if self._request.wants(name))
 
     def _expect(self, places: Sequence[_Place]) -> None:
-        """Tell how much there is to read; what cannot be listed now is told when its turn comes."""
+        """Tell how much there is to read. A partition that cannot be listed now is reported when its turn comes."""
         for place in places:
             if self._means.stopping():
                 raise Stopped

@@ -1,6 +1,6 @@
-"""Notes of a check, so that one that was interrupted can go on: what each large segment told.
+"""The notes of a check: what it found in each large segment, so that an interrupted check can go on.
 
-A line a segment, JSON, written as soon as it was read. A line that is cut off, as a crash leaves it, is passed over.
+Each segment has a line of JSON, written as soon as the segment was read. The reader passes over a line that is cut off.
 What the notes say holds only for files with the same device, inode, size, mtime and ctime.
 """
 

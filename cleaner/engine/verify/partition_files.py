@@ -66,7 +66,7 @@ class Circumstances(NamedTuple):
 
 
 def history_of(listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances) -> LogHistory:
-    """Return what the rules are told of the segments of a partition."""
+    """Return the facts about a partition's segments that the rules need."""
     directory = str(listing.directory)
     bases = [one.base_offset for one in facts]
     floor = max((base for base in bases if base <= circumstances.recovery_point), default=0)
@@ -199,7 +199,7 @@ def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Findi
 def _snapshots(
     listing: Listing, log: LogHistory, circumstances: Circumstances
 ) -> dict[int, Sequence[SnapshotEntry] | str]:
-    """Read the producer snapshots; beside a live broker only those up to the end that was read."""
+    """Read the producer snapshots; beside a live broker, only snapshots up to the end that was read."""
     found: dict[int, Sequence[SnapshotEntry] | str] = {}
     for file in listing.snapshots:
         offset = file.name.base_offset

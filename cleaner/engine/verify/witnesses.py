@@ -22,7 +22,7 @@ _TIME: Final = Struct(">qi")
 _POSITION_MAX: Final = 1 << 30
 """A segment is no larger by default."""
 _TIMESTAMP_MAX_MS: Final = 1 << 43
-"""In the year 2248. What lies behind it is rather no timestamp."""
+"""A time in the year 2248. A greater number is rather no timestamp."""
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 

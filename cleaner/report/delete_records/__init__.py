@@ -1,1 +1,1 @@
-"""Reports of what moves records into a log dir, or out of one: ``delete-records`` and ``import``."""
+"""Reports of the commands that move records into or out of a log dir: ``import`` and ``delete-records``."""

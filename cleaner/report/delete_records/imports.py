@@ -26,18 +26,18 @@ class ImportReport:
     log_dir: str
     files: tuple[str, ...]
     topic_id: str | None
-    """None in a dry run that would make a new one."""
+    """The topic id; None in a dry run that would make a new one."""
     records: int
     control_records: int
     """Control records of the input, which are left out."""
     log_start_offset: int
     log_end_offset: int
     segments: int | None
-    """None in a dry run, which writes none."""
+    """The number of segments; None in a dry run, which writes none."""
     bytes: int
     """The size of the ``.log`` files."""
     warning: str | None
-    """What a broker will do that the user may not expect."""
+    """A sentence about what a broker will do that the user may not expect."""
 
     def document(self) -> ImportDocument:
         """Return what ``import --json`` prints."""

@@ -19,7 +19,7 @@ class Supposed:
     """The effect of a run on some partitions with one value of a key, and the size that they come to hold.
 
     Attributes:
-        partitions: their number, those that cannot be read left out.
+        partitions: the number of partitions, without partitions that cannot be read.
         size_bytes: the size of their ``.log`` and index files now.
         freed_bytes: what a run now would take off that; of a compaction whose data was not read, nothing.
         disk_bytes: the blocks of these files.

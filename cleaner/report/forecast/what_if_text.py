@@ -17,7 +17,7 @@ from policies.forecast.births import DAY_MS, WINDOW_MS
 from policies.forecast.long_run import LongRun
 
 _TOPIC_LINES_MAX: Final = 36
-"""So many lines of topics a table has at most, unless the user asks for more."""
+"""The most lines of topics in a table, unless the user asks for more."""
 _AS_NOW: Final = "as now"
 
 

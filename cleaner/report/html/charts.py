@@ -104,7 +104,7 @@ def reason_bars(
     *,
     would: bool,
 ) -> Chart | None:
-    """Return bars of what becomes of bytes, by reason: what goes stands first, its commonest reason before others.
+    """Return bars of bytes by action and reason. The bytes that go stand first, with their commonest reason in front.
 
     Args:
         key, title, caption, first: as of ``stacked_bars``.
@@ -121,7 +121,7 @@ def reason_bars(
 
 
 def _series(sizes: Mapping[tuple[str, str], Sequence[int]], *, would: bool) -> Iterator[Series]:
-    """Yield the reasons of each action, the commonest first; those beyond its colours share the last one."""
+    """Yield the reasons of each action, the commonest first; reasons beyond the colours share the last one."""
     words = {"delete": "delete" if would else "deleted", "compact": "compact" if would else "compacted", "keep": "keep"}
     for action, colours in _COLOURS.items():
         codes = sorted((code for act, code in sizes if act == action), key=lambda code: -sum(sizes[action, code]))

@@ -92,7 +92,7 @@ class DataTable:
     caption: str
     columns: tuple[Column, ...]
     opens: str = ""
-    """What a row opens: ``segments`` (of a partition); empty if it opens nothing."""
+    """The part that a row opens: ``segments`` (of a partition); empty if a row opens nothing."""
 
     @property
     def length(self) -> int:

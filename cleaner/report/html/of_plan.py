@@ -18,7 +18,7 @@ Document = Mapping[str, Any]
 _DAY_MS: Final = 86_400_000
 _MARKS_MAX: Final = 4
 _FAILURES_MAX: Final = 10
-"""So many partitions that failed are told on top; the table of partitions has all."""
+"""The most failed partitions that stand on top; the table of partitions has all."""
 
 
 def content_of(document: Document) -> PageContent:

@@ -19,7 +19,7 @@ from cleaner.report.page import YEAR_9999_MS, size
 from policies.reasons import duration, moment
 
 _STATIC_ROWS: Final = 25
-"""So many rows of a table are there without the script, too."""
+"""The number of rows of a table that show without the script, too."""
 
 
 def render(content: PageContent) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FINDINGS_MAX: Final = 100
 _EXPLAINED_MAX: Final = 200
-"""So many partitions are explained, the largest first: each is planned anew, which takes as long as its plan."""
+"""The most partitions that are explained, the largest first: each is planned anew, which takes as long as its plan."""
 _ASKS: Final = frozenset(
     {
         ReasonCode.FUTURE_TIMESTAMP,
@@ -54,7 +54,7 @@ _USUAL: Final = frozenset(
         BlockerCode.TOMBSTONES_WAIT,
     }
 )
-"""What blocks in the ordinary course of things is in the verdicts, and no finding."""
+"""The blockers of ordinary operation: the verdicts tell them, so they are no findings."""
 
 
 def findings_of(plan: Plan, outcome: Outcome, broker: BrokerPolicy) -> list[OverviewFinding]:

@@ -114,7 +114,7 @@ def _partition(planned: Planned, later: LaterOf, outcome: Outcome) -> PartitionO
 
 
 def _reasons(plan: Plan, outcome: Outcome) -> Iterator[ReasonOverview]:
-    """Yield the reasons, those of the most bytes first."""
+    """Yield the reasons, the reason with the most bytes first."""
     found: dict[tuple[Action, str, Stated | None], _Tally] = {}
     for planned in plan.partitions:
         for (_, size_bytes, _, reason), action, code in acts_of(planned, outcome):

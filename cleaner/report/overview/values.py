@@ -29,16 +29,16 @@ class TopicOverview(NamedTuple):
     segments: int
     bytes: int
     deleted_bytes: int
-    """Of the segments that the run deletes: planned, and not failed."""
+    """The bytes of the segments that the run deletes: planned, and not failed."""
     compacted_bytes: int
-    """Of the segments that the run compacts; what stays of them is not counted here."""
+    """The bytes of the segments that the run compacts, before the compaction."""
     kept_bytes: int
     dirty_bytes: int | None
-    """None if no partition is compacted."""
+    """The dirty bytes; None if no partition is compacted."""
     dirty_ratio: float | None
     min_cleanable_dirty_ratio: float | None
     later_bytes: int
-    """What time alone will let go within the next seven days, index files included."""
+    """The bytes that time alone will let go within the next seven days, index files included."""
     reasons: tuple[ReasonShare, ...]
 
 
@@ -105,11 +105,11 @@ class RetentionCurve:
     """The bytes that each ``retention.ms`` would keep for the topics that delete, index files included."""
 
     places: tuple[CurvePlace, ...]
-    """By rising limit, closely spaced, for a line."""
+    """The points of the line, closely spaced, by rising limit."""
     round: tuple[CurvePlace, ...]
-    """For limits that people ask for."""
+    """The points at limits that people ask for."""
     in_force: tuple[InForce, ...]
-    """The limits in force, those of the most bytes first."""
+    """The limits in force, the limit of the most bytes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,11 @@ class OverviewTotals:
     kept_segments: int
     kept_bytes: int
     freed_bytes: int
-    """What this run frees on the disk in the end: the blocks of ``totals.reclaimed_disk_bytes`` and unlinked files."""
+    """The bytes that this run frees on the disk in the end: the blocks of ``totals.reclaimed_disk_bytes`` and unlinked
+    files.
+    """
     freed_at_once_bytes: int
-    """What of that is free when the run ends; below 0 if more is taken until the ``.deleted`` files go."""
+    """The part of it that is free when the run ends; below 0 if the run takes more until the ``.deleted`` files go."""
     bytes_now: int
     """The blocks that the logs take when the report is made, with files that wait to be unlinked, or would be now."""
     is_estimate: bool
@@ -168,13 +170,13 @@ class Overview:
     provenance: Provenance
     sentence: str
     freed: str
-    """What is free at once, in a few words."""
+    """The space that is free at once, in a few words."""
     freed_when: str
-    """What is free at once, and what when, in a sentence."""
+    """The space that is free at once, and the space that follows with its time, in a sentence."""
     totals: OverviewTotals
     topics: tuple[TopicOverview, ...]
     partitions: tuple[PartitionOverview, ...]
-    """In the order of the plan; those that could not be read are among them."""
+    """The partitions in the order of the plan, with those that could not be read."""
     reasons: tuple[ReasonOverview, ...]
     runways: tuple[Runway, ...]
     later: Later

@@ -21,7 +21,7 @@ Topics = Sequence[tuple[str, Sequence[PartitionOwners], Sequence[SizeCause]]]
 _NOUNS: Final = {"__consumer_offsets": "group", "__transaction_state": "transactional id"}
 _ROWS_MIN: Final = 6
 _LINES_OF_A_TABLE: Final = 3
-"""Its headings, the line that counts what is left out, and an empty one."""
+"""The lines of a table beside its rows: the headings, the count of the rows left out, and an empty line."""
 _FIGURES: Final = ("SIZE", "DIRTY", "RECORDS", "KEYS", "TOMB")
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
@@ -29,7 +29,7 @@ _ENDLESS_MS: Final = 1 << 62
 
 
 class _Room(NamedTuple):
-    """The most partitions and causes that are told of a topic; None tells all."""
+    """The most partitions and causes of a topic in the report; None for all."""
 
     partitions: int | None
     causes: int | None

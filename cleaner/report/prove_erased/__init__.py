@@ -1,1 +1,1 @@
-"""Reports of what was looked for in the files of log dirs: an offset, a timestamp, a key."""
+"""Reports of searches in the files of log dirs: for an offset, a timestamp, a key."""

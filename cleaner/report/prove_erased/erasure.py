@@ -22,7 +22,7 @@ class ErasureReport:
 
     proof: ErasureProof
     version: str
-    """Of the program that searched."""
+    """The version of the program that searched."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``prove-erased --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""

@@ -17,12 +17,12 @@ _CLOCK: Final = slice(_DATE + 1, _DATE + 6)
 
 
 class Freed(NamedTuple):
-    """The blocks that a run frees, in bytes, those of files that earlier runs had renamed to ``.deleted`` included."""
+    """The blocks that a run frees, in bytes, with the blocks of files that earlier runs had renamed to ``.deleted``."""
 
     now_bytes: int
-    """What is free at the end of the run; below 0 if it takes more than before, until the files that wait go."""
+    """The bytes that the run has freed at its end; below 0 if it takes more than before, until the waiting files go."""
     later_bytes: int
-    """What is free once the files that wait go."""
+    """The bytes that follow once the waiting files go."""
     of_bytes: int
     """The logs before the run, and files that no log has any more."""
     is_estimate: bool

@@ -21,9 +21,9 @@ from policies.steps import deletion_steps
 
 _CONCERN_STYLES: Final = {Concern.CHANGES: "bold", Concern.WAITS_FOR_A_PERSON: "magenta", Concern.UNCHANGED: ""}
 _LINES_MIN: Final = 12
-"""So many lines has the list, even if the log dirs have as much to tell as a report may be long."""
+"""The least lines of the list, even if the text about the log dirs fills the report."""
 _ROWS_KEPT: Final = 6
-"""So many lines of the list are left to the topics of each lesser concern."""
+"""The lines of the list that the topics of each lesser concern get at least."""
 _ERRORS_MAX: Final = 3
 _MORE: Final = {
     Concern.CHANGES: "with changes",
@@ -35,13 +35,13 @@ _ByConcern = dict[Concern, list[TopicRoll]]
 
 
 def list_topics(page: Page, plan: Plan, outcome: Outcome, lines_max: int) -> None:
-    """Add the topics to a page: those that change first, those of which nothing does last.
+    """Add the topics to a page, the topics that change first, the topics without a change last.
 
     Args:
         page: the page; its view says in which order, and how many.
         plan: the plan.
         outcome: what was done, or would be.
-        lines_max: so many lines there are, if the view names no number of topics.
+        lines_max: the number of lines, if the view names no number of topics.
     """
     every = _by_concern(rolled(plan, outcome, page.view.sort))
     wanted = _by_concern(page.view.first([roll for rolls in every.values() for roll in rolls]))
@@ -118,7 +118,7 @@ def _in_short(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcom
 
 
 def _piece(roll: TopicRoll, page: Page, outcome: Outcome) -> Page:
-    """Return what a short list has of a topic; of one that does not change, as many lines."""
+    """Return the lines of a topic in a short list; a topic that does not change gets as many lines."""
     piece = page.draft()
     _head(roll, piece)
     for fate in roll.fates(outcome) if roll.changing else ():

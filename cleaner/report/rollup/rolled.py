@@ -27,7 +27,7 @@ class Concern(IntEnum):
 
     CHANGES = 0
     WAITS_FOR_A_PERSON = 1
-    """It failed, is held back, or nobody knows what may go."""
+    """The topic failed, is held back, or has an unknown configuration."""
     UNCHANGED = 2
 
 
@@ -166,7 +166,7 @@ def _fate_order(fate: Fate) -> tuple[int, int]:
 
 
 def rolled(plan: Plan, outcome: Outcome, sort: Sort | None = None) -> list[TopicRoll]:
-    """Return the topics, those that change first, then those that wait for a person.
+    """Return the topics: first the topics that change, then the topics that wait for a person.
 
     Args:
         plan: the plan.

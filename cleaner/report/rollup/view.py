@@ -26,7 +26,7 @@ class View(NamedTuple):
     summary_only: bool = False
     """Show the totals and the next step alone (``-q``)."""
     sort: Sort | None = None
-    """None takes the order that the report has by itself."""
+    """The order of the topics; None for the report's own order."""
     limit: int | None = None
     """The most topics or partitions to list; None lists as many as fit."""
 

@@ -45,7 +45,7 @@ class Diagnosis:
     bytes_verified: int = 0
     """The bytes of the segments of which every byte was read."""
     start: StartVerdict | None = None
-    """What the next start of Kafka does; None if nobody asked."""
+    """The effects of the next start of Kafka; None if nobody asked."""
 
     @property
     def damages(self) -> tuple[Finding, ...]:

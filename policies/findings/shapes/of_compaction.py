@@ -17,7 +17,8 @@ from policies.reasons import duration
 EMPTY_BATCHES_MIN: Final = 100
 """Fewer empty batches are what idempotent producers leave."""
 MISSED_MS: Final = 600_000
-"""So long a cleaner may take beyond ``max.compaction.lag.ms``: it looks every 15 s, and a round takes its time."""
+"""The time that a cleaner may take beyond ``max.compaction.lag.ms``: it looks every 15 s, and a round takes its time.
+"""
 
 
 def compaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ class UnindexedAbort(NamedTuple):
     """The ``.log`` that holds the marker."""
     producer_id: int
     first_offset: int
-    """Of the data that was found."""
+    """The first offset of the data that was found."""
     marker_offset: int
 
 
@@ -102,7 +102,7 @@ class TopicIdentity(NamedTuple):
 
     own_id: str | None = None
     known_id: str | None = None
-    """None if the cluster metadata does not know the topic."""
+    """The id in the cluster metadata; None if that does not know the topic."""
     is_cluster_known: bool = False
     """Whether cluster metadata of this cluster was read."""
 
@@ -190,7 +190,7 @@ class EntryKind(StrEnum):
     INDEX_CACHE = "index cache"
     """``remote-log-index-cache``."""
     IMPORT = "import"
-    """What a killed ``import`` left."""
+    """A directory that a killed ``import`` left."""
 
 
 class EntrySymptoms(NamedTuple):
@@ -204,7 +204,7 @@ class EntrySymptoms(NamedTuple):
     delay_ms: int = 0
     """``file.delete.delay.ms`` of its topic."""
     sole_copy: SetAside | None = None
-    """What it holds, if it holds the only copy of a partition that belongs here."""
+    """The content of the directory, if it holds the only copy of a partition that belongs here."""
 
 
 class UnlinkedSymptoms(NamedTuple):
