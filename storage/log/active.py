@@ -208,7 +208,7 @@ class ActiveSegment:
         self._allocated_bytes = max(self._allocated_bytes, self.size_bytes)
 
     def _check_last_entries(self) -> None:
-        """Refuse a batch without records that would be indexed where another one is. Raises: OffsetIndexed."""
+        """Refuse a batch without records whose index entry would repeat that of another. Raises: OffsetIndexed."""
         index = self._indexes.offset_index
         if len(index) >= 2 * OFFSET_ENTRY_BYTES and index[-8:-4] <= index[-16:-12]:
             raise OffsetIndexed(self._path, f"offset {self.next_offset - 1} has an index entry already")

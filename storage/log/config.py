@@ -12,7 +12,7 @@ from storage.codecs.compression import Compression
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
 NO_LIMIT_MS: Final = (1 << 63) - 1
-"""Of a time or an interval: any will do."""
+"""The value of a time or an interval that sets no limit."""
 _NEVER: Final = NO_LIMIT_MS
 
 
@@ -37,11 +37,11 @@ class LogConfig:
     segment_ms: int = _WEEK_MS
     """Already the smaller of ``segment.ms`` and ``max.compaction.lag.ms`` where the topic is compacted."""
     segment_jitter_ms: int = 0
-    """What is taken off ``segment_ms`` at the most; each segment draws its own when it is opened."""
+    """The most that is taken off ``segment_ms``; each segment draws its own share when it is opened."""
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     max_message_bytes: int = (1 << 20) + 12
-    """Of one record batch, its 12 bytes of offset and length counted."""
+    """The most bytes of one record batch, with its 12 bytes of offset and length."""
     producer_id_expiration_ms: int = 24 * _HOUR_MS
     compression_type: str = "producer"
     """``producer``: as the batch came; else ``uncompressed``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``."""

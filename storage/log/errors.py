@@ -14,7 +14,7 @@ __all__ = ["CorruptBatch", "LogRefusal"]
 
 
 class LogRefusal(LogCleanerError):
-    """A log refuses what it is asked for, as Kafka's would; what it holds is as it was. ``path`` is the partition."""
+    """A refusal, as Kafka's log would refuse; the content of the log stays as it was. ``path`` is the partition."""
 
     kafka_name: ClassVar[str]
 
@@ -111,7 +111,7 @@ class InvalidTxnState(LogRefusal):
 
 
 class TransactionCoordinatorFenced(LogRefusal):
-    """A marker of a coordinator that another one has taken over from."""
+    """A marker of a coordinator that another coordinator has replaced."""
 
     kafka_name = "TransactionCoordinatorFencedException"
 
@@ -138,6 +138,6 @@ class OffsetOutOfRange(LogRefusal):
 
 
 class CannotRoll(LogRefusal):
-    """A new segment that would begin at or below the one that is there."""
+    """A new segment that would begin at or below the active segment."""
 
     kafka_name = "KafkaException"

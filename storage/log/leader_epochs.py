@@ -62,7 +62,7 @@ class LeaderEpochs:
         self._replace(truncate_from_end(self.entries(), end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that ended at an offset; the one there begins with it. Errors as of ``assign``."""
+        """Forget the epochs that ended at an offset; the epoch there begins with it. Raises: as ``assign``."""
         self._replace(truncate_from_start(self.entries(), start_offset))
 
     def clear(self) -> None:

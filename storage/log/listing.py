@@ -130,7 +130,7 @@ _file_name = attrgetter("file_name")
 
 
 def _listed(directory: Path, entry: os.DirEntry[str]) -> SegmentFile | None:
-    """Return an entry as a segment file; None if it is none, or has vanished since, as happens beside a live broker."""
+    """Return an entry as a segment file; None for any other file, or if a live broker has removed it since."""
     name = parse_segment_file_name(entry.name)
     if name is None:
         return None

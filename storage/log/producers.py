@@ -17,7 +17,7 @@ def load_producer_state(
     now_ms: int,
     expiration_ms: int,
 ) -> ProducerState:
-    """State of every producer at the log end, those that are idle for too long left out, as a broker soon has it.
+    """Return the state of every producer at the log end, without producers that are idle for too long.
 
     Arguments and errors: see ``replay_producers``. Source: Kafka ProducerStateManager.removeExpiredProducers.
     """
@@ -34,7 +34,8 @@ def replay_producers(
     now_ms: int,
     expiration_ms: int,
 ) -> ProducerState:
-    """State of every producer at the log end, as a start makes it: of a snapshot alone the idle ones are left out.
+    """Return the state of every producer at the log end, as a start makes it: it drops idle producers of a snapshot
+    alone.
 
     Args:
         snapshots: of the partition, ascending.

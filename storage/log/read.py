@@ -1,7 +1,7 @@
 """Read: from an offset to the batches, by way of the offset index.
 
-An index is a hint where to begin: the batch it points at is checked, and where it is another one, or none,
-the segment is read from its start.
+An index is a hint where to begin. The reader checks the batch at that place; if it is not the right one, the segment is
+read from its start.
 
 Source: Kafka LocalLog.read, LogSegment.translateOffset.
 """

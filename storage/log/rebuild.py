@@ -1,4 +1,4 @@
-"""The files that a broker derives from a log are derived again: indexes, producer snapshots, leader epochs.
+"""Derives again the files that a broker derives from a log: indexes, producer snapshots, leader epochs.
 
 The rules are those of a broker's recovery after an unclean stop, with one difference: recovery cuts a log at the first
 batch that is not whole, and here that raises. What is derived from a damaged log would end at the damage, and hide what
@@ -111,7 +111,7 @@ class WholeBatches(Iterator[Batch | LegacyBatch]):
 
 
 def is_zero(descriptor: int, start: int, end: int) -> bool:
-    """Return whether every byte of a file from ``start`` to ``end`` is zero; so it is if there is none."""
+    """Return whether every byte of a file from ``start`` to ``end`` is zero; True for an empty range."""
     while start < end:
         piece = os.pread(descriptor, min(_ZEROS_BYTES, end - start), start)
         if not piece or any(piece):
@@ -167,7 +167,7 @@ def rebuild_segment(
 class RebuiltProducers:
     """The states of the producers of a partition at several offsets.
 
-    Each is made of the nearest state before it: a snapshot, or one that was made here. So they are best asked for in
+    Each state is made of the nearest state before it: a snapshot, or a state that was made here. So ask for them in
     ascending order.
     """
 
@@ -303,7 +303,7 @@ def _epoch_at(entries: Sequence[LeaderEpochEntry], offset: int) -> int | None:
 
 
 def zero_tail_start(segment: Segment, due_offset: int | None) -> int:
-    """Return where the zeros begin that are all that follows the last whole batch: the file's size if there are none.
+    """Return the byte at which the zeros begin that follow the last whole batch; the file's size if no zeros follow.
 
     Arguments and errors as of ``WholeBatches``.
     """

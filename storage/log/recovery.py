@@ -66,7 +66,7 @@ class Recovery(NamedTuple):
     retired: tuple[SegmentFile, ...]
     """Index files and snapshots that go where their ``.log`` is: to ``.deleted``."""
     listing: Listing
-    """As recovered. The paths are still the present ones, so that a dry run can read them."""
+    """The listing as recovery leaves it. The paths are still the present ones, so that a dry run can read them."""
     evidence: tuple[SegmentFile, ...] = ()
     """Index files without a ``.log`` that stay, since they may be all that tells of missing records."""
 
@@ -112,9 +112,9 @@ class _Explained(NamedTuple):
     """Tells for which files without a ``.log`` a step of ours, or of a broker, accounts."""
 
     segments: tuple[Segment, ...]
-    """As recovered."""
+    """The segments as recovery leaves them."""
     swapped: frozenset[int]
-    """The base offsets of those that the recovery puts in."""
+    """The base offsets of the segments that the recovery puts in."""
 
     @classmethod
     def of(cls, listing: Listing, recovery: Recovery) -> _Explained:
@@ -190,8 +190,8 @@ def _retire(fs: FileSystem, file: SegmentFile) -> None:
 
 
 def _left_over(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFile]:
-    """Yield index files and snapshots of no segment. A ``.log`` that is none of ours, a symlink say, keeps its index
-    files, and the newest snapshot saves a broker a long replay wherever it lies.
+    """Yield index files and snapshots that belong to no segment. A ``.log`` that is none of ours, a symlink say, keeps
+    its index files, and the newest snapshot saves a broker a long replay wherever it lies.
 
     Args:
         recovered: the partition, swaps finished.

@@ -35,7 +35,7 @@ class ActiveFacts(NamedTuple):
     index_bytes: int
     time_index_bytes: int
     jitter_ms: int = 0
-    """What this segment takes off ``segment.ms``."""
+    """The milliseconds that this segment takes off ``segment.ms``."""
 
 
 class Arrival(NamedTuple):

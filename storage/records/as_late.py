@@ -16,7 +16,7 @@ from storage.records.record import DECOMPRESSED_BYTES_MAX, Record
 from storage.records.v2 import Batch, iter_records
 
 _FEW_RECORDS: Final = 4
-"""So many are read sooner than a kernel is called."""
+"""The most records that are read sooner than a kernel is called."""
 
 
 class TimedRecord(NamedTuple):

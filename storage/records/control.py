@@ -14,7 +14,7 @@ from storage.errors import InvalidRecord
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 CONTROL_BYTES_MAX: Final = 1 << 20
-"""What a control batch may decompress to: it holds one small record, and Kafka does not compress it."""
+"""The most bytes of a decompressed control batch: it holds one small record, and Kafka does not compress it."""
 
 
 class ControlType(IntEnum):

@@ -53,8 +53,8 @@ def encode_batch(
     """Serialize a v2 batch.
 
     Args:
-        records: at least one; ascending offsets. Their sequences are not used: those of a batch follow from
-            its base.
+        records: at least one; ascending offsets. Their sequences are not used: the sequences of a batch follow from its
+        base.
         base_offset: default: the first record's.
         last_offset: default: the last record's.
         compression: codec.

@@ -82,7 +82,7 @@ class LegacyHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        """Return whether the message's timestamp, the broker's clock, overrides those of the inner ones."""
+        """Return whether the message's timestamp, the broker's clock, overrides those of the inner messages."""
         return self.magic == 1 and bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
 
 

@@ -12,7 +12,7 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""What one batch may decompress to unless the caller sets its own limit.
+"""The most bytes of a decompressed batch, unless the caller sets its own limit.
 
 Kafka 4.3 sets none, but no client comes near it: librdkafka holds a batch to ``message.max.bytes`` before it compresses
 it, Java's producer closes one at ``batch.size`` compressed bytes, and the best codec makes a thousandth of the emptiest

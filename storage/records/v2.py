@@ -103,7 +103,7 @@ def _decode_records(data: memoryview, header: BatchHeader) -> list[Record]:
 
 
 def iter_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
-    """Read records one by one, so that those in front of damage are read, too.
+    """Read records one by one, so that the caller gets the records in front of damage, too.
 
     Args:
         data: the plain records of the batch.

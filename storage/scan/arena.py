@@ -71,7 +71,8 @@ class Arena:
             row = end
 
     def fill(self, slice_: Slice, first: int, last: int, *, verify: bool = False) -> tuple[Bytes, int]:
-        """Decompress rows from ``first`` on, until ``last`` or the arena is full; verified before if they are to be.
+        """Decompress rows from ``first`` on, until ``last`` or the arena is full; verify them before if ``verify`` asks
+        for that.
 
         Returns:
             The buffer, valid until the next call, and the row after those in it: one at the least.

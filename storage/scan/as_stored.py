@@ -38,7 +38,7 @@ class StoredRows(NamedTuple):
 
     slice: Slice
     is_valid: npt.NDArray[np.bool_]
-    """Of each row: whether its CRC-32C agrees."""
+    """For each row, whether its CRC-32C agrees."""
 
 
 class StoredBatch(NamedTuple):

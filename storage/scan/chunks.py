@@ -27,7 +27,7 @@ from storage.scan.slices import Damage, Slice
 from storage.txn_index import AbortedTxn
 
 ARENA_BYTES: Final = 1 << 20
-"""Decompressed bytes of which a chunk is made; a batch of more gets a buffer of its own."""
+"""The decompressed bytes of a chunk; a larger batch gets a buffer of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Chunk:
     """Records of some batches, valid until the next chunk is taken."""
 
     buf: Bytes
-    """What the located fields index."""
+    """The buffer that the located fields index."""
     table: Table
     """``layout.BATCH``; the ``ROW`` of a record indexes it."""
     located: Integers
     """``layout.LOCATED_FIELDS`` by records."""
     file_position: int
-    """What a row's ``position`` counts from."""
+    """The position in the file from which a row's ``position`` counts."""
 
 
 class _Selection(NamedTuple):

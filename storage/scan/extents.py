@@ -1,8 +1,8 @@
 """Slices: what one task reads of one segment, fixed when the read is planned.
 
-A segment is cut where its offset index says that batches start. An index is a hint: a place where no such batch
-starts is not cut at. Files and lengths are those of the moment of planning; that a file is still the same one is
-checked when a task opens it.
+A segment is cut where its offset index says that batches start. An index is a hint: the segment is not cut where no
+such batch starts. Files and lengths are those of the moment of planning; that a file is still the same one is checked
+when a task opens it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 TASKS_WANTED: Final = 16
 """Small extents are not packed into fewer tasks than about that many."""
 TASK_BYTES_MIN: Final = 4 << 20
-"""What a task reads at the least, if there is as much. Spark's default for files, too (``openCostInBytes``)."""
+"""The least bytes that a task reads, if there are as many. Spark's default for files, too (``openCostInBytes``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Extent:
     path: Path
     inode: int
     base_offset: int
-    """Of the segment."""
+    """The base offset of the segment."""
     start: int
     """Byte of the file where its first batch starts."""
     end: int

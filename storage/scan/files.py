@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from storage.scan.extents import Extent
 
 _READ_AHEAD_BYTES: Final = 16 << 20
-"""So far ahead the system reads at most: twice its setting, which is seldom above 8 MiB."""
+"""The most bytes that the system reads ahead: twice its setting, which is seldom above 8 MiB."""
 
 
 class SegmentGone(LogCleanerError):
@@ -195,8 +195,8 @@ class ReadFile(FileBytes):
 class ExtentFile(FileBytes):
     """The file of an extent, as it was when a read was planned, read into one buffer again and again.
 
-    A file that is no longer the one that was planned is told, never read: a compaction puts another in its place. One
-    that retention renamed is read under its new name, as long as that lasts.
+    If a compaction has put another file in its place, this raises an error and reads nothing. A file that retention
+    renamed is read under its new name, as long as that lasts.
     """
 
     def __init__(self, extent: Extent) -> None:

@@ -39,7 +39,7 @@ class EpochRun(NamedTuple):
     last_offset: int
     """Base offset of the last batch."""
     position: int
-    """Of the first batch in the ``.log``."""
+    """The position of the first batch in the ``.log``."""
 
 
 class LastBatch(NamedTuple):
@@ -62,7 +62,7 @@ class TxnEvent(NamedTuple):
     has_records: bool
     epoch: int
     position: int
-    """Of the batch in the ``.log``."""
+    """The position of the batch in the ``.log``."""
 
 
 class Gap(NamedTuple):
@@ -73,7 +73,7 @@ class Gap(NamedTuple):
     base_offset: int
     """The first one behind them."""
     position: int
-    """Of the batch behind them."""
+    """The position of the batch behind them."""
 
 
 class BatchHistory:

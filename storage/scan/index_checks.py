@@ -135,7 +135,7 @@ class OffsetIndexCheck(_Check):
             self._settle(starts, lasts)
 
     def end(self, time_entries: int) -> None:
-        """Look at what no batch answered for, once the walk is over. ``time_entries``: those of the time index."""
+        """Judge the entries that no batch confirmed, after the walk. ``time_entries``: those of the time index."""
         entry_bytes, end = _OFFSET_ENTRY.itemsize, self._walk.end_position
         for entry in range(self._place, self._positions.size):
             position, offset = int(self._positions[entry]), int(self._offsets[entry])
@@ -281,6 +281,6 @@ def _without_zeros(*fields: np.ndarray) -> int:
 
 
 def _rising(values: Integers, lower: int, *, strictly: bool) -> np.ndarray:
-    """Tell for each value whether it is above the one before it; the first one, whether it is above ``lower``."""
+    """Tell for each value whether it is above the value before it; for the first, whether it is above ``lower``."""
     before = np.concatenate(([lower], values[:-1])) if values.size else values
     return values > before if strictly else values >= before

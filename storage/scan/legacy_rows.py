@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from storage.scan.partitions import OffsetRange
 
 MESSAGES_BYTES_MAX: Final = 128 << 20
-"""What a wrapper may decompress to. Smaller than a v2 batch's bound: its messages become Python objects."""
+"""The most bytes of a decompressed wrapper. It is below a v2 batch's bound, because the messages become Python objects.
+"""
 ARENA_BYTES: Final = 8 << 20
 """Keys, as the kernels read them, after which a run of rows is handed over."""
 MIXED_VERSIONS: Final = 0x200
@@ -46,7 +47,7 @@ _BUFFER_BYTES: Final = 4 << 20
 _STORED_ATTRIBUTES: Final = 0x0F
 _OFFSET_DELTA_MAX: Final = (1 << 31) - 1
 _TIMESTAMP_MAX: Final = (1 << 63) - 2
-"""Of a message; its distance from ``NO_TIMESTAMP`` is still an int64."""
+"""The greatest timestamp of a message; its distance from ``NO_TIMESTAMP`` is still an int64."""
 
 
 class LegacyRows(NamedTuple):
@@ -61,9 +62,9 @@ class LegacyRows(NamedTuple):
     next_offset: int
     next_ordinal: int
     located: Integers | None = None
-    """Of records: ``layout.LOCATED_FIELDS`` by records."""
+    """The located fields of the records: ``layout.LOCATED_FIELDS`` by records."""
     damage: CorruptBatch | None = None
-    """What is wrong with the last message, which ``stopped`` lies behind."""
+    """The damage of the last message, behind which ``stopped`` lies."""
     status: Status = Status.OK
     """BAD_SIZE if the header of the message at ``stopped`` cannot be."""
 

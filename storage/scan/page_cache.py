@@ -1,4 +1,4 @@
-"""The page cache: which bytes of a file are in it, and how to let go of those that a reading brought in.
+"""The page cache: which bytes of a file are in it, and how to let go of the bytes that a reading brought in.
 
 Whoever shares the machine keeps its hot pages only if a walk over cold terabytes does not push them out.
 """

@@ -1,4 +1,4 @@
-"""All that one reading of a segment's files tells: its ends, its history, and what is wrong with it alone."""
+"""The facts from one reading of a segment's files: its ends, its history, and its own faults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CheckedSegment(NamedTuple):
     """The largest timestamp, epoch ms; -1 without one."""
     seen: tuple[SeenAnomaly, ...]
     missing: tuple[FileKind, ...]
-    """Index files that every segment has, and this one has not."""
+    """The index files that every segment has and that this segment lacks."""
     epochs: tuple[EpochRun, ...]
     producers: dict[int, LastBatch]
     """The last data batch of each producer."""

@@ -1,4 +1,4 @@
-"""The one reader of the batches of a segment: it walks over them window by window, slice by slice."""
+"""Reads the batches of a segment in bulk: it walks over them window by window, slice by slice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from storage.scan.witness import WitnessFile
 
 WINDOW_BYTES: Final = 8 << 20
-"""What a kernel call works on: small enough to stay in cache between the checksum and the walk over the records, and
-for signals to be served in between; a larger batch gets a window of its own."""
+"""The bytes of a kernel call: few enough to stay in cache between the checksum and the walk over the records, and for
+signals to be served in between. A larger batch gets a window of its own.
+"""
 EXTENT_WINDOW_BYTES: Final = 1 << 20
 """The same for an extent: a batch of Arrow comes of a window."""
 ROWS_MAX: Final = 16_384
@@ -154,7 +155,7 @@ class SegmentReader:
     def slices(
         self, *, checksums: Checksums, start: Position | None = None, rows_max: int | None = None
     ) -> Iterator[Slice]:
-        """Walk over the batches. The first one that cannot be read raises its error.
+        """Walk over the batches. The first batch that cannot be read raises its error.
 
         Args:
             checksums: who verifies them.
@@ -169,7 +170,7 @@ class SegmentReader:
             yield found
 
     def slices_and_damage(self) -> Iterator[Slice | Damage]:
-        """Walk over the batches, and verify their checksums. Damage stands in the place of what cannot be read.
+        """Walk over the batches, and verify their checksums. Damage stands in the place of a batch that cannot be read.
 
         Raises: UnreadableFile.
         """

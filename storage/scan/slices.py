@@ -1,4 +1,4 @@
-"""Slices, the batches that one window holds, and the causes of damage that a reader of batches tells."""
+"""Slices, which are the batches of one window, and the causes of damage that a reader of batches reports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Damage(NamedTuple):
 
     error: CorruptBatch
     base_offset: int | None
-    """As the header of the batch says; None if there is no header to believe."""
+    """The base offset in the header of the batch; None if the header cannot be believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class Slice:
     buf: Bytes
     """The window that ``table`` speaks of."""
     file_position: int
-    """Of ``buf[0]``."""
+    """The position of ``buf[0]`` in the file."""
     table: Table
     """``layout.BATCH``."""
     first_row: int
     """Place of ``table[0]`` among the segment's batches."""
     path: Path
     keys: Bytes | None = None
-    """Of a slice of v0 and v1 messages: the buffer of what was read of them."""
+    """For a slice of v0 and v1 messages: the buffer with the parts that were read."""
     located: Integers | None = None
-    """Of a slice of v0 and v1 messages that were read with their values: ``layout.LOCATED_FIELDS`` by records."""
+    """For a slice of v0 and v1 messages that were read with their values: ``layout.LOCATED_FIELDS`` by records."""
 
     @property
     def is_legacy(self) -> bool:
@@ -142,7 +142,7 @@ class Position(NamedTuple):
     """A point between two batches, where a walk can begin."""
 
     position: int
-    """In the file."""
+    """The position in the file."""
     next_offset: int
     """The least that the next batch can have."""
     ordinal: int

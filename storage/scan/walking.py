@@ -35,7 +35,7 @@ WINDOW_BYTES: Final = 1 << 20
 """Read at once: so few bytes that they are still in the second cache when their checksum is computed."""
 ROWS_MAX: Final = 16_384
 SEEN_MAX: Final = 100
-"""Anomalies told of one file. Behind so many, nothing of it is told apart any more."""
+"""The most anomalies that are reported for one file."""
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _CODEC_MAX: Final = 4
 _MAGIC_V2: Final = 2
@@ -71,7 +71,7 @@ class Rows(NamedTuple):
     table: Table
     """``layout.BATCH``, valid until the next rows are taken; of messages of v0 and v1 without their records."""
     file_position: int
-    """Of ``buf[0]``."""
+    """The position of ``buf[0]`` in the file."""
     is_legacy: bool
     first_offset: int
     """The offset behind the batch before them."""
@@ -103,7 +103,7 @@ class _Batch(NamedTuple):
 
 
 class _Neighbour(NamedTuple):
-    """The last batch taken, and the offset behind the one before it."""
+    """The last batch taken, and the offset behind the batch before it."""
 
     position: int
     base_offset: int
@@ -246,7 +246,7 @@ class LogWalk:
         self._last = _Neighbour(rows.file_position + int(last["position"]), int(last["base_offset"]), lower_offset)
 
     def _tell_first(self, anomaly: Anomaly, rows: Rows, offset: int, text: str) -> None:
-        """Tell of the first batch that reaches an offset, once a file: those behind it do as well."""
+        """Report the first batch that reaches an offset, once a file: all batches behind it reach it, too."""
         if anomaly not in self._told:
             self._told.add(anomaly)
             self._tell(anomaly, rows, int(np.searchsorted(rows.table["last_offset"], offset)), text)
@@ -325,7 +325,7 @@ class LogWalk:
         return True
 
     def _next_sound(self, position: int) -> int | None:
-        """Return the next byte where a sound batch starts, among those that the offset index names."""
+        """Return the next byte at which a sound batch starts, of the bytes that the offset index names."""
         starts = self._file.known_starts
         for start in starts[(first := bisect_right(starts, position)) : first + _TRIES_MAX]:
             found = self._batch_at(start)

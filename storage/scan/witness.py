@@ -1,4 +1,4 @@
-"""The bytes of a file, with the SHA-256 of all that was read: evidence of what a search looked at.
+"""The bytes of a file, with the SHA-256 of all bytes that were read: evidence of a search.
 
 The size is fixed when the file is opened: what a broker appends meanwhile is neither read nor hashed.
 """

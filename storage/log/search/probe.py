@@ -28,9 +28,9 @@ class IndexedEntry(NamedTuple):
     """One entry: an offset with a position (``.index``), or a timestamp with an offset (``.timeindex``)."""
 
     number: int
-    """From 0."""
+    """The number of the entry, from 0."""
     position: int
-    """In the index file."""
+    """The position of the entry in the index file."""
     key: int
     """The offset, absolute; of a time index the timestamp, epoch ms."""
     value: int
@@ -62,7 +62,7 @@ class Probe:
     def floor(self, key: int) -> IndexedEntry | None:
         """Find the last entry whose key is at or below a key; None if there is none. Raises: as ``entry``.
 
-        In a damaged index it is whatever Kafka's search ends at.
+        In a damaged index it is the entry at which Kafka's search ends.
         """
         slot = floor_slot(lambda number: self.entry(number).key, self.entries, key, self._layout.size)
         return None if slot is None else self.entry(slot)

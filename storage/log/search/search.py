@@ -162,7 +162,7 @@ class LogSearch:
         return self._larger(segment, found) if is_made_anew or may_lag_behind else found
 
     def _larger(self, segment: Segment, known: _Largest) -> _Largest:
-        """Look for a larger timestamp in the batches behind the last one that the offset index knows."""
+        """Look for a larger timestamp in the batches behind the last entry of the offset index."""
         step, largest = self._steps.pop(), known
 
         def note(header: AnyHeader) -> bool:

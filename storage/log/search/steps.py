@@ -14,7 +14,7 @@ class StepKind(StrEnum):
     """The closed list of steps (docs/lookup.md)."""
 
     SEGMENT_MAP = "segment_map"
-    """Which segment may hold the offset: by the names of the files."""
+    """The choice of the segment that may hold the offset, by the names of the files."""
     LARGEST_TIMESTAMP = "largest_timestamp"
     """The largest timestamp of one segment."""
     TIME_INDEX = "time_index"
@@ -24,14 +24,14 @@ class StepKind(StrEnum):
 
 
 class StepBasis(StrEnum):
-    """The closed list of what a step rests on."""
+    """The closed list of reasons for the result of a step."""
 
     ENTRY = "entry"
     """An entry of an index."""
     NO_ENTRY = "no_entry"
     """The index has no entry that is small enough: the step leads to the beginning of the segment."""
     NO_INDEX = "no_index"
-    """There is no such file. A broker makes it anew when it starts."""
+    """The file is missing. A broker makes it anew when it starts."""
     BAD_ENTRY = "bad_entry"
     """The entry leads to no such batch: the step leads to the beginning of the segment."""
     FILE_TIME = "file_time"
@@ -50,7 +50,7 @@ class LookupStep(NamedTuple):
     path: Path
     """The file that was looked at."""
     base_offset: int
-    """Of its segment."""
+    """The base offset of the step's segment."""
     entry: int | None = None
     """The number of the entry in the index, from 0."""
     position: int | None = None
@@ -107,7 +107,7 @@ class Lookup:
     outcome: LookupOutcome
     log_start_offset: int
     log_end_offset: int | None
-    """None if the search did not come that far."""
+    """The log end offset; None if the search did not come that far."""
     steps: tuple[LookupStep, ...]
     batch: FoundBatch | None = None
     record: Record | None = None

@@ -23,14 +23,14 @@ class Producer:
 
 
 class Appended(NamedTuple):
-    """The place of what was appended."""
+    """The place of the appended batches."""
 
     first_offset: int
     last_offset: int
     has_rolled: bool
     """Whether it began a new segment."""
     is_duplicate: bool = False
-    """Whether the log has the batch already: the offsets are those it has."""
+    """Whether the log has the batch already: the offsets are those of the batch in the log."""
     log_append_time_ms: int = -1
     """The time that the log gave the records, -1 for their own; of a duplicate, its largest timestamp, as in Kafka."""
 

@@ -16,7 +16,7 @@ class NewBatch(NamedTuple):
 
     size_bytes: int
     base_offset: int | None
-    """None: a compressed batch of version 0 or 1, which does not say."""
+    """The base offset; None for a compressed batch of version 0 or 1, which does not state it."""
     last_offset: int
     max_timestamp_ms: int
     leader_epoch: int
@@ -33,7 +33,7 @@ class NewBatch(NamedTuple):
     def marker(self) -> TxnMarker | None:
         """Read the end of a transaction; None in a control batch without records, and in every other batch.
 
-        Raises: InvalidRecords for a marker that is none.
+        Raises: InvalidRecords for a marker that does not parse.
         """
         try:
             return self.control.first_txn_marker() if self.control else None

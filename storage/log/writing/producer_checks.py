@@ -165,7 +165,7 @@ class ProducerChanges:
         return entries
 
     def commit(self) -> None:
-        """Let the state be what it is behind the append. Source: Kafka ProducerStateManager.update."""
+        """Make the state behind the append the state of the log. Source: Kafka ProducerStateManager.update."""
         for producer_id, updated in self._updated.items():
             known = self._state.producers.setdefault(producer_id, updated)
             if known is not updated:
