@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -112,63 +112,6 @@ def floor_slot(key_at: Callable[[int], int], count: int, key: int, entry_bytes: 
             return middle
         low, high = (low, middle - 1) if found > key else (middle, high)
     return low
-
-
-class OffsetIndex:
-    """The entries of an ``.index`` in memory, to be searched. Those of an active segment may grow meanwhile."""
-
-    def __init__(self, data: bytes | bytearray, base_offset: int) -> None:
-        """Take the bytes of the file; zeros and a torn entry at its end are left out, unless they are live."""
-        self._data = data if isinstance(data, bytearray) else data[: _without_zeros(data, _OFFSET_ENTRY.size)]
-        self._base_offset = base_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """The memory that the entries take."""
-        return len(self._data)
-
-    def entries(self) -> Iterator[OffsetIndexEntry]:
-        """Yield all entries in the order of the file, whether or not they ascend."""
-        return map(self._entry, range(len(self._data) // _OFFSET_ENTRY.size))
-
-    def floor(self, offset: int) -> OffsetIndexEntry | None:
-        """Find the last entry at or below ``offset``. None means: start at the beginning of the segment."""
-        data, unpack = self._data, _OFFSET_ENTRY.unpack_from
-        slot = floor_slot(lambda place: unpack(data, place * 8)[0], len(data) // 8, offset - self._base_offset)
-        return None if slot is None else self._entry(slot)
-
-    def _entry(self, slot: int) -> OffsetIndexEntry:
-        relative_offset, position = _OFFSET_ENTRY.unpack_from(self._data, slot * _OFFSET_ENTRY.size)
-        return OffsetIndexEntry(self._base_offset + relative_offset, position)
-
-
-class TimeIndex:
-    """The entries of a ``.timeindex`` in memory; ``OffsetIndex`` does the same for an ``.index``."""
-
-    def __init__(self, data: bytes | bytearray, base_offset: int) -> None:
-        """Take the bytes of the file, as ``OffsetIndex`` does."""
-        self._data = data if isinstance(data, bytearray) else data[: _without_zeros(data, _TIME_ENTRY.size)]
-        self._base_offset = base_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """The memory that the entries take."""
-        return len(self._data)
-
-    def floor(self, timestamp_ms: int) -> TimeIndexEntry | None:
-        """Find the last entry at or before ``timestamp_ms``. None means: start at the beginning of the segment."""
-        data, unpack, count = self._data, _TIME_ENTRY.unpack_from, len(self._data) // 12
-        slot = floor_slot(lambda place: unpack(data, place * 12)[0], count, timestamp_ms, _TIME_ENTRY.size)
-        return None if slot is None else self._entry(slot)
-
-    def last(self) -> TimeIndexEntry | None:
-        """Return the last entry; None if there is none."""
-        count = len(self._data) // _TIME_ENTRY.size
-        return self._entry(count - 1) if count else None
-
-    def _entry(self, slot: int) -> TimeIndexEntry:
-        timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(self._data, slot * _TIME_ENTRY.size)
-        return TimeIndexEntry(timestamp_ms, self._base_offset + relative_offset)
 
 
 def last_offset_index_entry(path: Path | str, base_offset: int, parent: int | None = None) -> OffsetIndexEntry | None:
@@ -330,10 +273,6 @@ class IndexBuilder:
         self.seal()
         self._bytes_since_entry = 0
 
-    def skip(self) -> None:
-        """Have an entry for the next batch, whatever its distance: the bytes before it are no batches."""
-        self._bytes_since_entry = self._interval_bytes + 1
-
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.
 
@@ -352,11 +291,6 @@ class IndexBuilder:
         """Return the bytes of ``.index`` and ``.timeindex``, after the last batch."""
         self._append_time_entry(position=0)
         return bytes(self._offset_index), bytes(self._time_index)
-
-    @property
-    def live(self) -> tuple[OffsetIndex, TimeIndex]:
-        """The entries so far, which grow with the segment; a last time entry comes only when it is sealed."""
-        return OffsetIndex(self._offset_index, self._base_offset), TimeIndex(self._time_index, self._base_offset)
 
     def _append_time_entry(self, position: int) -> None:
         timestamp_ms, offset = self.largest

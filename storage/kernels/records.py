@@ -18,7 +18,7 @@ from storage.kernels.layout import NOT_HERE
 from storage.kernels.status import Status
 from storage.machine.intrinsics import load_u8, store_u8
 from storage.machine.kernel import kernel
-from storage.machine.signatures import BYTES, I64, integers, signed
+from storage.machine.signatures import signed
 
 PAST_END: Final = 2**62
 _INT_BYTES_MAX: Final = 5
@@ -170,36 +170,3 @@ def check_payload(buf: Bytes, table: Table, row: int) -> int:
     if table[row].record_count < 0 or table[row].record_count > end - start:
         return Status.BAD_COUNT
     return Status.OK
-
-
-@kernel(integers(3)(BYTES, I64, I64, I64, I64, I64, I64, I64))
-def first_as_late(
-    buf: Bytes, start: int, end: int, count: int, delta_max: int, base_timestamp: int, wanted_ms: int, least_delta: int
-) -> tuple[int, int, int]:
-    """Find the first record that is as late as ``wanted_ms``; what lies behind it is not looked at.
-
-    Args:
-        buf: holds the plain records of one batch.
-        start: of the records in ``buf``.
-        end: of the records.
-        count: how many records the header names.
-        delta_max: last offset of the batch minus its base.
-        base_timestamp: what the records' timestamps are relative to, epoch ms.
-        wanted_ms: epoch ms.
-        least_delta: records whose offset delta is below it are passed over.
-
-    Returns:
-        ``(status, offset delta, timestamp)``; the delta is -1 if no record is found. A status other than OK: what is
-        wrong with the records in front.
-    """
-    if start < 0 or end < start or end > buf.size:
-        return Status.BAD_SIZE, -1, 0
-    position, delta = start, -1
-    for _ in range(count):
-        status, position, timestamp_delta, _, delta, _, _, _ = parse_record(buf, position, end, delta, delta_max)
-        if status != Status.OK:
-            return status, -1, 0
-        timestamp = base_timestamp + timestamp_delta
-        if timestamp >= wanted_ms and delta >= least_delta:
-            return Status.OK, delta, timestamp
-    return (Status.OK if position == end else Status.BAD_LENGTH), -1, 0

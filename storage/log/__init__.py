@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage.log.config import LogConfig
-    from storage.log.fetching.timestamps import SpecialTimestamp, TimestampOffset
     from storage.log.log import Log
     from storage.log.read import AnyBatch
+    from storage.log.search.timestamps import SpecialTimestamp, TimestampOffset
     from storage.log.writing.append import Appended, Producer
     from storage.log.writing.origin import AppendOrigin
 
@@ -30,8 +30,8 @@ _HOMES = {
     "Log": "storage.log.log",
     "LogConfig": "storage.log.config",
     "Producer": "storage.log.writing.append",
-    "SpecialTimestamp": "storage.log.fetching.timestamps",
-    "TimestampOffset": "storage.log.fetching.timestamps",
+    "SpecialTimestamp": "storage.log.search.timestamps",
+    "TimestampOffset": "storage.log.search.timestamps",
 }
 
 

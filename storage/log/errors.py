@@ -55,7 +55,7 @@ class IllegalRecords(LogRefusal):
 
 
 class InvalidLeaderEpoch(LogRefusal):
-    """A leader epoch below 0, of an append or of a batch that keeps its own."""
+    """A leader epoch below 0, or one that begins below offset 0: of an append, or of a batch that keeps its own."""
 
     kafka_name = "IllegalArgumentException"
 

@@ -39,6 +39,16 @@ class LeaderEpochs:
         self.entries()
         return self._newest if leader_epoch is None else leader_epoch
 
+    def latest(self) -> int | None:
+        """Return the newest leader epoch; None if none is known. Raises: as ``entries``."""
+        entries = self.entries()
+        return entries[-1].epoch if entries else None
+
+    def at_start(self, log_start_offset: int) -> int | None:
+        """Return the leader epoch of the log start; None if none is known. Raises: as ``entries``."""
+        entries = self.entries()
+        return entries[0].epoch if entries and entries[0].start_offset <= log_start_offset else None
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch`` writes from ``start_offset`` on, unless it is the newest already.
 
@@ -47,7 +57,7 @@ class LeaderEpochs:
 
         Raises: InvalidLeaderEpoch, OutOfSpace, UnsafeOwner; as ``entries``. Source: Kafka LeaderEpochFileCache.assign.
         """
-        ensure_valid_epoch(self._directory, epoch)
+        ensure_valid_epoch(self._directory, epoch, start_offset)
         entries = self.entries()
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
             return
@@ -82,8 +92,10 @@ class LeaderEpochs:
             self._entries = entries
 
 
-def ensure_valid_epoch(directory: Path, epoch: int) -> None:
-    """Refuse an epoch below 0: no broker opens a checkpoint that has one. Raises: InvalidLeaderEpoch."""
+def ensure_valid_epoch(directory: Path, epoch: int, start_offset: int = 0) -> None:
+    """Refuse an epoch or an offset below 0: no broker opens a checkpoint with one. Raises: InvalidLeaderEpoch."""
+    if start_offset < 0:
+        raise InvalidLeaderEpoch(directory, f"leader epoch {epoch} cannot begin at offset {start_offset}, below 0")
     if epoch < 0:
         raise InvalidLeaderEpoch(directory, f"leader epoch {epoch} is below 0; name the epoch of the leader, from 0 on")
 

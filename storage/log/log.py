@@ -25,11 +25,11 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.create import create_partition
 from storage.log.errors import RecordBatchTooLarge
-from storage.log.fetching.timestamps import TimestampOffset, lookup_timestamp
 from storage.log.listing import Listing, list_partition
 from storage.log.log_files import LogFiles
 from storage.log.read import AnyBatch, read_batches
 from storage.log.roll import Arrival, must_roll
+from storage.log.search.timestamps import SpecialTimestamp, TimestampOffset, lookup_record
 from storage.log.writing.admission import Admission
 from storage.log.writing.append import Appended, Producer, build_batch
 from storage.log.writing.batches import Admitted
@@ -38,6 +38,7 @@ from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.producer_checks import ProducerChanges
 from storage.log.writing.validation import Stamp
 from storage.records import Record
+from storage.records.record import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _ANY_EPOCH: Final = (1 << 31) - 1
 
@@ -190,7 +191,15 @@ class Log(LogFiles):
 
         Raises: CorruptBatch, CorruptCheckpoint (the leader epochs), UnreadableFile.
         """
-        return lookup_timestamp(self._view(), timestamp_ms)
+        match timestamp_ms:
+            case SpecialTimestamp.LATEST:
+                return TimestampOffset(NO_TIMESTAMP, self.log_end_offset, self._epochs.latest())
+            case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+                start_offset = self.log_start_offset
+                return TimestampOffset(NO_TIMESTAMP, start_offset, self._epochs.at_start(start_offset))
+            case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+                return TimestampOffset(NO_TIMESTAMP, -1, NO_LEADER_EPOCH)  # nothing is kept in remote storage
+        return lookup_record(self.segments, self.log_start_offset, timestamp_ms)
 
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
         """Write what was admitted, unless the log has it already: what producers refuse must not reach the disk.

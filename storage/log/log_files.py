@@ -16,8 +16,6 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll, OffsetOutOfRange
-from storage.log.fetching.open_segments import OpenSegments
-from storage.log.fetching.view import LogView
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.listing import Listing, list_partition
 from storage.log.log_dir_offsets import note_offsets
@@ -56,7 +54,6 @@ class LogFiles:
         self._active: ActiveSegment | None = None
         self._producers: ProducerState | None = None
         self._epochs = LeaderEpochs(fs, directory)
-        self._opened = OpenSegments()
         self._recovery_point = self.log_end_offset
         self._flushed_ms = 0
         self._begun_ms: dict[int, int] = {}
@@ -149,7 +146,6 @@ class LogFiles:
 
         A log that was only read is left as it was; calling it again does nothing. Raises: OutOfSpace.
         """
-        self._opened.close()
         if self._active is None:
             return
         active = self._active
@@ -231,7 +227,3 @@ class LogFiles:
         if offset > (self.log_start_offset if self._snapshot_offset is None else self._snapshot_offset):
             write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
             self._snapshot_offset = offset
-
-    def _view(self) -> LogView:
-        start, end, torn_bytes = self.log_start_offset, self.log_end_offset, self.torn_bytes
-        return LogView(self.directory, self._opened, self._segments, self._active, start, end, torn_bytes, self._epochs)

@@ -9,10 +9,7 @@ import pytest
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 from storage.indexes import (
     IndexBuilder,
-    OffsetIndex,
     OffsetIndexEntry,
-    TimeIndex,
-    TimeIndexEntry,
     floor_slot,
     last_offset_index_entry,
     last_time_index_entry,
@@ -63,35 +60,6 @@ def test_time_entries_that_do_not_ascend_are_corrupt(second):
     with pytest.raises(CorruptIndex) as caught:
         parse_time_index(time_index((1000, 5), second), BASE, PATH)
     assert caught.value.position == 12
-
-
-@pytest.mark.parametrize(("offset", "found"), [(108, None), (109, 0), (118, 0), (119, 1), (10_000, 1)])
-def test_the_floor_of_an_offset_is_the_last_entry_at_or_below(offset, found):
-    entries = [OffsetIndexEntry(109, 4100), OffsetIndexEntry(119, 8200)]
-    index = OffsetIndex(offset_index((9, 4100), (19, 8200)) + b"\0" * 24, BASE)
-    assert index.floor(offset) == (None if found is None else entries[found])
-
-
-def test_an_index_without_entries_has_no_floor():
-    assert OffsetIndex(b"\0" * 96, BASE).floor(BASE + 9) is None
-    assert TimeIndex(b"\0" * 96, BASE).floor(9) is TimeIndex(b"", BASE).last() is None
-
-
-@pytest.mark.parametrize(("timestamp_ms", "found"), [(999, None), (1000, 0), (1999, 0), (2000, 1), (9999, 1)])
-def test_the_floor_of_a_timestamp_is_the_last_entry_at_or_before(timestamp_ms, found):
-    entries = [TimeIndexEntry(1000, 109), TimeIndexEntry(2000, 119)]
-    index = TimeIndex(time_index((1000, 9), (2000, 19)) + b"\0" * 24, BASE)
-    assert index.floor(timestamp_ms) == (None if found is None else entries[found])
-    assert index.last() == entries[1]
-
-
-def test_a_live_index_has_the_entries_that_come_later():
-    builder = IndexBuilder(BASE, 0, PATH)
-    offsets, times = builder.live
-    for number in range(3):
-        builder.append(100 * number, 100, BASE + number, 1000 + number)
-    assert offsets.floor(BASE + 9) == (BASE + 2, 200)
-    assert times.floor(5000) == times.last() == (1002, BASE + 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 1000])

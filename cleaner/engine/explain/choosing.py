@@ -15,9 +15,9 @@ from policies.explain.words import offsets
 from policies.plan import path_of
 from policies.reasons import moment
 from storage.errors import InvalidConfig
-from storage.log.fetching.timestamps import lookup_in
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
+from storage.log.search.timestamps import lookup_record
 from storage.segment import Segment
 
 
@@ -97,7 +97,7 @@ def _offset_at(explained: PartitionExplanation, segments: dict[int, Segment], ti
     """Return the offset of the first record that is as late. Raises: InvalidConfig if there is none."""
     facts = explained.planned.facts
     listed = [segments[fate.facts.base_offset] for fate in explained.segments]
-    found = lookup_in(listed, (facts.log_start_offset, facts.log_end_offset), max(timestamp_ms, 0))
+    found = lookup_record(listed, facts.log_start_offset, max(timestamp_ms, 0))
     if found is None or found.offset >= facts.log_end_offset:
         newest = _newest(explained.segments)
         raise InvalidConfig("--timestamp", moment(timestamp_ms), f"no record of {_name(explained)} is as late{newest}")

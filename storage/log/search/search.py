@@ -6,8 +6,13 @@ By timestamp:   the first segment whose largest timestamp is as late -> its time
                 batches from there on, to the first record that is as late. What the first such segment does not have is
                 not looked for in a later one.
 
-An index is a hint: where its entry leads to no such batch, the segment is read from its beginning. The end of the last
-segment may be torn, or be written to meanwhile: bytes there that are no batch end the log.
+An offset index is a hint: where its entry leads to no such batch, the segment is read from its beginning. A time index
+decides what is found: ``lookup`` goes by it as a broker does, right or wrong. Who wants the records themselves
+(``Log``, Spark, ``explain``) takes an entry only if its batch has its timestamp, and reads the headers where it has
+not: so an absent, short or damaged time index hides nothing. One wrong entry cannot be told: it names a batch by its
+very offset and timestamp, though an earlier batch was later.
+
+The end of the last segment may be torn, or be written to meanwhile: bytes there that are no batch end the log.
 
 Source: Kafka LocalLog.read, LogSegment.translateOffset, UnifiedLog.fetchOffsetByTimestamp,
 LogSegment.findOffsetByTimestamp, FileRecords.searchForOffsetFromPosition, FileRecords.searchForTimestamp.
@@ -20,7 +25,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from storage.errors import CorruptBatch
-from storage.log.read import floor_place
+from storage.log.read import floor_place, position_of
 from storage.log.search.probe import IndexedEntry, probing
 from storage.log.search.steps import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
 from storage.names import FileKind
@@ -45,6 +50,8 @@ class _Largest(NamedTuple):
 
     timestamp_ms: int
     offset: int
+    stated_ms: int = -1
+    """What the time index says, right or wrong."""
 
 
 class _Hit(NamedTuple):
@@ -61,14 +68,15 @@ _Choice = Callable[[Record], bool]
 class LogSearch:
     """The segments of one log, for one lookup."""
 
-    def __init__(self, segments: Sequence[Segment], log_start_offset: int) -> None:
+    def __init__(self, segments: Sequence[Segment], log_start_offset: int, *, trusts_times: bool = True) -> None:
         """Prepare.
 
         Args:
             segments: ascending; the last one is the active segment.
             log_start_offset: as the log dir's checkpoint says; the first base offset counts if that is greater.
+            trusts_times: whether time indexes decide, as for a broker; else the batches do.
         """
-        self._segments = segments
+        self._segments, self._trusts_times = segments, trusts_times
         self._start = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
         self._end: int | None = None if segments else self._start
         self._steps: list[LookupStep] = []
@@ -91,9 +99,11 @@ class LogSearch:
         """Find the first record at or behind a timestamp, epoch ms. Raises: CorruptBatch, UnreadableFile."""
         for segment in self._segments:
             largest = self._largest(segment)
-            if largest.timestamp_ms < 0:
-                self._steps[-1] = self._steps[-1]._replace(source=StepBasis.FILE_TIME, timestamp_ms=segment.mtime_ms)
-            if (largest.timestamp_ms if largest.timestamp_ms >= 0 else segment.mtime_ms) >= timestamp_ms:
+            largest_ms = max(largest.timestamp_ms, largest.stated_ms if largest.timestamp_ms < 0 else -1)
+            if largest_ms < 0:
+                largest_ms = segment.mtime_ms
+                self._steps[-1] = self._steps[-1]._replace(source=StepBasis.FILE_TIME, timestamp_ms=largest_ms)
+            if largest_ms >= timestamp_ms:
                 return self._first_as_late(segment, timestamp_ms)
         return self._answer(LookupOutcome.NONE_AS_LATE)
 
@@ -101,7 +111,7 @@ class LogSearch:
         """Find the first record with the largest timestamp of all. Raises: CorruptBatch, UnreadableFile."""
         found = [(self._largest(segment), segment) for segment in self._segments]
         largest, segment = max(found, key=lambda pair: pair[0].timestamp_ms, default=(_Largest(-1, -1), None))
-        if segment is None or largest.timestamp_ms < 0:
+        if segment is None:
             return self._answer(LookupOutcome.NONE_AS_LATE)
         hit = self._scan(
             segment,
@@ -109,6 +119,8 @@ class LogSearch:
             lambda header: header.max_timestamp_ms == largest.timestamp_ms,
             lambda record: record.timestamp_ms == largest.timestamp_ms,
         )
+        if hit is not None and hit.batch.header.magic == 0:  # it has no timestamps, and so no largest one
+            hit = None
         return self._answer(LookupOutcome.FOUND if hit else LookupOutcome.NONE_AS_LATE, segment, hit)
 
     def start(self) -> Lookup:
@@ -156,6 +168,8 @@ class LogSearch:
                     step = _of_entry(step, entry)._replace(timestamp_ms=entry.key, offset=entry.value)
                 step = step._replace(looked_at=probe.looked_at, bytes_read=probe.bytes_read)
         self._steps.append(step)
+        if not self._trusts_times:
+            return _checked(segment, found)
         # a broker makes both indexes anew where there is no offset index; a time index that lacks alone it leaves empty
         is_made_anew = FileKind.INDEX not in segment.files
         may_lag_behind = segment == self._segments[-1] and FileKind.TIME_INDEX in segment.files
@@ -196,12 +210,19 @@ class LogSearch:
                     offset = entry.value
                     step = _of_entry(step, entry)._replace(timestamp_ms=entry.key, offset=offset)
                 step = step._replace(looked_at=probe.looked_at, bytes_read=probe.bytes_read)
+        if step.timestamp_ms is not None and not self._trusts_times:
+            fits = step.timestamp_ms <= timestamp_ms and _has_time(segment, offset, step.timestamp_ms)
+            if not fits:
+                step, offset = step._replace(source=StepBasis.BAD_ENTRY), segment.base_offset
         self._steps.append(step)
         return offset
 
     def _indexed(self, segment: Segment, offset: int) -> LookupStep:
         """Find an offset in the offset index. No entry is as low as the base offset, so that is not looked for."""
-        return self._offset_step(segment, lambda probe: probe.floor(offset) if offset > segment.base_offset else None)
+        step = self._offset_step(segment, lambda probe: probe.floor(offset) if offset > segment.base_offset else None)
+        if step.offset is not None and step.offset > offset:  # entries that do not ascend
+            step = self._steps[-1] = step._replace(source=StepBasis.BAD_ENTRY, leads_to=0)
+        return step
 
     def _last_indexed(self, segment: Segment) -> LookupStep:
         return self._offset_step(segment, lambda probe: probe.last())
@@ -278,6 +299,35 @@ class LogSearch:
     def _answer(self, outcome: LookupOutcome, segment: Segment | None = None, hit: _Hit | None = None) -> Lookup:
         batch = _found_batch(segment, hit.batch) if segment and hit else None
         return Lookup(outcome, self._start, self._end, tuple(self._steps), batch, hit.record if hit else None)
+
+
+def _checked(segment: Segment, stated: _Largest) -> _Largest:
+    """Look for a larger timestamp from the batch on that has the stated one; in all batches if none has it.
+
+    Raises: UnreadableFile.
+    """
+    fits = stated.timestamp_ms >= 0 and _has_time(segment, stated.offset, stated.timestamp_ms)
+    found = stated if fits else _Largest(-1, segment.base_offset)
+    for header in _readable_from(segment, found.offset):
+        if header.max_timestamp_ms > found.timestamp_ms:
+            found = _Largest(header.max_timestamp_ms, header.last_offset)
+    return found._replace(stated_ms=stated.timestamp_ms)
+
+
+def _has_time(segment: Segment, offset: int, timestamp_ms: int) -> bool:
+    """Return whether the batch that reaches an offset has a timestamp as its largest one. Raises: UnreadableFile."""
+    for header in _readable_from(segment, offset):
+        if header.last_offset >= offset:
+            has_offset = not isinstance(header, BatchHeader) or header.base_offset <= offset
+            return has_offset and header.max_timestamp_ms == timestamp_ms
+    return False
+
+
+def _readable_from(segment: Segment, offset: int) -> Iterator[AnyHeader]:
+    """Yield the headers from where the offset index leads to, up to the first that is none. Raises: UnreadableFile."""
+    with reading(segment.log.path) as descriptor, suppress(CorruptBatch):
+        for found in iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, offset)):
+            yield found.header
 
 
 def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:

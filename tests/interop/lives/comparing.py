@@ -75,10 +75,11 @@ def file_differences(kafka: Path, ours: Path, *, recompresses: bool, strays: Col
         kafka: the directory that Kafka's log has.
         ours: the directory that our log has.
         recompresses: compare what compressed records say, not their bytes, nor the places that hang on them.
-        strays: files that only ours may have.
+        strays: files that one side may lack.
     """
     theirs, own = _files(kafka), _files(ours)
-    if missing := sorted(name for name in theirs.keys() - own.keys() if not _is_made_by_looking(name, theirs)):
+    lacking = theirs.keys() - own.keys() - set(strays)
+    if missing := sorted(name for name in lacking if not _is_made_by_looking(name, theirs)):
         yield f"files that only kafka has: {missing}"
     if additional := sorted(own.keys() - theirs.keys() - set(strays)):
         yield f"files that only ours has: {additional}"

@@ -85,7 +85,7 @@ class _Both:
         self._life, self._kafka, self._ours, self._lived = life, kafka, ours, lived
         self._is_over = False
         self._strays: set[str] = set()
-        """The snapshots that a start of Kafka deleted, because no segment begins there; ours leaves them."""
+        """The snapshots that a start of Kafka deleted, as no segment begins there, or made, as there was none."""
 
     def go_through(self, indexes: Iterable[int]) -> None:
         opened, closed = Step("open", {"start": 0}), Step("close")
@@ -108,7 +108,7 @@ class _Both:
         snapshots = self._snapshots()
         expected = self._kafka.do(step, now_ms)
         if step.kind == "open":
-            self._strays |= snapshots - self._snapshots()
+            self._strays |= snapshots ^ self._snapshots()
         if expected.error:
             self._lived.seen[f"{step.kind}: {expected.error}"] += 1
         if any(words in expected.message for words in (*_BROKEN, _AT_ONE_OFFSET)):

@@ -68,12 +68,15 @@ class OurSide:
                 self._log.close()
         self._log = None
 
-    def _open(self, options: Mapping[str, Any], _now_ms: int) -> Mapping[str, Any]:
-        if not any(self.directory.iterdir()):
+    def _open(self, options: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:
+        is_new = not any(self.directory.iterdir())
+        if is_new:
             create_segment(_FS, self.directory, 0)
             (self.directory / LEADER_EPOCH_CHECKPOINT).touch()
         self._log = Log.open(self.directory, _config(self._life), _FS, log_start_offset=options["start"])
-        self.is_at_work = False
+        self.is_at_work = "segment.ms" in self._life.config and not is_new
+        if self.is_at_work:  # a segment without timestamps counts from when it was opened: ours by the first append
+            self._log.append(b"", now_ms=now_ms)
         return {}
 
     def _append(self, options: Mapping[str, Any], now_ms: int) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from storage.log.leader_epochs import LeaderEpochs, read_leader_epochs
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
 from storage.records import ControlType, Record, encode_batch, encode_control_batch
 from storage.txn_index import parse_txn_index
+from tests.interop.lives.drawing import placed
 from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, FullDisk, a_log, append, offsets, record, reopened
 
 
@@ -217,6 +218,8 @@ def test_a_leader_epoch_below_0_is_refused_and_no_checkpoint_has_it(tmp_path: Pa
         log.append_records([record()], now_ms=NOW_MS, leader_epoch=-1)
     with pytest.raises(InvalidLeaderEpoch):
         log.append_as_is(encode_batch([record()], partition_leader_epoch=-1), now_ms=NOW_MS)
+    with pytest.raises(InvalidLeaderEpoch, match="cannot begin at offset -1"):
+        log.append_as_is(placed(encoded(1), 0, 0) + placed(encoded(3), -1, 0), now_ms=NOW_MS)
     with pytest.raises(InvalidLeaderEpoch):
         Log.create(tmp_path / "orders-1", LogConfig(), FS, topic_id=TOPIC_ID, leader_epoch=-1)
     assert not (tmp_path / "orders-1").exists()
