@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, InvalidRecord
 from storage.log.read import floor_place, position_of
 from storage.log.search.probe import IndexedEntry, probing
 from storage.log.search.steps import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
@@ -40,6 +40,7 @@ from storage.records import (
     iter_headers,
     read_batch,
 )
+from storage.records.v2 import iter_records
 from storage.segment import Segment, reading
 
 AnyHeader = BatchHeader | LegacyHeader
@@ -263,7 +264,7 @@ class LogSearch:
                 if is_wanted(found.header):
                     batch = read_batch(descriptor, path, found)
                     bytes_read += found.header.size_bytes
-                    record = next((one for one in batch.records() if is_chosen(one)), None)
+                    record = next((one for one in _one_by_one(batch) if is_chosen(one)), None)
                     if record is not None or not needs_record:
                         hit = _Hit(batch, record)
                         break
@@ -328,6 +329,17 @@ def _readable_from(segment: Segment, offset: int) -> Iterator[AnyHeader]:
     with reading(segment.log.path) as descriptor, suppress(CorruptBatch):
         for found in iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, offset)):
             yield found.header
+
+
+def _one_by_one(batch: Batch | LegacyBatch) -> Iterator[Record]:
+    """Yield the records up to the one that is looked for: what lies behind it may be damaged. Raises: CorruptBatch."""
+    if isinstance(batch, LegacyBatch) or batch.header.compression or not batch.header.record_count:
+        yield from batch.records()
+        return
+    try:
+        yield from iter_records(batch.payload, batch.header)
+    except InvalidRecord as error:
+        raise CorruptBatch(batch.path, batch.position, str(error)) from error
 
 
 def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:

@@ -24,7 +24,7 @@ from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.records import ControlType, encode_batch, encode_control_batch
 from tests.interop.lives.batches import with_header
 from tests.interop.lives.drawing import placed
-from tests.storage.log.logs import NOW_MS, a_log, append, bases, offsets, record, reopened
+from tests.storage.log.logs import NOW_MS, a_log, append, bases, looked_up, offsets, record, reopened
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100, segment_index_bytes=1000)
 
@@ -116,6 +116,7 @@ def test_a_follower_takes_a_marker_of_its_leader_whatever_follows_the_first_reco
     log = a_log(tmp_path)
     log.append_as_is(with_header(marker(0, ControlType.COMMIT), record_count=6), now_ms=NOW_MS)
     assert log.log_end_offset == 1
+    assert looked_up(log, 0) == (NOW_MS, 0)
     log.close()
     for snapshot in log.directory.glob("*.snapshot"):
         snapshot.unlink()
