@@ -12,69 +12,68 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from types import FrameType, ModuleType
+from importlib import import_module
+from types import FrameType
 from typing import Final, NoReturn
 
 from cleaner import __version__
-from cleaner.cli.change import clean, delete_records, free, import_records, restore, run
 from cleaner.cli.exit_status import ExitStatus, Terminated, exit_status_of
-from cleaner.cli.look import (
-    analyze,
-    config,
-    diff,
-    doctor,
-    dump,
-    explain,
-    export,
-    history,
-    lookup,
-    owners,
-    preflight,
-    prove_erased,
-    topics,
-    verify,
-)
 from cleaner.cli.parser import Parser
-from cleaner.cli.setup import completion, demo, systemd
 from cleaner.cli.streams import is_of_stdout, prepare_streams, status_if_shown
 from cleaner.config.inputs import CommandFiles
 
-_GROUPS: Final[dict[str, dict[str, ModuleType]]] = {
-    "rescue and clean": {"free": free, "clean": clean, "delete-records": delete_records},
+_GROUPS: Final = {
+    "rescue and clean": {"free": "change.free", "clean": "change.clean", "delete-records": "change.delete_records"},
     "look": {
-        "topics": topics,
-        "explain": explain,
-        "lookup": lookup,
-        "dump": dump,
-        "owners": owners,
-        "prove-erased": prove_erased,
-        "analyze": analyze,
+        "topics": "look.topics",
+        "explain": "look.explain",
+        "lookup": "look.lookup",
+        "dump": "look.dump",
+        "owners": "look.owners",
+        "prove-erased": "look.prove_erased",
+        "analyze": "look.analyze",
     },
-    "damage and starts": {"preflight": preflight, "doctor": doctor, "verify": verify},
-    "take back": {"history": history, "restore": restore, "diff": diff},
-    "data in and out": {"export": export, "import": import_records},
-    "service": {"run": run, "config": config, "systemd": systemd, "completion": completion, "demo": demo},
+    "damage and starts": {"preflight": "look.preflight", "doctor": "look.doctor", "verify": "look.verify"},
+    "take back": {"history": "look.history", "restore": "change.restore", "diff": "look.diff"},
+    "data in and out": {"export": "look.export", "import": "change.import_records"},
+    "service": {
+        "run": "change.run",
+        "config": "look.config",
+        "systemd": "setup.systemd",
+        "completion": "setup.completion",
+        "demo": "setup.demo",
+    },
 }
-"""The commands, in the groups that ``--help`` shows."""
+"""The commands, each with its module below ``cleaner.cli``, in the groups that ``--help`` shows."""
+_NEEDS_ALL: Final = "completion"
+"""The command that tells of all commands."""
 _DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, without a broker."
 _EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean -n DIR"
 
 
-def build_parser() -> Parser:
-    """Return the parser of the whole command line."""
+def build_parser(only: str | None = None) -> Parser:
+    """Return the parser of the command line. ``only``: one command, for which no other one is imported."""
     parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
     parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
     _add_common(parser)
     commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
-    for name, module in (pair for group in _GROUPS.values() for pair in group.items()):
+    groups = {title: {n: m for n, m in group.items() if only in (None, n)} for title, group in _GROUPS.items()}
+    for name, place in (pair for group in groups.values() for pair in group.items()):
+        module = import_module(f"cleaner.cli.{place}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
         for taking in (command, *_actions_of(command)):
             _add_common(taking)
         command.set_defaults(run=module.run)
-    parser.show_in_groups(commands, {title: tuple(group) for title, group in _GROUPS.items()})
+    parser.show_in_groups(commands, {title: tuple(group) for title, group in groups.items()})
     return parser
+
+
+def _command_of(words: Sequence[str]) -> str | None:
+    """Return the command if a command line begins with it: the one case in which no other command is told of."""
+    names = {name for group in _GROUPS.values() for name in group} - {_NEEDS_ALL}
+    return words[0] if words and words[0] in names else None
 
 
 def _actions_of(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -122,8 +121,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread for each core
     has_acted = False
     try:
-        args = build_parser().parse_args(argv)
-        args.words = tuple(sys.argv[1:] if argv is None else argv)
+        words = tuple(sys.argv[1:] if argv is None else argv)
+        args = build_parser(_command_of(words)).parse_args(words)
+        args.words = words
         args.inputs = CommandFiles()
         has_acted = _acts(args)
         status = _run(args)
