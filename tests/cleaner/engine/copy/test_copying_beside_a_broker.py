@@ -78,6 +78,7 @@ def test_snapshots_of_the_groups_first_bases_stay_in_the_copy(tmp_path, original
     assert contents(tmp_path / "copy") == in_place(original, tmp_path / "in-place", layers)
 
 
+@pytest.mark.usefixtures("as_kafka")
 def test_segments_behind_a_round_that_ends_early_are_in_the_copy(tmp_path, original):
     layers = as_kafka()
     copied(original, tmp_path / "copy", layers=layers)
