@@ -18,7 +18,7 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -68,6 +68,33 @@ def ensure_not_immutable(descriptor: int, path: Path) -> None:
     """Refuse what ``chattr`` made immutable or append-only. Raises: ImmutableFile."""
     if is_unchangeable(descriptor):
         raise ImmutableFile(path)
+
+
+def ensure_none_immutable(parent: int, directory: Path, to_change: Iterable[str], to_read: Iterable[str]) -> None:
+    """Refuse files that ``chattr`` made immutable or append-only; those that are gone are passed over.
+
+    Args:
+        parent: a descriptor of the directory.
+        directory: the directory.
+        to_change: names of files that need not be readable: a rename needs no permission to read.
+        to_read: names of files that must be readable, too.
+
+    Raises: ImmutableFile, UnreadableFile.
+    """
+    for names, and_readable in ((to_change, False), (to_read, True)):
+        for name in names:
+            try:
+                descriptor = os.open(name, READ_FLAGS, dir_fd=parent)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if and_readable:
+                    raise UnreadableFile(directory / name, error.strerror or str(error)) from error
+                continue
+            try:
+                ensure_not_immutable(descriptor, directory / name)
+            finally:
+                os.close(descriptor)
 
 
 def is_unchangeable(descriptor: int) -> bool:

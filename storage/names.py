@@ -6,6 +6,7 @@ Pure string work; no file is opened here. Source: Kafka ``LogFileUtils``, ``Loca
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
@@ -123,6 +124,11 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
     if found is None or not _BASE_OFFSET.fullmatch(base) or (base_offset := int(base)) > _OFFSET_MAX:
         return None
     return SegmentFileName(base_offset, *found)
+
+
+def segment_files_among(names: Iterable[str]) -> dict[str, SegmentFileName]:
+    """Return those of many file names that are of a segment file or snapshot, each with what it says."""
+    return {name: found for name in names if (found := parse_segment_file_name(name))}
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:

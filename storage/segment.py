@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.directory import (
-    READ_FLAGS,
-    ImmutableFile,
+    ensure_none_immutable,
     ensure_not_immutable,
-    is_unchangeable,
     open_sized,
     opened,
     status_of,
@@ -72,6 +71,19 @@ class SegmentFile(NamedTuple):
             _ensure_as_listed(self, descriptor)
 
 
+class SegmentSizes(NamedTuple):
+    """The sizes of a segment's files, in bytes, and the identities behind them. Attributes: as of ``Segment``."""
+
+    identity: FileIdentity
+    """Of the ``.log``."""
+    companions_bytes: int
+    companions_identity: int
+    index_bytes: int
+    time_index_bytes: int
+    disk_bytes: int
+    links: int
+
+
 class Segment(NamedTuple):
     """The files of one base offset; a ``.log`` is always among them. Cheap: there are many."""
 
@@ -92,7 +104,7 @@ class Segment(NamedTuple):
     @property
     def companions_bytes(self) -> int:
         """The size of the index files."""
-        return sum([identity.size_bytes for identity in self.companions])
+        return sum([identity.size_bytes for identity in self._companions])
 
     @property
     def on_disk(self) -> tuple[int, int]:
@@ -106,12 +118,25 @@ class Segment(NamedTuple):
     @property
     def companions_identity(self) -> int:
         """A hash of the index files' identities: tells whether one of them changed, in the space of a number."""
-        return hash_of(self.companions)
+        return hash(frozenset(self._companions))
 
     @property
-    def companions(self) -> list[FileIdentity]:
+    def _companions(self) -> list[FileIdentity]:
         """The identities of the index files."""
         return [file.identity for kind, file in self.files.items() if kind is not FileKind.LOG]
+
+    @property
+    def sizes(self) -> SegmentSizes:
+        """All that its listing says of its size, asked once: there are many segments."""
+        index_bytes, time_index_bytes = self.bytes_of(FileKind.INDEX), self.bytes_of(FileKind.TIME_INDEX)
+        return SegmentSizes(
+            self.log.identity,
+            self.companions_bytes,
+            self.companions_identity,
+            index_bytes,
+            time_index_bytes,
+            *self.on_disk,
+        )
 
     def ensure_as_listed(self) -> None:
         """Look again at all files, just before acting. Raises: PlanOutOfDate if one is not as it was listed."""
@@ -168,26 +193,12 @@ def ensure_changeable(directory: Path, base_offsets: Collection[int], *, and_rea
     """
     with as_unreadable(directory), opened(directory) as parent:
         ensure_not_immutable(parent, directory)
+        to_change, to_read = [], []
         for file_name in sorted(os.listdir(parent)):  # noqa: PTH208 - a Path takes no descriptor
             base, _, suffixes = file_name.partition(".")
             if suffixes in _CHANGED and base.isdecimal() and int(base) in base_offsets:
-                _ensure_changeable(directory, file_name, parent, and_readable=and_readable and suffixes in _LOGS)
-
-
-def _ensure_changeable(directory: Path, file_name: str, parent: int, *, and_readable: bool) -> None:
-    try:
-        descriptor = os.open(file_name, READ_FLAGS, dir_fd=parent)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if and_readable:
-            raise UnreadableFile(directory / file_name, error.strerror or str(error)) from error
-        return  # a rename needs no permission to read
-    try:
-        if is_unchangeable(descriptor):
-            raise ImmutableFile(directory / file_name)
-    finally:
-        os.close(descriptor)
+                (to_read if and_readable and suffixes in _LOGS else to_change).append(file_name)
+        ensure_none_immutable(parent, directory, to_change, to_read)
 
 
 def _ensure_as_listed(file: SegmentFile, directory: int) -> None:
@@ -199,16 +210,24 @@ def _ensure_as_listed(file: SegmentFile, directory: int) -> None:
         raise PlanOutOfDate(file.path, "another size, time or file")
 
 
-def hash_of(companions: Iterable[FileIdentity]) -> int:
-    """Return what ``Segment.companions_identity`` is, for who has the index files' identities at hand."""
-    return hash(frozenset(companions))
-
-
 def listed(directory: Path, file_name: str, name: SegmentFileName, status: os.stat_result) -> SegmentFile:
     """Return a file as ``stat`` found it."""
     identity = identity_of(status)
     disk_bytes = status.st_blocks * BLOCK_BYTES
     return SegmentFile(directory, file_name, name, identity, status.st_ctime_ns, disk_bytes, status.st_nlink)
+
+
+def listed_together(directory: Path, entries: Iterable[tuple[os.DirEntry[str], SegmentFileName]]) -> list[SegmentFile]:
+    """Return the plain files among the entries of a directory; without those that a live broker has removed since."""
+    found = []
+    for entry, name in entries:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found.append(listed(directory, entry.name, name, status))
+    return found
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:

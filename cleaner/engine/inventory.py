@@ -33,8 +33,8 @@ from storage.log.read import largest_unindexed_timestamp
 from storage.log.recovery import plan_recovery
 from storage.log.topic_id import read_topic_id, topic_id_if_readable
 from storage.log_dir import Checkpoints, LogDir, Offsets
-from storage.names import FileKind, FileState, TopicPartition
-from storage.segment import Segment, hash_of, reading
+from storage.names import FileState, TopicPartition
+from storage.segment import Segment, reading
 
 _FIRST_BATCH_MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
@@ -301,21 +301,21 @@ def _facts_of_segments(segments: Sequence[Segment], directory: Path, needs: Need
 
 def _segment_facts(segment: Segment, parent: int, needs: Needs) -> SegmentFacts:
     newest = _newest_entry(segment, parent, needs.ends_before_ms)
-    identity, companions, (disk_bytes, links) = segment.log.identity, segment.companions, segment.on_disk
+    sizes = segment.sizes
     return SegmentFacts(
         segment.base_offset,
-        identity.size_bytes,
-        sum([companion.size_bytes for companion in companions]),
-        segment.bytes_of(FileKind.INDEX),
-        segment.bytes_of(FileKind.TIME_INDEX),
-        identity.mtime_ms,
+        sizes.identity.size_bytes,
+        sizes.companions_bytes,
+        sizes.index_bytes,
+        sizes.time_index_bytes,
+        sizes.identity.mtime_ms,
         newest.timestamp_ms if newest else NO_TIMESTAMP,
-        identity,
+        sizes.identity,
         _first_batch_ms(segment, parent) if needs.first_batches else NO_TIMESTAMP,
-        hash_of(companions),
+        sizes.companions_identity,
         newest.offset if newest else None,
-        disk_bytes,
-        links,
+        sizes.disk_bytes,
+        sizes.links,
     )
 
 

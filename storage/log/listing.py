@@ -14,8 +14,8 @@ from typing import Final
 
 from storage.directory import opened, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
-from storage.names import FileKind, FileState, parse_segment_file_name
-from storage.segment import Segment, SegmentFile, listed
+from storage.names import FileKind, FileState, segment_files_among
+from storage.segment import Segment, SegmentFile, listed_together
 
 _KINDS_OF_ENTRIES: Final = {
     stat.S_IFLNK: "a symlink",
@@ -82,16 +82,13 @@ def list_partition(directory: Path) -> Listing:
 
     Raises: UnreadableFile.
     """
-    found, others = [], []
     with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
-        for entry in entries:
-            file = _listed(directory, entry)
-            if file is not None:
-                found.append(file)
-            else:
-                others.append(entry.name)
-    found.sort(key=_file_name)
-    return Listing(directory, tuple(found), tuple(others))
+        by_name = {entry.name: entry for entry in entries}
+        names = segment_files_among(by_name)
+        found = listed_together(directory, [(by_name[name], parsed) for name, parsed in names.items()])
+    is_listed = {file.file_name for file in found}
+    others = tuple([name for name in by_name if name not in is_listed])
+    return Listing(directory, tuple(sorted(found, key=_file_name)), others)
 
 
 def ensure_plain_files(listing: Listing) -> None:
@@ -120,27 +117,13 @@ def strange_files(listing: Listing) -> list[str]:
 
     Those in a state that is no part of the log, nor becomes one by recovery, are left out.
     """
-    parsed = ((name, found) for name in listing.others if (found := parse_segment_file_name(name)))
+    parsed = segment_files_among(listing.others).items()
     strange = [(found.kind is not FileKind.LOG, name) for name, found in parsed if found.state in _STATES_OF_A_LOG]
     return [name for _, name in sorted(strange)]
 
 
 _STATES_OF_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
 _file_name = attrgetter("file_name")
-
-
-def _listed(directory: Path, entry: os.DirEntry[str]) -> SegmentFile | None:
-    """Return an entry as a segment file; None for any other file, or if a live broker has removed it since."""
-    name = parse_segment_file_name(entry.name)
-    if name is None:
-        return None
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return listed(directory, entry.name, name, status)
 
 
 def segments_of(directory: Path, files: Iterable[SegmentFile]) -> tuple[Segment, ...]:

@@ -188,12 +188,13 @@ class ProducerState:
         """
         aborted = []
         for found in iter_headers(descriptor, path):
-            if found.header.last_offset >= end_offset:
+            last_offset = found.header.last_offset
+            if last_offset >= end_offset:
                 break
-            if found.header.last_offset >= start_offset:
+            if last_offset >= start_offset:
                 entry = self._replay_batch(descriptor, path, found)
                 aborted += [entry] if entry else []
-            if found.header.next_offset == end_offset:
+            if last_offset + 1 == end_offset:
                 break  # what follows the log's end is no batch: a torn tail, preallocated zeros
         return aborted
 
