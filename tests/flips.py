@@ -20,8 +20,8 @@ from policies.findings.findings import Finding
 from storage.log_dir import LogDir
 from storage.metadata.metadata_log import read_cluster_metadata
 from storage.names import TopicPartition, parse_topic_partition
-from storage.records import iter_batches
 from storage.records.header import BatchHeader
+from tests.batches import iter_batches
 from tests.conftest import Samples, unpacked
 
 SEED: Final = 20_260_823

@@ -20,7 +20,8 @@ from policies.facts import Boot
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.names import HIGH_WATERMARK_CHECKPOINT, parse_topic_partition
-from storage.records import Record, encode_batch, iter_batches
+from storage.records import Record, encode_batch
+from tests.batches import iter_batches
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

@@ -300,14 +300,3 @@ def _agree(entries: Sequence[LeaderEpochEntry], seen: Iterable[LeaderEpochEntry]
 
 def _epoch_at(entries: Sequence[LeaderEpochEntry], offset: int) -> int | None:
     return next((entry.epoch for entry in reversed(entries) if entry.start_offset <= offset), None)
-
-
-def zero_tail_start(segment: Segment, due_offset: int | None) -> int:
-    """Return the byte at which the zeros begin that follow the last whole batch; the file's size if no zeros follow.
-
-    Arguments and errors as of ``WholeBatches``.
-    """
-    with whole_batches(segment, due_offset) as batches:
-        for _ in batches:
-            pass
-    return batches.end

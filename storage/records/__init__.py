@@ -5,15 +5,13 @@ The compiled kernels do the same faster; tests hold one against the other.
 """
 
 from storage.records.control import ControlType, TxnMarker, parse_control_type
-from storage.records.encode import encode_batch, encode_control_batch, encode_empty_batch, rebuild_batch
+from storage.records.encode import encode_batch
 from storage.records.header import BatchHeader, parse_header
 from storage.records.legacy import LegacyBatch, LegacyHeader
 from storage.records.legacy_encode import encode_message, encode_wrapper
 from storage.records.read_batches import (
-    BatchIterator,
     HeaderIterator,
     PositionedHeader,
-    iter_batches,
     iter_headers,
     read_batch,
 )
@@ -24,7 +22,6 @@ __all__ = [
     "DECOMPRESSED_BYTES_MAX",
     "Batch",
     "BatchHeader",
-    "BatchIterator",
     "ControlType",
     "HeaderIterator",
     "LegacyBatch",
@@ -33,14 +30,10 @@ __all__ = [
     "Record",
     "TxnMarker",
     "encode_batch",
-    "encode_control_batch",
-    "encode_empty_batch",
     "encode_message",
     "encode_wrapper",
-    "iter_batches",
     "iter_headers",
     "parse_control_type",
     "parse_header",
     "read_batch",
-    "rebuild_batch",
 ]

@@ -77,13 +77,3 @@ def parse_txn_marker(key: bytes | None, value: bytes | None, timestamp_ms: int) 
     if version < 0:
         raise InvalidRecord(f"the value of a transaction marker has version {version}")
     return TxnMarker(kind, coordinator_epoch, timestamp_ms)
-
-
-def format_control_key(kind: ControlType) -> bytes:
-    """Return the key of a control record, version 0."""
-    return _KEY.pack(0, kind)
-
-
-def format_txn_marker_value(coordinator_epoch: int) -> bytes:
-    """Return the value of an ABORT or COMMIT, version 0."""
-    return _VALUE.pack(0, coordinator_epoch)

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 from storage.codecs.compression import Compression, compress
 from storage.records.checksum import seal
-from storage.records.control import ControlType, format_control_key, format_txn_marker_value
 from storage.records.header import (
-    ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -28,7 +26,6 @@ from storage.records.record import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     Record,
 )
 from storage.records.varint import wrapped_int64, write_varint
@@ -68,7 +65,7 @@ def encode_batch(
         is_control: the records are control records.
         partition_leader_epoch: -1 for none.
     """
-    assert records, "a batch without records is written by encode_empty_batch"
+    assert records, "a batch has a record"
     base_offset = records[0].offset if base_offset is None else base_offset
     last_offset = records[-1].offset if last_offset is None else last_offset
     base_timestamp_ms = records[0].timestamp_ms if delete_horizon_ms is None else delete_horizon_ms
@@ -96,70 +93,6 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    return _seal(header, payload)
-
-
-def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
-    """Rebuild the batch of ``header`` with only ``records`` left of it, and the horizon it has from now on.
-
-    Offsets, producer, sequences, leader epoch, flags, codec and timestamp type stay; of a CreateTime batch
-    the largest timestamp is that of ``records``. Without records: the 61 bytes of ``encode_empty_batch``.
-
-    Source: Kafka MemoryRecords.buildRetainedRecordsInto.
-    """
-    if not records:
-        return encode_empty_batch(header)
-    return encode_batch(
-        records,
-        base_offset=header.base_offset,
-        last_offset=header.last_offset,
-        compression=header.compression,
-        log_append_time_ms=header.max_timestamp_ms if header.is_log_append_time else None,
-        delete_horizon_ms=delete_horizon_ms,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-        partition_leader_epoch=header.partition_leader_epoch,
-    )
-
-
-def encode_empty_batch(header: BatchHeader) -> bytes:
-    """Return the 61 bytes that keep the offsets and the last sequence of a batch without records."""
-    empty = header._replace(
-        batch_length=V2_HEADER_BYTES - LOG_OVERHEAD_BYTES,
-        attributes=header.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_DELETE_HORIZON),
-        base_timestamp_ms=NO_TIMESTAMP,
-        record_count=0,
-    )
-    return _seal(empty, b"")
-
-
-def encode_control_batch(
-    kind: ControlType,
-    *,
-    offset: int,
-    timestamp_ms: int,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    partition_leader_epoch: int = NO_LEADER_EPOCH,
-) -> bytes:
-    """Serialize the marker that ends a transaction: ``kind`` is ABORT or COMMIT."""
-    marker = Record(offset, timestamp_ms, format_control_key(kind), format_txn_marker_value(coordinator_epoch))
-    return encode_batch(
-        [marker],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        partition_leader_epoch=partition_leader_epoch,
-    )
-
-
-def _seal(header: BatchHeader, payload: bytes) -> bytes:
-    """Return header and payload, with the CRC-32C over both in its place."""
     batch = bytearray(V2_HEADER.pack(*header) + payload)
     seal(batch)
     return bytes(batch)

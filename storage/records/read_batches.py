@@ -1,6 +1,6 @@
-"""Walking over the batches of a ``.log``, in memory or on disk, headers only or whole.
+"""Walking over the headers of a ``.log``, and reading whole batches.
 
-Source: Kafka ``FileLogInputStream``, ``ByteBufferLogInputStream``: a piece too short for a batch's first 17
+Source: Kafka ``FileLogInputStream``: a piece too short for a batch's first 17
 bytes, or a batch longer than what is left, ends the log without an error: that is how a write that did not
 finish looks.
 """
@@ -38,40 +38,6 @@ class PositionedHeader(NamedTuple):
 
     position: int
     header: BatchHeader | LegacyHeader
-
-
-class BatchIterator(Iterator[Batch | LegacyBatch]):
-    """The batches of ``buf``; ``position`` is where the next one starts, and at the end where the log
-    ends."""
-
-    def __init__(self, buf: bytes | memoryview, path: Path, start: int) -> None:
-        self._buf = memoryview(buf)
-        self._path = path
-        self.position = start
-
-    def __next__(self) -> Batch | LegacyBatch:
-        position = self.position
-        size_bytes = _batch_size(self._buf[position:], len(self._buf) - position, self._path, position)
-        if size_bytes is None:
-            raise StopIteration
-        batch = _parse_batch(self._buf[position : position + size_bytes], self._path, position)
-        self.position += size_bytes
-        return batch
-
-
-def iter_batches(buf: bytes | memoryview, path: Path, start: int = 0) -> BatchIterator:
-    """Walk over the batches of a whole ``.log`` held (or mapped) in ``buf``, from byte ``start``.
-
-    Args:
-        buf: the file's bytes.
-        path: the file, for errors.
-        start: where a batch starts.
-
-    Returns:
-        An iterator; its ``position`` tells where the log ended. It raises CorruptBatch at a batch whose
-        length, magic or header cannot be.
-    """
-    return BatchIterator(buf, path, start)
 
 
 class HeaderIterator(Iterator[PositionedHeader]):
@@ -117,8 +83,8 @@ def iter_headers(descriptor: int, path: Path, start: int = 0, end: int | None = 
         end: where the log is taken to end; default: the file's size now.
 
     Returns:
-        An iterator; its ``position`` tells where the log ended. It raises CorruptBatch as ``iter_batches``
-        does, and UnreadableFile where the file cannot be read, or shrank.
+        An iterator; its ``position`` tells where the log ended. It raises CorruptBatch at a batch whose length,
+        magic or header cannot be, and UnreadableFile where the file cannot be read, or shrank.
     """
     return HeaderIterator(descriptor, path, start, os.fstat(descriptor).st_size if end is None else end)
 
@@ -131,7 +97,7 @@ def read_batch(descriptor: int, path: Path, found: PositionedHeader) -> Batch | 
         UnreadableFile: the file cannot be read, or shrank.
     """
     data = memoryview(_pread(descriptor, path, found.position, found.header.size_bytes))
-    return _parse_batch(data, path, found.position)
+    return parse_batch(data, path, found.position)
 
 
 def _batch_size(data: memoryview, bytes_left: int, path: Path, position: int) -> int | None:
@@ -145,7 +111,8 @@ def _batch_size(data: memoryview, bytes_left: int, path: Path, position: int) ->
     return None if size_bytes > bytes_left else size_bytes
 
 
-def _parse_batch(data: memoryview, path: Path, position: int) -> Batch | LegacyBatch:
+def parse_batch(data: memoryview, path: Path, position: int) -> Batch | LegacyBatch:
+    """Read the header of a batch that is there in full. Raises: CorruptBatch."""
     header = _parse_any_header(data, path, position)
     if header.size_bytes != len(data):
         raise CorruptBatch(path, position, "the batch changed while it was read")

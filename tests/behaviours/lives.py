@@ -28,8 +28,9 @@ from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch
 from storage.log.writing.append import Producer
 from storage.log_dir import LogDir
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, parse_txn_index
+from tests.batches import encode_control_batch
 from tests.kafka_rounds import as_kafka
 from tests.partition_dirs import COMPACT, DAY_MS, NOW_MS, FakeClock, configured
 

@@ -13,8 +13,9 @@ from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.config import TimestampType
-from storage.records import Record, encode_batch, iter_batches
-from storage.records.control import ControlType, format_control_key
+from storage.records import Record, encode_batch
+from storage.records.control import ControlType
+from tests.batches import format_control_key, iter_batches
 from tests.behaviours.lives import AMPLE, Life, Writer, small_map
 from tests.partition_dirs import (
     COMPACT,

@@ -8,7 +8,8 @@ from typing import Final
 
 from storage.indexes import IndexBuilder
 from storage.names import FileKind, segment_file_name
-from storage.records import Record, encode_batch, iter_batches
+from storage.records import Record, encode_batch
+from tests.batches import iter_batches
 from tests.partition_dirs import PartitionDir, committed
 
 SEGMENT_BYTES: Final = 256 << 20

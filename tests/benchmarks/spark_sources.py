@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP, arrow_schema, ddl
-from storage.records import iter_batches
+from tests.batches import iter_batches
 from tests.benchmarks.spark_log import NOW_MS, key_bytes
 
 ROW_SCHEMA: Final = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"

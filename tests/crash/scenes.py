@@ -29,7 +29,8 @@ from storage.names import (
     parse_topic_partition,
     segment_file_name,
 )
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
+from tests.batches import encode_control_batch
 from tests.crash.acts import (
     AT_MS,
     DELETE,

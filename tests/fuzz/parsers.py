@@ -18,10 +18,10 @@ from storage.indexes import parse_offset_index, parse_time_index
 from storage.log.producer_state import parse_snapshot
 from storage.metadata.metadata_records import parse_metadata_record
 from storage.properties import parse_properties
-from storage.records import iter_batches
 from storage.schemas.coordinator import CoordinatorRecords
 from storage.schemas.offsets_topic import OFFSETS_TOPIC
 from storage.txn_index import parse_txn_index
+from tests.batches import iter_batches
 
 _COORDINATOR_RECORDS: Final = CoordinatorRecords(OFFSETS_TOPIC)
 _PATH: Final = Path(f"{0:020d}.log")

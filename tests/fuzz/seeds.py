@@ -28,7 +28,8 @@ from storage.names import (
     TopicPartition,
     parse_topic_partition,
 )
-from storage.records import ControlType, Record, encode_control_batch
+from storage.records import ControlType, Record
+from tests.batches import encode_control_batch
 from tests.legacy_logs import legacy_log_dir
 from tests.partition_dirs import DAY_MS, NOW_MS
 

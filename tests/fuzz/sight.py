@@ -10,7 +10,8 @@ from pathlib import Path
 
 from storage.errors import CorruptBatch
 from storage.names import FileState, parse_segment_file_name
-from storage.records import Record, iter_batches
+from storage.records import Record
+from tests.batches import iter_batches
 
 WITH_DATA = (FileState.PLAIN, FileState.SWAP)
 

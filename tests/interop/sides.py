@@ -16,7 +16,7 @@ from policies.config.config_sources import ConfigSources, Said
 from policies.config.configured import Configured
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
-from storage.records import iter_batches
+from tests.batches import iter_batches
 from tests.interop.kafka_jars import judging_version, release
 from tests.interop.referee import Config, Referee
 from tests.interop.tally import TALLY

@@ -22,7 +22,7 @@ from storage.log import Log, LogConfig
 from storage.log.topic_id import read_topic_id
 from storage.log.writing.origin import AppendOrigin
 from storage.records import Batch as OurBatch
-from storage.records import iter_batches
+from tests.batches import iter_batches
 from tests.interop import clients
 from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import TRANSACTION_MS_MAX, Writer

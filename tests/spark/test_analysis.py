@@ -33,7 +33,8 @@ from policies.reasons import Action
 from policies.retention import retention
 from storage.codecs.compression import Compression, decompress
 from storage.log.listing import list_partition
-from storage.records import Batch, ControlType, LegacyBatch, Record, encode_batch, encode_control_batch, iter_batches
+from storage.records import Batch, ControlType, LegacyBatch, Record, encode_batch
+from tests.batches import encode_control_batch, iter_batches
 from tests.conftest import Samples
 from tests.partition_dirs import COMPACT, DAY_MS, EXPIRING, NOW_MS, PartitionDir, committed, keyed
 

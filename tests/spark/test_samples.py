@@ -11,7 +11,8 @@ import pytest
 
 from storage.log.listing import list_partition
 from storage.names import parse_topic_partition
-from storage.records import Batch, LegacyBatch, Record, iter_batches
+from storage.records import Batch, LegacyBatch, Record
+from tests.batches import iter_batches
 from tests.conftest import Samples
 from tests.spark.tables import read
 

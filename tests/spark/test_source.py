@@ -12,8 +12,9 @@ from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType
 from storage.scan.files import SegmentGone
+from tests.batches import encode_control_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read, reader
 

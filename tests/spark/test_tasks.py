@@ -28,8 +28,9 @@ from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.names import SCRATCH_SUFFIX, TopicPartition
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch
 from tests.cleaner.engine.test_unkeyed_guard import mixed, seen
 from tests.conftest import Samples
 from tests.partition_dirs import (

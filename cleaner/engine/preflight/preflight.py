@@ -24,7 +24,8 @@ from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError
 from storage.log.file_records.walk import CorruptRecord, LogBytes, walk
 from storage.metadata.placements import Placements
 from storage.names import TopicPartition
-from storage.records import Batch, iter_batches
+from storage.records import Batch
+from storage.records.read_batches import parse_batch
 from storage.segment import reading
 
 _INTERVAL_BYTES: Final = 4096
@@ -202,10 +203,9 @@ def _take(placements: Placements, path: Path, end: int | None, from_offset: int)
             for found in walk(log, 0, end):
                 if found.is_control or found.last_offset < from_offset:
                     continue
-                data = log.at(found.position, found.size_bytes)
-                for batch in iter_batches(data, path):
-                    if isinstance(batch, Batch):
-                        _take_records(placements, batch, from_offset)
+                batch = parse_batch(log.at(found.position, found.size_bytes), path, found.position)
+                if isinstance(batch, Batch):
+                    _take_records(placements, batch, from_offset)
         except (CorruptRecord, CorruptBatch):
             return
 

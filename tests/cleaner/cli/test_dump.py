@@ -15,8 +15,9 @@ from cleaner.cli.main import main
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
 from storage.log.producer_state import BatchMetadata, ProducerEntry, format_snapshot
 from storage.names import TopicPartition
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch
 from tests.cleaner.dump.batches import random_log
 from tests.coordinator_records import offset_key
 from tests.partition_dirs import PartitionDir, keyed

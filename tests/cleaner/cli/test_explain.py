@@ -13,7 +13,7 @@ import pytest
 
 from cleaner.cli.main import main
 from storage.names import LOG_START_OFFSET_CHECKPOINT
-from storage.records import iter_batches
+from tests.batches import iter_batches
 from tests.cleaner.engine.explain.test_transactional_ids import write_transaction_state
 from tests.conftest import Samples
 from tests.partition_dirs import PartitionDir, committed, keyed

@@ -15,11 +15,11 @@ from cleaner.engine.owners import owners as owners_module
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
-from storage.records import encode_batch, encode_message, iter_batches
+from storage.records import encode_batch, encode_message
 from storage.records.control import ControlType
-from storage.records.encode import encode_control_batch, encode_empty_batch
 from storage.records.header import parse_header
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch, encode_empty_batch, iter_batches
 from tests.coordinator_records import (
     group_key,
     group_value,

@@ -26,8 +26,9 @@ from cleaner.engine.prove_erased.places import FilePlace
 from cleaner.engine.prove_erased.searching import search
 from storage.codecs.compression import Compression
 from storage.directory import opened
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.scan.chunks import Chunk
+from tests.batches import encode_control_batch
 from tests.cleaner.cli.test_export import state_of
 from tests.cleaner.cli.test_main import ROOT
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed

@@ -6,7 +6,8 @@ import random
 from typing import Final
 
 from storage.codecs.compression import Compression
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
+from tests.batches import encode_control_batch
 
 _ODD_BYTES: Final = (*b'A "\\\n\x01\x1f\x7f', *range(0x80, 0x100, 5), 0xC2, 0xE0, 0xED, 0xF0, 0xF4)
 _BYTES: Final = [bytes([byte]) for byte in _ODD_BYTES]

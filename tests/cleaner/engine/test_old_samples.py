@@ -11,7 +11,7 @@ from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from policies import Request
 from policies.config.configured import Configured
-from storage.records import iter_batches
+from tests.batches import iter_batches
 from tests.conftest import Samples
 
 OPTIONS = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "segment.bytes=262144")

@@ -15,7 +15,7 @@ from policies import Request
 from policies.config.configured import Configured
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition
-from storage.records import iter_batches
+from tests.batches import iter_batches
 from tests.conftest import Samples
 from tests.partition_dirs import FakeClock
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from storage.errors import LogCleanerError
-from storage.records import Batch, LegacyBatch, iter_batches
+from storage.records import Batch, LegacyBatch
+from tests.batches import iter_batches
 from tests.interop.lives.steps import Answer, Step
 
 _RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"

@@ -14,7 +14,8 @@ from storage.codecs.compression import Compression
 from storage.kernels import decide
 from storage.kernels.layout import WRITTEN
 from storage.kernels.status import BatchAction, BatchFate, Status
-from storage.records import Record, encode_batch, iter_batches
+from storage.records import Record, encode_batch
+from tests.batches import iter_batches
 from tests.storage.codecs.codec_calls import rewrite, rewritten
 from tests.storage.kernels import twin
 from tests.storage.kernels.bytes_of import Batch, keyed, sealed

@@ -12,8 +12,9 @@ from storage.log.active import TornTail
 from storage.log.errors import BatchTooLarge, InvalidLeaderEpoch, InvalidTxnState, RecordBatchTooLarge
 from storage.log.leader_epochs import LeaderEpochs, read_leader_epochs
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import parse_txn_index
+from tests.batches import encode_control_batch
 from tests.interop.lives.drawing import placed
 from tests.storage.log.logs import ANY_SIZE, FS, NOW_MS, TOPIC_ID, FullDisk, a_log, append, offsets, record, reopened
 

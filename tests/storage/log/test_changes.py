@@ -21,7 +21,8 @@ from storage.log.errors import (
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.producer_state import parse_snapshot
 from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from storage.records import ControlType, encode_batch, encode_control_batch
+from storage.records import ControlType, encode_batch
+from tests.batches import encode_control_batch
 from tests.interop.lives.batches import with_header
 from tests.interop.lives.drawing import placed
 from tests.storage.log.logs import NOW_MS, a_log, append, bases, looked_up, offsets, record, reopened

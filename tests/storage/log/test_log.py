@@ -10,8 +10,8 @@ from storage.log import Log, LogConfig, Producer, SpecialTimestamp
 from storage.log.active import TornTail
 from storage.log.listing import list_partition
 from storage.names import FileKind, segment_file_name
-from storage.records import iter_batches
 from storage.segment import Segment
+from tests.batches import iter_batches
 from tests.storage.log.logs import (
     ANY_SIZE,
     FS,

@@ -7,16 +7,9 @@ import pytest
 
 from storage.errors import CorruptBatch
 from storage.log.producer_state import CorruptSnapshot, ProducerState, format_snapshot, parse_snapshot
-from storage.records import (
-    ControlType,
-    Record,
-    encode_batch,
-    encode_control_batch,
-    encode_empty_batch,
-    encode_message,
-    iter_batches,
-)
+from storage.records import ControlType, Record, encode_batch, encode_message
 from storage.txn_index import AbortedTxn
+from tests.batches import encode_control_batch, encode_empty_batch, iter_batches
 
 PATH = Path("00000000000000000000.log")
 SNAPSHOT = Path("00000000000000000100.snapshot")

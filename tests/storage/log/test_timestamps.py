@@ -12,8 +12,8 @@ import pytest
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.log import Log, LogConfig, SpecialTimestamp
-from storage.records import Batch, Record, encode_batch, encode_message, encode_wrapper, iter_batches
-from storage.records.encode import encode_empty_batch
+from storage.records import Batch, Record, encode_batch, encode_message, encode_wrapper
+from tests.batches import encode_empty_batch, iter_batches
 from tests.partition_dirs import PartitionDir
 from tests.storage.log.logs import FS, NOW_MS, a_log, append, looked_up, reopened
 

@@ -13,9 +13,10 @@ from storage.metadata.metadata_records import (
     TransactionBegun,
     parse_metadata_record,
 )
-from storage.records.control import ControlType, format_control_key
+from storage.records.control import ControlType
 from storage.records.encode import encode_batch
 from storage.records.record import Record
+from tests.batches import format_control_key
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, UnreadableFile
-from storage.records import (
-    Record,
-    encode_batch,
-    encode_message,
-    encode_wrapper,
-    iter_batches,
-    iter_headers,
-    read_batch,
-)
+from storage.records import Record, encode_batch, encode_message, encode_wrapper, iter_headers, read_batch
+from tests.batches import iter_batches
 
 PATH = Path("00000000000000000000.log")
 PIECES = [

@@ -19,7 +19,6 @@ from storage.records import (
     LegacyBatch,
     Record,
     encode_batch,
-    encode_control_batch,
     encode_message,
     encode_wrapper,
     parse_header,
@@ -32,6 +31,7 @@ from storage.scan.partitions import OffsetRange
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
 from storage.txn_index import AbortedTxn
+from tests.batches import encode_control_batch
 from tests.fuzz.damage import Damage as Harm
 from tests.fuzz.damage import Kind
 from tests.partition_dirs import keyed

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from storage.log.listing import list_partition
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.scan.histories import ABORT, COMMIT, DATA
 from storage.scan.segment_contents import CheckedSegment, read_segment_contents
 from storage.scan.walking import Hand
+from tests.batches import encode_control_batch
 from tests.partition_dirs import NOW_MS, PartitionDir
 
 

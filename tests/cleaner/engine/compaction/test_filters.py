@@ -12,8 +12,9 @@ from typing import Final
 import pytest
 
 from cleaner.engine.compaction import filters, key_map
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType
 from storage.scan import segments
+from tests.batches import encode_control_batch
 from tests.faults import PowerCut, SteppingFileSystem
 from tests.partition_dirs import (
     COMPACT,

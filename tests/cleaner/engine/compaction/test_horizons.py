@@ -7,7 +7,8 @@ import pytest
 from policies.config.config_keys import LONG_MAX
 from policies.retain import new_delete_horizon_ms
 from storage.codecs.compression import Compression
-from storage.records import ControlType, Record, encode_control_batch, encode_message, iter_batches
+from storage.records import ControlType, Record, encode_message
+from tests.batches import encode_control_batch, iter_batches
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

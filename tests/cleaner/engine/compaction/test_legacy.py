@@ -10,8 +10,9 @@ import pytest
 from cleaner.engine.compaction import rewrite
 from cleaner.engine.outcome import PartitionResult
 from storage.codecs.compression import Compression
-from storage.records import Record, encode_message, encode_wrapper, iter_batches
+from storage.records import Record, encode_message, encode_wrapper
 from storage.scan import segments
+from tests.batches import iter_batches
 from tests.legacy_logs import FORMATS, LEGACY_CODECS, Format, legacy_log_dir, mixed_versions, segment
 from tests.partition_dirs import (
     COMPACT,

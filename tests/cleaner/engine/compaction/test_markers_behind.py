@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch
 from tests.cleaner.engine.compaction.test_resolve import data, read_by
 from tests.partition_dirs import (
     COMPACT,

@@ -9,10 +9,11 @@ from cleaner.engine.compaction.fates import Fates, resolve
 from policies.retain import AbortedTransaction
 from storage.errors import CorruptIndex
 from storage.log.listing import list_partition
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType
 from storage.scan.segments import open_segment
 from storage.scan.slices import Checksums
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

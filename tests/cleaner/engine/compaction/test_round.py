@@ -11,9 +11,10 @@ import pytest
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
-from storage.records import ControlType, encode_control_batch, iter_batches
+from storage.records import ControlType
 from storage.scan import segments
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch, iter_batches
 from tests.kafka_rounds import as_kafka
 from tests.partition_dirs import (
     COMPACT,

@@ -15,7 +15,8 @@ from cleaner.engine.compaction.survivors import Finder
 from policies.facts import KeyCount
 from policies.retain import AbortedTransaction
 from storage.codecs.compression import Compression
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
+from tests.batches import encode_control_batch
 from tests.kafka_rounds import KafkaFinder
 from tests.legacy_logs import FORMATS, segment
 from tests.partition_dirs import NOW_MS, PartitionDir

@@ -9,8 +9,9 @@ import pytest
 
 from cleaner.engine.diff.comparing import ComparedDir, UnlikePlaces, check_alike, compared
 from cleaner.engine.diff.record_diff import Cause
-from storage.records import ControlType, encode_control_batch
+from storage.records import ControlType
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch
 from tests.cleaner.engine.diff.test_record_diff import Pair
 from tests.partition_dirs import COMPACT, DAY_MS, NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 

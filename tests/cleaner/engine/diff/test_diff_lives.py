@@ -15,7 +15,8 @@ import pytest
 
 from cleaner.engine.diff.comparing import ComparedDir, compared
 from cleaner.engine.diff.record_diff import Cause
-from storage.records import Record, encode_batch, iter_batches
+from storage.records import Record, encode_batch
+from tests.batches import iter_batches
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,

@@ -27,7 +27,8 @@ from storage.names import (
     TopicPartition,
     parse_topic_partition,
 )
-from storage.records import ControlType, Record, encode_control_batch
+from storage.records import ControlType, Record
+from tests.batches import encode_control_batch
 from tests.metadata_dirs import write_metadata
 
 NOW_MS: Final = 1_800_000_000_000

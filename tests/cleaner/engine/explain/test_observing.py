@@ -19,7 +19,8 @@ from storage.checkpoints import format_offset_checkpoint
 from storage.errors import InvalidConfig
 from storage.log.listing import list_partition
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
-from storage.records import ControlType, Record, encode_batch, encode_control_batch, iter_batches
+from storage.records import ControlType, Record, encode_batch
+from tests.batches import encode_control_batch, iter_batches
 from tests.partition_dirs import NOW_MS, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 ORDERS: Final = TopicPartition("orders", 0)

@@ -14,8 +14,9 @@ from policies import Request
 from policies.config.config_layers import ConfigLayers
 from policies.prove_erased.departures import DepartureCode, Need
 from storage.codecs.compression import Compression
-from storage.records import ControlType, Record, encode_batch, encode_control_batch
+from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
+from tests.batches import encode_control_batch
 from tests.partition_dirs import DAY_MS, FakeClock, PartitionDir, a_cleaner, committed, configured, keyed
 
 DELAY_MS: Final = 60_000
@@ -180,7 +181,7 @@ def test_topic_of_which_nobody_speaks_has_no_date(tmp_path: Path) -> None:
 
 
 def _first_ms(made: PartitionDir, base: int) -> int:
-    from storage.records import iter_batches
+    from tests.batches import iter_batches
 
     return next(iter_batches(made.log(base).read_bytes(), made.log(base))).header.max_timestamp_ms
 

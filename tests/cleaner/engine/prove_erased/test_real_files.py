@@ -16,7 +16,8 @@ from cleaner.engine.prove_erased.searching import FileEvidence, search
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
 from storage.codecs.compression import Compression
 from storage.errors import LogCleanerError
-from storage.records import Record, encode_batch, encode_message, iter_batches
+from storage.records import Record, encode_batch, encode_message
+from tests.batches import iter_batches
 from tests.conftest import Samples
 from tests.partition_dirs import NOW_MS, PartitionDir
 

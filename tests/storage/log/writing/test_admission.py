@@ -16,8 +16,9 @@ from storage.log.errors import BatchTooLarge, LogRefusal
 from storage.log.writing.admission import Admission
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.validation import Stamp
-from storage.records import Batch, Record, encode_batch, iter_batches
+from storage.records import Batch, Record, encode_batch
 from storage.records.header import CRC_POSITION, CRC_START
+from tests.batches import iter_batches
 from tests.storage.kernels.strategies import compiled
 from tests.storage.log.logs import NOW_MS
 

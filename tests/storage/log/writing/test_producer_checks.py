@@ -15,8 +15,9 @@ from storage.log.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from storage.records import ControlType, Record, encode_control_batch
+from storage.records import ControlType, Record
 from storage.txn_index import parse_txn_index
+from tests.batches import encode_control_batch
 from tests.storage.log.logs import NOW_MS, a_log, append, record, reopened
 
 DAY_MS: Final = 86_400_000
