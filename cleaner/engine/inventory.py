@@ -24,12 +24,11 @@ from policies.restore import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
-from storage.log.end import find_end
+from storage.log.end import find_end, largest_unindexed_timestamp
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
-from storage.log.read import largest_unindexed_timestamp
 from storage.log.recovery import plan_recovery
 from storage.log.topic_id import read_topic_id, topic_id_if_readable
 from storage.log_dir import Checkpoints, LogDir, Offsets

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.preflight.facts import FileBefore, KafkaFailure
 from policies.preflight.start import StartStep, StartStepKind
-from storage.names import FileKind, segment_file_name
 
 INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 DELETED: Final = ".deleted"
@@ -35,9 +34,6 @@ class Files:
         self.waiting: set[str] = set()
         """Names that carry ``.deleted``, and are unlinked after the delay."""
         self.steps: list[StartStep] = []
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.sizes
 
     def names(self) -> list[str]:
         """Return the names, sorted as Kafka sorts them."""
@@ -101,24 +97,24 @@ def _is_long(text: str) -> bool:
 
 def log_name(base_offset: int) -> str:
     """Return the name of a ``.log``."""
-    return segment_file_name(base_offset, FileKind.LOG)
+    return f"{base_offset:020d}.log"
 
 
-def index_name(base_offset: int) -> str:
-    """Return the name of an ``.index``."""
-    return segment_file_name(base_offset, FileKind.INDEX)
+class SegmentNames(NamedTuple):
+    """The names of a segment's files."""
+
+    log: str
+    offset_index: str
+    time_index: str
+    txn_index: str
 
 
-def time_index_name(base_offset: int) -> str:
-    """Return the name of a ``.timeindex``."""
-    return segment_file_name(base_offset, FileKind.TIME_INDEX)
-
-
-def txn_index_name(base_offset: int) -> str:
-    """Return the name of a ``.txnindex``."""
-    return segment_file_name(base_offset, FileKind.TXN_INDEX)
+def names_of(base_offset: int) -> SegmentNames:
+    """Return the names of the files of a segment."""
+    stem = f"{base_offset:020d}"
+    return SegmentNames(f"{stem}.log", f"{stem}.index", f"{stem}.timeindex", f"{stem}.txnindex")
 
 
 def snapshot_name(offset: int) -> str:
     """Return the name of a producer snapshot."""
-    return segment_file_name(offset, FileKind.SNAPSHOT)
+    return f"{offset:020d}.snapshot"

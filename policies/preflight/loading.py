@@ -20,12 +20,11 @@ from policies.preflight.files import (
     SWAP,
     Files,
     LoadingStopped,
+    SegmentNames,
     base_offset_of,
-    index_name,
     log_name,
+    names_of,
     offset_if_any,
-    time_index_name,
-    txn_index_name,
 )
 from policies.preflight.producers import Producers
 from policies.preflight.start import StartStepKind
@@ -115,19 +114,19 @@ class Loading:
                 self.files.delete(name, "of a swap that had not begun: a .cleaned file is there")
         for name in cleaned:
             self.files.delete(name, "an unfinished compaction wrote it")
-        self._finish_swaps([name for name in names if name.endswith(SWAP) and name in self.files])
+        self._finish_swaps([name for name in names if name.endswith(SWAP) and name in self.files.sizes])
 
     def _finish_swaps(self, swaps: list[str]) -> None:
         covered_from, covered_to = OFFSET_MAX, -OFFSET_MAX
         for name in swaps:
             if name.endswith(".log" + SWAP):
                 base = base_offset_of(name)
-                index = index_name(base) + SWAP
+                index = names_of(base).offset_index + SWAP
                 self._note_damaged_swap(name, base)
-                end = self._next_offset(name, index if index in self.files else None, base)
+                end = self._next_offset(name, index if index in self.files.sizes else None, base)
                 self.files.create(index, "the swap has no offset index: an empty one takes its place")
                 covered_from, covered_to = min(covered_from, base), max(covered_to, end)
-        for name in self.files.names():
+        for name in self.files.names() if covered_from < covered_to else ():
             offset = offset_if_any(name)
             if not name.endswith(SWAP) and offset is not None and covered_from <= offset < covered_to:
                 self.files.delete(name, "a finished compaction replaced it")
@@ -163,42 +162,43 @@ class Loading:
 
     def _load_segments(self) -> None:
         for name in self.files.names():
-            if name.endswith(INDEX_SUFFIXES):
-                if log_name(base_offset_of(name)) not in self.files:
-                    self.files.delete(name, "an index without its .log")
-            elif name.endswith(".log"):
-                base = base_offset_of(name)
-                if log_name(base) not in self.files:
+            is_index = name.endswith(INDEX_SUFFIXES)
+            if not is_index and not name.endswith(".log"):
+                continue
+            base = base_offset_of(name)
+            names = names_of(base)
+            if not is_index:
+                if names.log not in self.files.sizes:
                     self._made_for[base] = name
-                    self.files.create(log_name(base), f"{name} stands for it, which has not 20 digits")
-                self._load_segment(base)
+                    self.files.create(names.log, f"{name} stands for it, which has not 20 digits")
+                self._load_segment(base, names)
+            elif names.log not in self.files.sizes:
+                self.files.delete(name, "an index without its .log")
 
-    def _load_segment(self, base: int) -> None:
-        log, index, time_index = log_name(base), index_name(base), time_index_name(base)
-        if self.files.sizes[log] > LOG_BYTES_MAX:
-            raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), log)
-        self._open(log, index, time_index, txn_index_name(base))
-        if index not in self.files:
-            self.files.note(StartStepKind.REBUILD, index, "is missing")
+    def _load_segment(self, base: int, names: SegmentNames) -> None:
+        if self.files.sizes[names.log] > LOG_BYTES_MAX:
+            raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), names.log)
+        self._open(*names)
+        if names.offset_index not in self.files.sizes:
+            self.files.note(StartStepKind.REBUILD, names.offset_index, "is missing")
             self._recover_segment(base)
         else:
-            if time_index not in self.files:
-                self.files.create(time_index, "is missing: made empty, and not rebuilt")
-            failure = self._txn_index_failure(base)
+            if names.time_index not in self.files.sizes:
+                self.files.create(names.time_index, "is missing: made empty, and not rebuilt")
+            failure = self._txn_index_failure(base, names.txn_index)
             if failure and failure.exception == "CorruptIndexException":
-                self.files.note(StartStepKind.REBUILD, txn_index_name(base), failure.cause)
+                self.files.note(StartStepKind.REBUILD, names.txn_index, failure.cause)
                 self._recover_segment(base)
             elif failure:
-                raise LoadingStopped(failure, txn_index_name(base))
+                raise LoadingStopped(failure, names.txn_index)
         self._add(base)
 
     def _add(self, base: int) -> None:
         if base not in self.bases:
             insort(self.bases, base)
 
-    def _txn_index_failure(self, base: int) -> KafkaFailure | None:
-        name = txn_index_name(base)
-        return self._contents.txn_index_failure(self._name_before(name), base) if name in self.files else None
+    def _txn_index_failure(self, base: int, name: str) -> KafkaFailure | None:
+        return self._contents.txn_index_failure(self._name_before(name), base) if name in self.files.sizes else None
 
     def _name_before(self, name: str) -> str:
         """Return the name on disk: a swap that is not finished yet still carries the suffix."""
@@ -211,7 +211,7 @@ class Loading:
 
     def _recover_segment(self, base: int) -> bool:
         """Recover a segment; returns whether its log was cut. Raises: LoadingStopped."""
-        log = log_name(base)
+        log, index, time_index, txn_index = names_of(base)
         producers = self._new_producers()
         producers.rebuild(self.bases, self._checkpointed_start, base, self._replay, trusts_absence=False)
         before_bytes = self.files.sizes[log]
@@ -219,9 +219,9 @@ class Loading:
         found = self._recovered.get(base) or self._found_in(log, base)
         self._stop_at(found, log)
         self._recovered[base] = found
-        self.files.sizes[index_name(base)] = self.files.sizes[time_index_name(base)] = 0
+        self.files.sizes[index] = self.files.sizes[time_index] = 0
         if found.aborts:
-            self.files.sizes[txn_index_name(base)] = 0
+            self.files.sizes[txn_index] = 0
         if found.producers_end is not None:
             producers.map_end = found.producers_end
         is_cut = found.valid_bytes < before_bytes
@@ -258,7 +258,7 @@ class Loading:
         if not self.bases:
             self._begin_empty()
         last = self.bases[-1]
-        for name in (index_name(last), time_index_name(last)):
+        for name in names_of(last)[1:3]:
             if last not in self._recovered and self.files.sizes.get(name, 0) > INDEX_BYTES_MAX:
                 cause = f"{self.files.sizes[name]} bytes are more than segment.index.bytes"
                 raise LoadingStopped(KafkaFailure("IllegalArgumentException", cause), name)
@@ -288,12 +288,11 @@ class Loading:
     def _retire(self, bases: list[int], why: str) -> None:
         for base in bases:
             self.bases.remove(base)
-            if self.files.sizes[log_name(base)]:
-                self.files.note(
-                    StartStepKind.TRUNCATE, log_name(base), why, position=0, offset=base,
-                    size_bytes=self.files.sizes[log_name(base)],
-                )  # fmt: skip
-            for name in (log_name(base), index_name(base), time_index_name(base), txn_index_name(base)):
+            log = log_name(base)
+            if self.files.sizes[log]:
+                size_bytes = self.files.sizes[log]
+                self.files.note(StartStepKind.TRUNCATE, log, why, position=0, offset=base, size_bytes=size_bytes)
+            for name in names_of(base):
                 self.files.retire(name, why)
         self._producers.retire(bases)
 
@@ -310,15 +309,14 @@ class Loading:
 
     def _note_uncounted(self, base: int) -> None:
         """Note bytes behind the last batch of the active segment that no recovery cuts: the broker appends to them."""
-        log = self._on_disk(log_name(base))
+        names = names_of(base)
+        log = self._on_disk(names.log)
         if base in self._emptied or base in self._recovered or log is None or self._before.name.endswith("-delete"):
             return
-        size_bytes = self._contents.uncounted_bytes(log, self._on_disk(index_name(base)), base)
+        size_bytes = self._contents.uncounted_bytes(log, self._on_disk(names.offset_index), base)
         if size_bytes:
-            at = self.files.sizes[log_name(base)] - size_bytes
-            note = self.files.note
-            note(StartStepKind.APPEND_BEHIND, log_name(base), _UNCOUNTED, position=at, offset=self.log_end,
-                 size_bytes=size_bytes)  # fmt: skip
+            places = {"position": self.files.sizes[names.log] - size_bytes, "offset": self.log_end}
+            self.files.note(StartStepKind.APPEND_BEHIND, names.log, _UNCOUNTED, size_bytes=size_bytes, **places)
 
     def _note_covered(self) -> None:
         """Note the empty segments that were made for odd names, and the records that lie behind their offsets."""
@@ -336,8 +334,9 @@ class Loading:
         if base in self._recovered:
             found = self._recovered[base].next_offset
             return base if found is None else found
-        log = self._on_disk(log_name(base))
-        return self._next_offset(log, self._on_disk(index_name(base)), base) if log else base
+        names = names_of(base)
+        log = self._on_disk(names.log)
+        return self._next_offset(log, self._on_disk(names.offset_index), base) if log else base
 
     def _on_disk(self, file: str) -> str | None:
         """Return the name of a file as it was before the start; None for one that the start makes."""
@@ -352,7 +351,7 @@ class Loading:
 
     def _begin_empty(self) -> None:
         start = self._checkpointed_start
-        for name in (log_name(start), index_name(start), time_index_name(start)):
+        for name in names_of(start)[:3]:
             self.files.create(name, "the log begins anew, empty")
         self.bases, self.log_end = [start], start
 
@@ -363,7 +362,8 @@ class Loading:
         self.log_end = 0
 
     def _replay(self, base: int, start_offset: int) -> KafkaFailure | None:
-        log = self._on_disk(log_name(base))
+        names = names_of(base)
+        log = self._on_disk(names.log)
         if log is None or base in self._emptied or base in self._recovered:
             return None
-        return self._contents.replay(log, self._on_disk(index_name(base)), base, start_offset)
+        return self._contents.replay(log, self._on_disk(names.offset_index), base, start_offset)

@@ -16,10 +16,7 @@ from policies.preflight.files import (
     SWAP,
     LoadingStopped,
     base_offset_of,
-    index_name,
-    log_name,
-    time_index_name,
-    txn_index_name,
+    names_of,
 )
 from policies.preflight.loading import Loading
 from policies.preflight.start import StartStepKind
@@ -41,7 +38,7 @@ class OldLoading(Loading):
                 self.files.delete(name, "was to be deleted before the broker stopped")
             elif name.endswith(SWAP) and name.removesuffix(SWAP).endswith((".log", *INDEX_SUFFIXES)):
                 base = base_offset_of(name)
-                for index in (index_name(base), time_index_name(base), txn_index_name(base)):
+                for index in names_of(base)[1:]:
                     self.files.delete(index, "a swap of its segment was interrupted")
                 if name.endswith(".log" + SWAP):
                     swaps.append(name)
@@ -50,7 +47,7 @@ class OldLoading(Loading):
         for name in [name for name in swaps if base_offset_of(name) >= undone_from]:
             swaps.remove(name)
             base = base_offset_of(name)
-            for one in (index_name(base), time_index_name(base), txn_index_name(base), log_name(base)):
+            for one in names_of(base):
                 self.files.delete(one + SWAP, "of a swap that had not begun: a .cleaned file is there")
         for name in cleaned:
             self.files.delete(name, "an unfinished compaction wrote it")
@@ -78,12 +75,12 @@ class OldLoading(Loading):
         replaced = [old for old in replaced if self._end_of(old) > base]
         for old in replaced:
             self.bases.remove(old)
-            for name in (log_name(old), index_name(old), time_index_name(old), txn_index_name(old)):
+            for name in names_of(old):
                 self.files.retire(name, "a finished compaction replaced it")
         self._producers.retire([old for old in replaced if old != base])
         self._take_name(swap, base, found.valid_bytes)
         if found.aborts:
-            self.files.sizes[txn_index_name(base)] = 0
+            self.files.sizes[names_of(base).txn_index] = 0
         self._recovered[base] = found
         self._add(base)
 
@@ -93,8 +90,8 @@ class OldLoading(Loading):
     def _take_name(self, swap: str, base: int, valid_bytes: int) -> None:
         if valid_bytes < self.files.sizes[swap]:
             self._cut(swap, valid_bytes, base, "the swap is damaged")
-        for name in (log_name(base), index_name(base), time_index_name(base), txn_index_name(base)):
-            if name + SWAP in self.files:
+        for name in names_of(base):
+            if name + SWAP in self.files.sizes:
                 self.files.rename(name + SWAP, name, "finishes a compaction that was interrupted")
             elif not name.endswith((".log", ".txnindex")):
                 self.files.sizes[name] = 0

@@ -90,7 +90,7 @@ class Producers:
         """Write a snapshot of the state, unless there is one."""
         if self.map_end > self._snap_end:
             name = snapshot_name(self.map_end)
-            if name not in self._files:
+            if name not in self._files.sizes:
                 self._files.note(StartStepKind.WRITE, name, "the producer state at that offset")
             self._files.sizes[name] = 0
             self._fresh.add(self.map_end)

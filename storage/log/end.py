@@ -1,4 +1,4 @@
-"""The end of a segment: its next offset, and the bytes behind the last batch that are no batch."""
+"""The ends of a segment: its first batch, its next offset, and the bytes behind the last batch that are no batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from storage.errors import CorruptBatch
 from storage.log.read import last_offset_entry
-from storage.records import iter_headers
+from storage.names import FileKind
+from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers
 from storage.segment import Segment, reading
 
 
@@ -18,6 +19,19 @@ class SegmentEnd(NamedTuple):
     next_offset: int
     torn_bytes: int
     """Bytes behind the last whole batch: a write that was cut short, or preallocated zeros."""
+
+
+class SegmentEdges(NamedTuple):
+    """The first header of a segment, its end, and the largest timestamp that its time index may lack."""
+
+    first: BatchHeader | LegacyHeader | None
+    """None if no batch parses there."""
+    end: SegmentEnd
+    largest_ms: int
+    """Of the batches from the last indexed one on, epoch ms; -1 for none.
+
+    The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
+    tell the rest, within an index interval."""
 
 
 def next_offset_of(segment: Segment) -> int:
@@ -35,10 +49,8 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
     """
     entry = last_offset_entry(segment) if trust_index else None
     start = entry.position if entry and entry.position < segment.size_bytes else 0
-    found = _walk(segment, start)
-    if found is None and start:
-        found = _walk(segment, 0)  # an index that points into the middle of a batch is wrong, the log is not
-    return found or SegmentEnd(segment.base_offset, segment.size_bytes)
+    with reading(segment.log.path) as descriptor:
+        return _end_of(segment, _walk(descriptor, segment, start), descriptor)
 
 
 def end_bytes_of(segment: Segment) -> int:
@@ -46,15 +58,68 @@ def end_bytes_of(segment: Segment) -> int:
     return segment.size_bytes - find_end(segment, trust_index=False).torn_bytes
 
 
-def _walk(segment: Segment, start: int) -> SegmentEnd | None:
-    """Find the end, starting at a batch boundary; None if not one batch parses there."""
-    with reading(segment.log.path) as descriptor:
-        size_bytes = os.fstat(descriptor).st_size
-        next_offset, end = segment.base_offset, start
-        headers = iter_headers(descriptor, segment.log.path, start, size_bytes)
-        with suppress(CorruptBatch):  # the log ends before what does not parse; retention and reports go by that
-            for _, header in headers:
-                if header.next_offset < next_offset:
-                    break
-                next_offset, end = header.next_offset, headers.position
-    return SegmentEnd(next_offset, size_bytes - end) if end > start or size_bytes == start else None
+def edges_of(segment: Segment, parent: int | None = None) -> SegmentEdges:
+    """Read the first header of a segment, and those from the last indexed batch on.
+
+    Args:
+        segment: its files.
+        parent: as for ``Segment.newest_entry``.
+
+    Raises: UnreadableFile.
+    """
+    path = segment.directory / segment.files[FileKind.LOG].file_name
+    with reading(path, parent) as descriptor:
+        walked = _walk_behind_index(descriptor, segment, parent)
+        first = walked.first
+        if walked.start:
+            with suppress(CorruptBatch):
+                first = next(iter_headers(descriptor, path), None)
+        return SegmentEdges(first.header if first else None, _end_of(segment, walked, descriptor), walked.largest_ms)
+
+
+def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> int:
+    """Return ``SegmentEdges.largest_ms`` alone. Arguments and errors as of ``edges_of``."""
+    with reading(segment.files[FileKind.LOG].location, parent) as descriptor:
+        return _walk_behind_index(descriptor, segment, parent).largest_ms
+
+
+def _walk_behind_index(descriptor: int, segment: Segment, parent: int | None) -> _Walk:
+    """Walk from the last indexed batch on. Where the entry is of no batch, all timestamps count."""
+    entry, log = last_offset_entry(segment, parent), segment.files[FileKind.LOG]
+    walked = _walk(descriptor, segment, entry.position if entry and entry.position < log.identity.size_bytes else 0)
+    if entry is None or not walked.start or (walked.first and walked.first.header.last_offset == entry.offset):
+        return walked
+    return walked._replace(largest_ms=_walk(descriptor, segment, 0).largest_ms)
+
+
+class _Walk(NamedTuple):
+    start: int
+    first: PositionedHeader | None
+    end: SegmentEnd | None
+    """None if not one batch parses from the start on."""
+    largest_ms: int
+
+
+def _end_of(segment: Segment, walked: _Walk, descriptor: int) -> SegmentEnd:
+    end = walked.end
+    if end is None and walked.start:
+        end = _walk(descriptor, segment, 0).end  # an index that points into a batch is wrong, the log is not
+    return end or SegmentEnd(segment.base_offset, segment.size_bytes)
+
+
+def _walk(descriptor: int, segment: Segment, start: int) -> _Walk:
+    """Walk the headers from a batch boundary to the end of the file. The end lies where offsets go back, too."""
+    path = segment.directory / segment.files[FileKind.LOG].file_name
+    size_bytes, first, largest_ms = os.fstat(descriptor).st_size, None, -1
+    next_offset, end, is_ascending = segment.base_offset, start, True
+    headers = iter_headers(descriptor, path, start, size_bytes)
+    with suppress(CorruptBatch):  # the log ends before what does not parse; retention and reports go by that
+        for found in headers:
+            header, first = found.header, first or found
+            behind = header.next_offset
+            largest_ms = max(largest_ms, header.max_timestamp_ms)
+            is_ascending = is_ascending and behind >= next_offset
+            if is_ascending:
+                next_offset, end = behind, headers.position
+    is_found = end > start or size_bytes == start
+    return _Walk(start, first, SegmentEnd(next_offset, size_bytes - end) if is_found else None, largest_ms)

@@ -62,30 +62,10 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
                 return
 
 
-def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> int:
-    """Return the largest timestamp of the batches from the last indexed one on; -1 for none.
-
-    The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
-    tell the rest, within an index interval.
-
-    Args:
-        segment: its files.
-        parent: as for ``Segment.newest_entry``.
-
-    Raises: UnreadableFile.
-    """
-    found = -1
-    with reading(segment.log.location, parent) as descriptor, suppress(CorruptBatch):  # a torn tail ends the log
-        start = checked_position(descriptor, segment, last_offset_entry(segment, parent))
-        for _, header in iter_headers(descriptor, segment.log.path, start):
-            found = max(found, header.max_timestamp_ms)
-    return found
-
-
 def last_offset_entry(segment: Segment, parent: int | None = None) -> OffsetIndexEntry | None:
     """Read the last entry of the offset index; None without a usable one. An index listed as empty is not opened."""
     file = segment.files.get(FileKind.INDEX)
-    if file is None or not file.size_bytes:
+    if file is None or not file.identity.size_bytes:
         return None
     with suppress(CorruptIndex):
         return last_offset_index_entry(file.location, segment.base_offset, parent)

@@ -18,7 +18,7 @@ from cleaner.engine.doctor.missing import loss_symptoms, newest_snapshot
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
-from cleaner.engine.explain.observing import Look, PartitionChanged, observe
+from cleaner.engine.explain.observing import Glanced, Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space.account import FileSystemAccount
@@ -249,13 +249,13 @@ class _Eyes:
         now_ms = self._with.now_ms
         listing = list_partition(self.path)
         age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
-        explained, error = self._explained()
         if strange_logs(listing):  # nobody knows which batches are not here
-            clean, identity = self._checkpoints.was_clean, self._identity()
+            clean, identity, error = self._checkpoints.was_clean, self._identity(), self._error
             return PartitionSymptoms(
                 self.topic_partition, str(self.path), self._is_live, clean, age_ms, error=error, identity=identity
             )
-        segments = recovered(listing).segments
+        glanced = Glanced.at(recovered(listing))
+        segments, explained = glanced.listing.segments, self._explained(glanced)
         noted = self._checkpoints.noted(self.topic_partition)
         end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot(listing)))
         is_compact = explained is not None and explained.intended.policy.cleanup_compact
@@ -264,12 +264,12 @@ class _Eyes:
             self._rule,
             self.topic_partition,
             listing,
+            glanced,
             noted,
             (end_offset, torn_bytes),
             is_live=self._is_live,
             was_clean=self._checkpoints.was_clean,
             with_keys=is_compact,
-            is_deep=self._with.budget.is_deep,
         )
         walked = NOT_WALKED
         if explained:
@@ -278,7 +278,7 @@ class _Eyes:
             losses,
             age_ms=age_ms,
             explained=explained,
-            error=error,
+            error=self._error,
             identity=self._identity(),
             leader_epochs=self._epochs(),
             overflowing=tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
@@ -316,15 +316,15 @@ class _Eyes:
                 sizes.append(status_of(path).st_size)
         return sizes
 
-    def _explained(self) -> tuple[PartitionExplanation | None, str | None]:
+    def _explained(self, glanced: Glanced) -> PartitionExplanation | None:
         planned = self._planned
         if planned is None:
-            return None, self._error
+            return None
         examination = self._with
         topic = examination.topics[self.topic_partition.topic]
         look = Look(examination.now_ms, examination.broker.producer_id_expiration_ms, is_brief=True)
-        seen = observe(self._log_dir.facts, planned, topic, look)
-        return explain(planned, seen, examination.plan.request, examination.broker), None
+        seen = observe(self._log_dir.facts, planned, topic, look, glanced)
+        return explain(planned, seen, examination.plan.request, examination.broker)
 
     def _end(
         self, segments: Sequence[Segment], explained: PartitionExplanation | None, claims: Sequence[int | None]

@@ -1,4 +1,4 @@
-"""Glance at the ends of a segment's files: two small reads of the ``.log``, one of the ``.timeindex``."""
+"""Tell what the ends of a segment's files are: the edges of the ``.log``, and one small read of the ``.timeindex``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from cleaner.engine.explain.contents import located_in
+from cleaner.engine.explain.observing import Glanced
+from policies.facts import NO_TIMESTAMP
 from policies.findings.shapes.of_files import TIME_ENTRY_BYTES
 from policies.findings.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
 from storage.directory import opened
@@ -16,64 +19,52 @@ from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.kernels.layout import KEY_BYTES
 from storage.log.end import find_end
 from storage.log.file_records.positions import counted_end_of
-from storage.log.read import last_offset_entry
-from storage.names import FileKind, parse_topic_partition
-from storage.records import BatchHeader, iter_headers
-from storage.records.header import OFFSET_MAX
+from storage.names import FileKind
+from storage.records import BatchHeader, LegacyHeader
 from storage.segment import Segment, SegmentFile, reading
 
-_TAIL_BYTES: Final = 64
-"""No batch ends with so many zeros unless its last value does."""
 _CHUNK_BYTES: Final = 1 << 20
-_WALKED_BYTES_MAX: Final = 1 << 20
-"""The headers of so large a segment are read although it has no index entry to begin at."""
 
 
-def glance_at(segments: Sequence[Segment], *, with_keys: bool) -> tuple[SegmentGlance, ...]:
-    """Look at the ends of all segments of a partition.
+def glance_at(glanced: Glanced, *, with_keys: bool) -> tuple[SegmentGlance, ...]:
+    """Return what the ends of all segments of a partition tell.
 
     Args:
-        segments: ascending.
+        glanced: the segments, and their edges.
         with_keys: whether the records of the first batches are asked for their keys.
 
     Raises: UnreadableFile.
     """
-    if not segments:
-        return ()
-    directory = segments[0].directory
+    segments, directory = glanced.listing.segments, glanced.listing.directory
     with as_unreadable(directory), opened(directory) as parent:
-        return tuple([_glance(segment, parent, with_keys=with_keys) for segment in segments])
+        pairs = zip(segments, glanced.edges, strict=True)
+        return tuple([_glance(segment, edges.first, parent, with_keys=with_keys) for segment, edges in pairs])
 
 
-def _glance(segment: Segment, parent: int, *, with_keys: bool) -> SegmentGlance:
-    first_offset, first_epoch, first_ms, zeros, batch_bytes = None, NO_EPOCH, -1, False, 0
-    if segment.size_bytes:
-        with reading(segment.log.location, parent) as descriptor:
-            with suppress(LogCleanerError):
-                found = next(iter_headers(descriptor, segment.log.path), None)
-                if found is not None:
-                    header, batch_bytes = found.header, found.header.size_bytes
-                    first_ms = header.max_timestamp_ms
-                    first_offset = header.base_offset if isinstance(header, BatchHeader) else segment.base_offset
-                    first_epoch = header.partition_leader_epoch if isinstance(header, BatchHeader) else NO_EPOCH
-            zeros = not any(os.pread(descriptor, _TAIL_BYTES, max(segment.size_bytes - _TAIL_BYTES, 0)))
-    index = segment.files.get(FileKind.TIME_INDEX)
+def _glance(
+    segment: Segment, first: BatchHeader | LegacyHeader | None, parent: int, *, with_keys: bool
+) -> SegmentGlance:
+    directory, base_offset, files = segment
+    log, index = files[FileKind.LOG], files.get(FileKind.TIME_INDEX)
+    first_offset, first_epoch = None if first is None else base_offset, NO_EPOCH
+    if isinstance(first, BatchHeader):
+        first_offset, first_epoch = first.base_offset, first.partition_leader_epoch
     return SegmentGlance(
-        str(segment.log.path),
-        segment.base_offset,
-        segment.size_bytes,
+        f"{directory}/{log.file_name}",
+        base_offset,
+        log.identity.size_bytes,
         first_offset,
         first_epoch,
-        first_ms,
-        zeros,
-        index.size_bytes if index else None,
+        first.max_timestamp_ms if first else NO_TIMESTAMP,
+        index.identity.size_bytes if index else None,
         _ends_with_a_zero_entry(index, parent) if index else False,
-        with_keys and batch_bytes > 0 and _is_first_unkeyed(segment, batch_bytes),
+        with_keys and first is not None and _is_first_unkeyed(segment, first.size_bytes),
     )
 
 
 def _ends_with_a_zero_entry(index: SegmentFile, parent: int) -> bool:
-    last = index.size_bytes - index.size_bytes % TIME_ENTRY_BYTES - TIME_ENTRY_BYTES
+    size_bytes = index.identity.size_bytes
+    last = size_bytes - size_bytes % TIME_ENTRY_BYTES - TIME_ENTRY_BYTES
     if last < 0:
         return False
     with reading(index.location, parent) as descriptor:
@@ -83,47 +74,27 @@ def _ends_with_a_zero_entry(index: SegmentFile, parent: int) -> bool:
 
 def _is_first_unkeyed(segment: Segment, batch_bytes: int) -> bool:
     """Return whether the first batch, of so many bytes, holds a record without a key; damage and a marker hold none."""
-    from storage.scan.chunks import Chunk, chunks  # noqa: PLC0415 - with the next three it loads the kernels
-    from storage.scan.extents import Extent  # noqa: PLC0415
-    from storage.scan.partitions import OffsetRange  # noqa: PLC0415
-    from storage.scan.segments import open_extent  # noqa: PLC0415
-
-    name = parse_topic_partition(segment.directory.name)
-    assert name is not None
-    inode, all_offsets = segment.log.identity.inode, OffsetRange(0, OFFSET_MAX)
-    extent = Extent(name, segment.log.path, inode, segment.base_offset, 0, batch_bytes, all_offsets, None, ())
-    with suppress(LogCleanerError), open_extent(extent) as reader:
-        found = next(chunks(reader, extent, with_control=False), None)
-        return isinstance(found, Chunk) and bool((found.located[KEY_BYTES] < 0).any())
+    with suppress(LogCleanerError):
+        return any(
+            (located[KEY_BYTES] < 0).any() for located in located_in(segment, 0, batch_bytes, with_control=False)
+        )
     return False
 
 
-def tails_of(
-    segments: Sequence[Segment], glances: Sequence[SegmentGlance], torn_bytes: int, *, is_deep: bool = False
-) -> Iterator[ZeroTail]:
+def tails_of(glanced: Glanced, torn_bytes: int) -> Iterator[ZeroTail]:
     """Yield the bytes behind the last batch of each segment.
 
-    The headers are read from the last index entry on: a few, with a sound index. Without one all of them would be: of a
-    large segment only where its last bytes are zeros.
-
     Args:
-        segments: ascending.
-        glances: at them.
+        glanced: the segments, and their edges.
         torn_bytes: of the active segment, as the facts have it.
-        is_deep: whether as much may be read as it takes.
 
     Raises: UnreadableFile.
     """
-    for place, (segment, glance) in enumerate(zip(segments, glances, strict=True)):
-        if place == len(segments) - 1:
-            if torn_bytes:
-                yield tail_of(segment, torn_bytes, is_active=True)
-            continue
-        is_looked_at = is_deep or glance.ends_with_zeros or segment.size_bytes <= _WALKED_BYTES_MAX
-        if is_looked_at or last_offset_entry(segment) is not None:
-            size_bytes = find_end(segment, trust_index=True).torn_bytes
-            if size_bytes:
-                yield tail_of(segment, size_bytes, is_active=False)
+    segments = glanced.listing.segments
+    torn = [*(edges.end.torn_bytes for edges in glanced.edges[:-1]), torn_bytes]
+    for segment, size_bytes in zip(segments, torn, strict=False):
+        if size_bytes:
+            yield tail_of(segment, size_bytes, is_active=segment is segments[-1])
 
 
 def counted_end_at(segments: Sequence[Segment]) -> int | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
+from cleaner.engine.explain.observing import Glanced
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import emptied_segments, lost_segments, recovered
 from policies.findings.findings import Finding
@@ -45,11 +46,12 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
         noted = Noted(*(one.get(topic_partition) for one in offsets))
         with suppress(LogCleanerError, FileNotFoundError):
             listing = list_partition(path / str(topic_partition))
-            segments = recovered(listing).segments
+            glanced = Glanced.at(recovered(listing))
+            segments = glanced.listing.segments
             end = find_end(segments[-1], trust_index=was_clean) if segments else None
             torn = end.next_offset if end else None, end.torn_bytes if end and not is_live else 0
-            seen = loss_symptoms(rule, topic_partition, listing, noted, torn, is_live=is_live, was_clean=was_clean)
-            yield from missing_record_findings_of(seen)
+            one = rule, topic_partition, listing, glanced, noted, torn
+            yield from missing_record_findings_of(loss_symptoms(*one, is_live=is_live, was_clean=was_clean))
 
 
 def _offsets(log_dir: LogDir, name: str) -> Offsets:
@@ -62,13 +64,13 @@ def loss_symptoms(
     rule: OnlyCopies,
     topic_partition: TopicPartition,
     listing: Listing,
+    glanced: Glanced,
     noted: Noted,
     end: tuple[int | None, int],
     *,
     is_live: bool,
     was_clean: bool,
     with_keys: bool = False,
-    is_deep: bool = True,
 ) -> PartitionSymptoms:
     """Read what tells of missing records in one partition.
 
@@ -76,17 +78,15 @@ def loss_symptoms(
         rule: of the log dir.
         topic_partition: the partition.
         listing: of its directory.
+        glanced: at its segments, as a recovery leaves them.
         noted: its lines in the checkpoints.
         end: the log end offset, and the bytes behind it.
         is_live: whether a process holds the lock of the log dir.
         was_clean: whether the broker stopped cleanly.
         with_keys: see ``glance_at``.
-        is_deep: see ``tails_of``.
 
     Raises: LogCleanerError.
     """
-    segments = recovered(listing).segments
-    glances = glance_at(segments, with_keys=with_keys)
     return PartitionSymptoms(
         topic_partition,
         str(listing.directory),
@@ -96,12 +96,12 @@ def loss_symptoms(
         noted=noted,
         log_end_offset=end[0],
         newest_snapshot=newest_snapshot(listing),
-        glances=glances,
-        tails=tuple(tails_of(segments, glances, end[1], is_deep=is_deep)),
+        glances=glance_at(glanced, with_keys=with_keys),
+        tails=tuple(tails_of(glanced, end[1])),
         lost_segments=lost_segments(listing),
         emptied=tuple(emptied_segments(listing, noted.log_start or 0, with_last=was_clean and not is_live)),
         only_copies=() if is_live else tuple(rule.by_path(topic_partition, listing)),
-        counted_end=counted_end_at(segments) if was_clean and not is_live else None,
+        counted_end=counted_end_at(glanced.listing.segments) if was_clean and not is_live else None,
     )
 
 

@@ -39,17 +39,16 @@ class WalkBudget:
     """Whether there is no bound."""
     left_bytes: int = ALL_BYTES_MAX
 
-    def take(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Return the segments to walk over, the oldest first."""
+    def take(self, sizes: Sequence[int]) -> int:
+        """Return how many segments of these sizes, in bytes, are walked over, the oldest first."""
         if self.is_deep:
-            return list(segments)
-        taken, mine = list[Segment](), PARTITION_BYTES_MAX
-        for segment in segments:
-            if segment.size_bytes > min(mine, self.left_bytes):
-                break
-            mine, self.left_bytes = mine - segment.size_bytes, self.left_bytes - segment.size_bytes
-            taken.append(segment)
-        return taken
+            return len(sizes)
+        mine = PARTITION_BYTES_MAX
+        for place, size_bytes in enumerate(sizes):
+            if size_bytes > min(mine, self.left_bytes):
+                return place
+            mine, self.left_bytes = mine - size_bytes, self.left_bytes - size_bytes
+        return len(sizes)
 
 
 def walk(segments: Sequence[Segment], first_dirty_offset: int | None, budget: WalkBudget) -> HeaderWalk:
@@ -62,15 +61,15 @@ def walk(segments: Sequence[Segment], first_dirty_offset: int | None, budget: Wa
 
     Raises: UnreadableFile.
     """
-    taken = budget.take(segments)
-    unread = sum(segment.size_bytes for segment in segments) - sum(segment.size_bytes for segment in taken)
-    if not taken:
-        return HeaderWalk(bytes_unread=unread)
+    sizes = [segment.size_bytes for segment in segments]
+    count = budget.take(sizes)
+    if not count:
+        return HeaderWalk(bytes_unread=sum(sizes))
     seen = _Walk(first_dirty_offset or 0, _aborted(segments))
-    for segment in taken:
+    for segment in segments[:count]:
         with suppress(CorruptBatch):
             seen.take_segment(segment)
-    read = sum(segment.size_bytes for segment in taken)
+    read, unread = sum(sizes[:count]), sum(sizes[count:])
     return HeaderWalk(read, unread, seen.batches, seen.empty, seen.empty_bytes, seen.gaps, tuple(seen.unindexed))
 
 

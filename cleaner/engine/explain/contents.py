@@ -11,7 +11,7 @@ from policies.explain.observations import NO_HORIZONS, DeleteHorizons
 from storage.codecs.compression import Compression
 from storage.errors import LogCleanerError
 from storage.log.read import read_segment
-from storage.names import SEGMENT_KINDS
+from storage.names import SEGMENT_KINDS, parse_topic_partition
 from storage.records import Record
 from storage.records.header import (
     ATTRIBUTE_COMPRESSION,
@@ -23,7 +23,7 @@ from storage.records.header import (
 from storage.segment import Segment, SegmentFile
 
 if TYPE_CHECKING:
-    from storage.arrays import Table
+    from storage.arrays import Integers, Table
 
 
 class RecordFound(NamedTuple):
@@ -123,6 +123,34 @@ def record_at(segment: Segment, offset: int) -> RecordFound | None:
                     header.is_control,
                 )
     return None
+
+
+def located_in(segment: Segment, start: int, end: int, *, with_control: bool) -> Iterator[Integers]:
+    """Yield the places of the records of some batches, as ``layout.LOCATED_FIELDS``.
+
+    Args:
+        segment: that has them.
+        start: byte of the ``.log`` at which the first one begins.
+        end: byte behind the last one.
+        with_control: whether markers are records, too.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    from storage.scan.chunks import chunks  # noqa: PLC0415 - with the next four it loads the kernels
+    from storage.scan.extents import Extent  # noqa: PLC0415
+    from storage.scan.partitions import OffsetRange  # noqa: PLC0415
+    from storage.scan.segments import open_extent  # noqa: PLC0415
+    from storage.scan.slices import Damage  # noqa: PLC0415
+
+    name = parse_topic_partition(segment.directory.name)
+    assert name is not None
+    log, all_offsets = segment.log, OffsetRange(0, OFFSET_MAX)
+    extent = Extent(name, log.path, log.identity.inode, segment.base_offset, start, end, all_offsets, None, ())
+    with open_extent(extent) as reader:
+        for found in chunks(reader, extent, with_control=with_control):
+            if isinstance(found, Damage):
+                raise found.error
+            yield found.located
 
 
 def _sizes(record: Record) -> tuple[int | None, int | None]:

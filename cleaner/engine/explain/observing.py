@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from cleaner.engine.explain.attempts import failed_attempts
-from cleaner.engine.explain.contents import stamped_batches
+from cleaner.engine.explain.contents import located_in, stamped_batches
 from cleaner.engine.explain.waiting import waiting_files
 from cleaner.errors import told as told_error
 from policies.explain.observations import (
@@ -26,11 +26,12 @@ from policies.explain.observations import (
 from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts
 from policies.plan import PartitionPlan, path_of
 from storage.directory import opened, status_of
-from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
+from storage.errors import LogCleanerError, as_unreadable
+from storage.log.end import SegmentEdges, edges_of
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.producers import load_producer_state
-from storage.log.read import largest_unindexed_timestamp, offset_entries, read_segment, time_entries
+from storage.log.read import offset_entries, position_of, read_segment, time_entries
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
@@ -61,14 +62,36 @@ class Look:
     is_brief: bool = False
 
 
-def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look: Look) -> Observations:
+class Glanced(NamedTuple):
+    """The files of a partition as a recovery leaves them, and the edges of its segments."""
+
+    listing: Listing
+    edges: tuple[SegmentEdges, ...]
+
+    @staticmethod
+    def at(listing: Listing) -> Glanced:
+        """Read the edges of all segments; the directory is opened once. Raises: UnreadableFile."""
+        with as_unreadable(listing.directory), opened(listing.directory) as parent:
+            return Glanced(listing, tuple([edges_of(segment, parent) for segment in listing.segments]))
+
+
+def observe(
+    log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look: Look, glanced: Glanced | None = None
+) -> Observations:
     """Observe a partition. What cannot be read is left out, and told in ``problems``.
+
+    Args:
+        log_dir: that has it.
+        planned: its plan.
+        topic: what the log dirs have of its topic.
+        look: the manner.
+        glanced: at its segments; None if nobody did yet.
 
     Raises: LogCleanerError if the partition itself cannot be listed.
     """
     facts, problems = planned.facts, list[str]()
     directory = Path(path_of(facts))
-    listing = plan_recovery(list_partition(directory)).listing
+    listing = glanced.listing if glanced else plan_recovery(list_partition(directory)).listing
     by_base = {segment.base_offset: segment for segment in listing.segments}
     segments = [by_base[s.base_offset] for s in facts.segments if s.base_offset in by_base]
     if len(segments) < len(facts.segments):  # beside a live broker: the caller plans again
@@ -81,12 +104,14 @@ def observe(log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look
             problems.append(told_error(error))
             return otherwise
 
-    times = told(lambda: _times(segments), tuple(SegmentTimes() for _ in segments))
+    seen = told(lambda: glanced or Glanced.at(listing), None)
+    edges = dict(zip(by_base, seen.edges, strict=True)) if seen else {}
+    times = told(lambda: _times(segments, edges), tuple(SegmentTimes() for _ in segments))
     state = told(lambda: _producers(facts, listing, look), ProducerState())
     at = LogDir(Path(facts.log_dir))
     return Observations(
         times,
-        told(lambda: _use(segments), UNUSED),
+        told(lambda: _use(segments, edges), UNUSED),
         told(lambda: _future(segments, times, look.now_ms), None),
         _last_stable_offset(facts, state),
         told(lambda: tuple(_transactions(state, segments)), ()),
@@ -110,28 +135,20 @@ class PartitionChanged(LogCleanerError):
         return f"{self.directory}: changed while it was looked at; run again"
 
 
-def _times(segments: Sequence[Segment]) -> tuple[SegmentTimes, ...]:
-    if not segments:
-        return ()
+def _times(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> tuple[SegmentTimes, ...]:
+    if not edges:
+        return tuple(SegmentTimes() for _ in segments)
     directory = segments[0].directory
     with as_unreadable(directory), opened(directory) as parent:
-        return tuple([_segment_times(segment, parent) for segment in segments])
+        return tuple([_segment_times(segment, edges[segment.base_offset], parent) for segment in segments])
 
 
-def _segment_times(segment: Segment, parent: int) -> SegmentTimes:
+def _segment_times(segment: Segment, edges: SegmentEdges, parent: int) -> SegmentTimes:
     entry = segment.newest_entry(parent)
     indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
-    newest_ms = max(indexed_ms, largest_unindexed_timestamp(segment, parent))
-    header = _first_header(segment, parent)
+    newest_ms = max(indexed_ms, edges.largest_ms)
     offset = entry.offset if entry and newest_ms == indexed_ms else None
-    return SegmentTimes(first_timestamp(header) if header else NO_TIMESTAMP, newest_ms, offset)
-
-
-def _first_header(segment: Segment, parent: int | None = None) -> BatchHeader | LegacyHeader | None:
-    with reading(segment.log.location, parent) as descriptor, suppress(CorruptBatch):
-        found = next(iter_headers(descriptor, segment.log.path), None)
-        return found.header if found else None
-    return None
+    return SegmentTimes(first_timestamp(edges.first) if edges.first else NO_TIMESTAMP, newest_ms, offset)
 
 
 def first_timestamp(header: BatchHeader | LegacyHeader) -> int:
@@ -142,11 +159,11 @@ def first_timestamp(header: BatchHeader | LegacyHeader) -> int:
     return header.max_timestamp_ms
 
 
-def _use(segments: Sequence[Segment]) -> ActiveUse:
-    if not segments:
+def _use(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> ActiveUse:
+    if not segments or not edges:
         return UNUSED
     active = segments[-1]
-    header = _first_header(active)
+    header = edges[active.base_offset].first
     first_ms = header.max_timestamp_ms if header else NO_TIMESTAMP
     return ActiveUse(first_ms, len(offset_entries(active)), len(time_entries(active)))
 
@@ -160,11 +177,18 @@ def _future(segments: Sequence[Segment], times: Sequence[SegmentTimes], now_ms: 
 
 
 def _record_of(segment: Segment, times: SegmentTimes) -> RecordPlace | None:
-    offset = times.newest_offset or 0
-    for batch in read_segment(segment, offset, offset + 1):
-        for record in batch.records():
-            if record.timestamp_ms == times.newest_ms:
-                return RecordPlace(record.offset, record.timestamp_ms)
+    """Find the first record with the newest timestamp, in the batch that the time index names."""
+    from storage.kernels.layout import OFFSET, TIMESTAMP  # noqa: PLC0415 - it loads numpy
+
+    last_offset = times.newest_offset or 0
+    with reading(segment.log.path) as descriptor:
+        headers = iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, last_offset))
+        batch = next((found for found in headers if found.header.last_offset >= last_offset), None)
+    if batch is None:
+        return None
+    for located in located_in(segment, batch.position, batch.position + batch.header.size_bytes, with_control=True):
+        for place in (located[TIMESTAMP] == times.newest_ms).nonzero()[0][:1].tolist():
+            return RecordPlace(int(located[OFFSET][place]), times.newest_ms)
     return None
 
 

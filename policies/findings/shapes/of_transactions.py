@@ -16,8 +16,8 @@ from storage.names import FileKind
 
 def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
     """Yield the first aborted transaction that no transaction index names, and the oldest hanging one."""
-    rebuilt = {glance.path for place, glance in enumerate(seen.glances) if is_rebuilt(seen, place)}
-    if unindexed := [aborted for aborted in seen.walked.unindexed if aborted.path not in rebuilt]:
+    places = {glance.path: place for place, glance in enumerate(seen.glances)}
+    if unindexed := [one for one in seen.walked.unindexed if not is_rebuilt(seen, places[one.path])]:
         aborted, *others = unindexed
         text = (
             f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, "

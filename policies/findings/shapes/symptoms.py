@@ -32,8 +32,6 @@ class SegmentGlance(NamedTuple):
     """The leader epoch of the first batch; NO_EPOCH if it has none."""
     first_ms: int = NO_TIMESTAMP
     """The largest timestamp of the first batch."""
-    ends_with_zeros: bool = False
-    """Whether the last bytes of the ``.log`` are zeros. A record may end so, too."""
     time_index_bytes: int | None = 0
     """None if it has no time index."""
     time_index_ends_with_zeros: bool = False

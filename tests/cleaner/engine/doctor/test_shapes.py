@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from cleaner.engine.doctor.glancing import glance_at, tails_of
+from cleaner.engine.doctor.glancing import tails_of
 from cleaner.engine.doctor.surroundings import unlinked_of
+from cleaner.engine.explain.observing import Glanced
 from cleaner.engine.space.account import FileSystemAccount, UnlinkedFile, UnlinkedFiles
 from policies.findings.findings import FindingCode
 from policies.rescue import Volume
@@ -640,7 +641,7 @@ def test_a_sparse_tail_of_zeros_is_not_read(tmp_path: Path, monkeypatch: pytest.
     made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1"))
     size_bytes = made.log(0).stat().st_size
     os.truncate(made.log(0), 1 << 40)
-    segments, read_bytes, pread = list_partition(made.path).segments, 0, os.pread
+    listing, read_bytes, pread = list_partition(made.path), 0, os.pread
 
     def counting(descriptor: int, count: int, offset: int) -> bytes:
         nonlocal read_bytes
@@ -649,5 +650,5 @@ def test_a_sparse_tail_of_zeros_is_not_read(tmp_path: Path, monkeypatch: pytest.
         return pread(descriptor, count, offset)
 
     monkeypatch.setattr(os, "pread", counting)
-    (tail,) = tails_of(segments, glance_at(segments, with_keys=False), (1 << 40) - size_bytes)
+    (tail,) = tails_of(Glanced.at(listing), (1 << 40) - size_bytes)
     assert (tail.is_zero, tail.position) == (True, size_bytes)
