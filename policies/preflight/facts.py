@@ -21,7 +21,7 @@ class Release(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-NEWEST: Final = Release(4, 3)
+NEWEST: Final = Release(4, 4)
 """The newest version whose starts were compared with the rules."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from policies.findings.of_tails import RECOVER_TAIL
 from policies.findings.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
 from policies.preflight.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
 from policies.preflight.files import LoadingStopped, log_name
@@ -268,8 +269,14 @@ def load_partition(partition: PartitionBefore, before: LogDirBefore, around: Sta
         failed and failed[0],
         failed and failed[1],
         partition.topic_id.id,
-        stray_remedy=stray.remedy if stray and _hides_records(partition, fate, loading) else None,
+        stray_remedy=_remedy(stray, loading) if stray and _hides_records(partition, fate, loading) else None,
     )
+
+
+def _remedy(stray: _Stray, loading: Loading) -> str | None:
+    """Return how a partition that is set aside is served: a topic id is given to a log that ends well."""
+    is_torn = any(step.kind is StartStepKind.APPEND_BEHIND for step in loading.files.steps)
+    return f"{RECOVER_TAIL} {stray.remedy}" if is_torn and stray.remedy == WRITE_TOPIC_ID else stray.remedy
 
 
 def _hides_records(partition: PartitionBefore, fate: PartitionFate, loading: Loading) -> bool:

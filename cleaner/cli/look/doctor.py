@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.confirming import add_danger_arguments
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.look.preflight import NEWEST, node_of, release_of
+from cleaner.cli.look.preflight import node_of
 from cleaner.cli.look.verify import check_unless_signalled, request_of
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
 from cleaner.cli.operands import add_log_dirs_operand
@@ -98,6 +98,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
     from cleaner.engine.space.unlinked import file_systems_of
     from policies.findings.shapes.diagnosis import with_checked
     from policies.plan import Request
+    from policies.preflight.facts import NEWEST
     from storage.log_dir import LogDir
 
     damage: Corrupt | None = None
@@ -121,7 +122,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
         found = examination.diagnosis(damage)
     problems = [str(absent) for absent in missing]
     if not args.topic:
-        node = node_of(loaded, release_of(NEWEST), named=bool(args.log_dir))
+        node = node_of(loaded, NEWEST, named=bool(args.log_dir))
         log_dirs = [*loaded.log_dirs, *(absent.path for absent in missing)]
         found = replace(found, start=start_verdict(log_dirs, node, reads_all=args.deep))
     if not args.deep:

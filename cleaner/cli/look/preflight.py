@@ -9,6 +9,7 @@ from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.opening import add_log_dir_arguments, load
 from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.showing import show
+from policies.preflight.facts import NEWEST, Release
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
     from cleaner.engine.preflight.estimate import StartNeed
     from cleaner.engine.preflight.preflight import Node
-    from policies.preflight.facts import Release
     from policies.preflight.start import Start
 
 HELP: Final = "tell what the next start of Kafka will do or refuse"
-NEWEST: Final = "4.4"
 _OLDEST: Final = (2, 8)
-_SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": NEWEST}
+_SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": str(NEWEST)}
 """The newest version of each series."""
 _LOOKS_MAX: Final = 3
 """The most looks for a harm beside a running broker: one look may see a batch that is half written."""
@@ -55,8 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def release_of(text: str) -> Release:
     """Return the version of Kafka that a text names. Raises: ArgumentTypeError."""
-    from policies.preflight.facts import Release
-
     parts = _SERIES.get(text, text).split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
         raise argparse.ArgumentTypeError(f"{text!r} is no version; say for example {NEWEST}")

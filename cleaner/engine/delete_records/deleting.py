@@ -81,6 +81,9 @@ class DeletedRecords:
     def changed_since(self, asked: DeletedRecords) -> str | None:
         """Return what is not as it was when a person was asked; None if all is."""
         if self.topic_id != asked.topic_id:
+            if self.topic_id is None or asked.topic_id is None:
+                has, had = (one.topic_id or "no topic id that can be read" for one in (self, asked))
+                return f"its partition.metadata has {has} now, and had {had}: it may be another topic"
             return f"its topic id is {self.topic_id} now, and was {asked.topic_id}: it is another topic"
         if isinstance(self.decided, RecordDeletion) and isinstance(asked.decided, RecordDeletion):
             return changed_since(asked.decided, self.decided)

@@ -10,6 +10,7 @@ from policies.explain.explanation import PartitionExplanation
 from policies.explain.words import counted, size
 from policies.findings.findings import Finding, FindingCode, Harm
 from policies.findings.shapes.symptoms import PartitionSymptoms
+from policies.preflight.facts import NEWEST
 from policies.reasons import duration, moment
 
 SHARE_GROUP_STATE: Final = "__share_group_state"
@@ -17,7 +18,7 @@ PRUNED_WITHIN_MS: Final = 86_400_000
 """A broker prunes every few minutes; what is a day old was not pruned."""
 SKEW_MS: Final = 3_600_000
 """A clock that is ahead by less holds nothing for long: Kafka's default of ``message.timestamp.after.max.ms``."""
-_BY_VERSION: Final = "No release takes the file time instead, up to Kafka 4.4"
+_BY_VERSION: Final = f"No release takes the file time instead, up to Kafka {NEWEST}"
 
 
 def retention_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:

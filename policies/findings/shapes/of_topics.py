@@ -71,13 +71,13 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
             continue
         match entry.kind:
             case EntryKind.STRAY:
-                text = f"The broker set this replica aside {duration(entry.age_ms)} ago ({held}), and never deletes it."
+                text = f"The broker set this replica aside ({held}){_since(entry)}, and never deletes it."
                 remedy = "If nobody misses its records, doctor --sweep NAME takes it, with its delay; else keep it."
                 yield Finding(
                     FindingCode.STRAY_DIRECTORY, Harm.WASTE, entry.path, text, remedy, None, None, "KAFKA-15605"
                 )
             case EntryKind.DELETE if not is_live or entry.age_ms > entry.delay_ms + SETTLED_MS:
-                text = f"The topic was deleted {duration(entry.age_ms)} ago, and its directory ({held}) is still here."
+                text = f"The topic was deleted{_since(entry)}, and its directory ({held}) is still here."
                 remedy = "The next start of the broker removes it; doctor --sweep NAME does it now, by its delay."
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
             case EntryKind.IMPORT if not is_live:
@@ -91,3 +91,8 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
                 yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, entry.path, text, STRANGE_DIRECTORY)
             case _:
                 pass
+
+
+def _since(entry: EntrySymptoms) -> str:
+    """Return the age of a rename as far as it is known: whoever copies a directory, or changes its owner, hides it."""
+    return f" {duration(entry.age_ms)} ago or earlier"

@@ -122,6 +122,17 @@ def test_partition_without_its_topic_id_is_set_aside_with_the_remedy_of_the_doct
     assert [one["remedy"] for one in findings if one["code"] == "TOPIC_ID_MISSING"] == [WRITE_TOPIC_ID]
 
 
+def test_torn_end_is_cut_before_the_topic_id_is_written(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placed(log_dir)
+    (log_dir / "orders-0" / "partition.metadata").unlink()
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    log = max((log_dir / "orders-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + b"torn" * 20)
+    _, document = told(capsys, log_dir)
+    (_, partition) = document["log_dirs"][0]["partitions"]
+    assert partition["remedy"] == f"{RECOVER_TAIL} {WRITE_TOPIC_ID}"
+
+
 def test_partition_of_a_topic_that_was_made_again_is_set_aside_with_the_remedy_of_the_doctor(
     log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -289,7 +289,7 @@ def one_more(directory: Path) -> None:
 
 
 MEANWHILE = {
-    another_topic: "its topic id is BBBBBBBBBBBBBBBBBBBBBQ now, and was",
+    another_topic: "its partition.metadata has BBBBBBBBBBBBBBBBBBBBBQ now, and had no topic id that can be read",
     another_file: "segment 2 is another file",
     another_time: "segment 0 was written to",
     another_size: r"segment 6 has \d+ bytes, and had \d+",
