@@ -1,4 +1,7 @@
-"""The anomalies that a check of files can see: facts about bytes, without a judgement. ``policies.findings`` judges."""
+"""The observations of a check of one segment: anomalies, and the epochs, producers and transactions of its batches.
+
+Facts about bytes, without a judgement. ``policies.findings`` judges.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from enum import StrEnum, auto
 from typing import NamedTuple
 
 from storage.names import FileKind
+from storage.txn_index import AbortedTxn
+
+DATA, COMMIT, ABORT = range(3)
+"""The steps of a transaction: records were written, it was committed, it was aborted."""
 
 
 class Anomaly(StrEnum):
@@ -84,3 +91,77 @@ class SeenAnomaly(NamedTuple):
     """Offset in the log, as far as one is concerned."""
     text: str
     """A sentence about what is there."""
+
+
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one leader epoch."""
+
+    epoch: int
+    first_offset: int
+    """Base offset of the first batch."""
+    last_offset: int
+    """Base offset of the last batch."""
+    position: int
+    """The position of the first batch in the ``.log``."""
+
+
+class LastBatch(NamedTuple):
+    """The last data batch of a producer in a segment."""
+
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+
+
+class TxnEvent(NamedTuple):
+    """A step of a transaction."""
+
+    offset: int
+    producer_id: int
+    what: int
+    """DATA: the first batch here of a transaction, and the first one with records; COMMIT, ABORT."""
+    has_records: bool
+    position: int
+    """The position of the batch in the ``.log``."""
+
+
+class Gap(NamedTuple):
+    """Offsets that no batch has."""
+
+    lower_offset: int
+    """The first of them."""
+    base_offset: int
+    """The first one behind them."""
+    position: int
+    """The position of the batch behind them."""
+
+
+class CheckedSegment(NamedTuple):
+    """The contents of the files of one segment, as far as a check needs them."""
+
+    base_offset: int
+    size_bytes: int
+    """Bytes of the ``.log`` that were read."""
+    end_position: int
+    """The byte behind the last sound batch."""
+    next_offset: int
+    """The offset behind the last sound batch; the base offset without one."""
+    largest_ms: int
+    """The largest timestamp, epoch ms; -1 without one."""
+    seen: tuple[SeenAnomaly, ...]
+    missing: tuple[FileKind, ...]
+    """The index files that every segment has and that this segment lacks."""
+    epochs: tuple[EpochRun, ...]
+    producers: dict[int, LastBatch]
+    """The last data batch of each producer."""
+    events: tuple[TxnEvent, ...]
+    aborted: tuple[AbortedTxn, ...]
+    """Entries of the transaction index, as far as they parse."""
+    gap: Gap | None
+    """The first gap between two batches, or before the first one."""
+    gaps: int
+    is_full: bool
+    """Whether every batch has all the records that its offsets speak of."""
+    is_damaged: bool
+    """Whether a part of the ``.log`` was not understood, or out of order, so that the rest may lack something."""

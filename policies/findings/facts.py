@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from storage.anomalies import CheckedSegment
 from storage.names import FileKind, segment_file_name
 
 
@@ -32,78 +32,11 @@ class Standing(NamedTuple):
         return f"{self.directory}/{segment_file_name(self.base_offset, kind)}"
 
 
-class Step(IntEnum):
-    """A step of a transaction."""
-
-    DATA = 0
-    """A batch of it. Of neighbouring ones only the first, and the first with records."""
-    COMMIT = 1
-    ABORT = 2
-
-
-class TxnStep(NamedTuple):
-    """A step of a transaction in a log."""
-
-    offset: int
-    producer_id: int
-    step: Step
-    has_records: bool
-    position: int
-    """The position of the batch in the ``.log``."""
-
-
-class IndexedAbort(NamedTuple):
-    """An entry of a transaction index."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    """Offset of the marker."""
-    last_stable_offset: int
-
-
-class EpochStretch(NamedTuple):
-    """Neighbouring batches of one leader epoch."""
-
-    epoch: int
-    first_offset: int
-    last_offset: int
-    """Base offset of the last batch."""
-    position: int
-
-
-class ProducersBatch(NamedTuple):
-    """The last data batch of a producer."""
-
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-
-
-class OffsetGap(NamedTuple):
-    """Offsets that no batch has, in front of a batch."""
-
-    lower_offset: int
-    base_offset: int
-    position: int
-
-
 class SegmentHistory(NamedTuple):
-    """The facts that the batches of one segment tell."""
+    """The facts that a check of one segment gives, and where it stands."""
 
     standing: Standing
-    next_offset: int
-    epochs: Sequence[EpochStretch]
-    producers: Mapping[int, ProducersBatch]
-    steps: Sequence[TxnStep]
-    aborted: Sequence[IndexedAbort]
-    gap: OffsetGap | None
-    gaps: int
-    is_full: bool
-    """Whether every batch has all the records that its offsets speak of."""
-    is_damaged: bool
-    """Whether a part was not understood, so that something may be missing here."""
+    facts: CheckedSegment
 
 
 class LogHistory(NamedTuple):
@@ -120,18 +53,18 @@ class LogHistory(NamedTuple):
     @property
     def end_offset(self) -> int:
         """The offset behind the last batch."""
-        return self.segments[-1].next_offset if self.segments else 0
+        return self.segments[-1].facts.next_offset if self.segments else 0
 
     @property
     def is_damaged(self) -> bool:
         """Return whether a part of a segment was not understood."""
-        return any(segment.is_damaged for segment in self.segments)
+        return any(segment.facts.is_damaged for segment in self.segments)
 
     @property
     def is_whole(self) -> bool:
         """Return whether no batch and no record between start and end is gone: nothing was compacted away."""
         return (
             not self.is_damaged
-            and all(segment.is_full and not segment.gaps for segment in self.segments)
-            and all(one.next_offset == other.standing.base_offset for one, other in pairwise(self.segments))
+            and all(segment.facts.is_full and not segment.facts.gaps for segment in self.segments)
+            and all(one.facts.next_offset == other.standing.base_offset for one, other in pairwise(self.segments))
         )

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from policies.findings.facts import EpochStretch, LogHistory
+from policies.findings.facts import LogHistory
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.remedies import FETCH_AGAIN, REBUILD
+from storage.anomalies import EpochRun
 from storage.names import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileKind
 
 _NO_EPOCH = -1
@@ -23,7 +24,7 @@ class EpochStart(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    stretch: EpochStretch
+    stretch: EpochRun
     path: str
 
 
@@ -75,9 +76,7 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
     return [Finding(FindingCode.EPOCHS_WRONG, harm, path, text, REBUILD, repair=repair)]
 
 
-def cut_entry(
-    stretches: Iterable[EpochStretch], entries: Sequence[EpochStart], log_start_offset: int
-) -> EpochStart | None:
+def cut_entry(stretches: Iterable[EpochRun], entries: Sequence[EpochStart], log_start_offset: int) -> EpochStart | None:
     """Return the first entry of a checkpoint if it was cut at a log start that is forgotten; None if it was not.
 
     A broker that deletes records cuts the entries at the new log start: the first one then begins within its epoch.
@@ -113,7 +112,7 @@ def forgotten_start_finding(path: str, cut: EpochStart) -> Finding:
     return Finding(FindingCode.EPOCHS_WRONG, Harm.WRONG_ANSWER, path, text, remedy, None, cut.start_offset)
 
 
-def is_lost(stretch: EpochStretch, entries: Sequence[EpochStart], log_start_offset: int) -> bool:
+def is_lost(stretch: EpochRun, entries: Sequence[EpochStart], log_start_offset: int) -> bool:
     """Return whether a checkpoint does not know the epoch of some batches at their offset, nor a later one.
 
     Args:
@@ -192,4 +191,4 @@ def _placed(log: LogHistory) -> Iterator[_Placed]:
     """Yield the stretches with an epoch: what a compaction made of messages of v0 and v1 has none."""
     for segment in log.segments:
         path = segment.standing.path_of(FileKind.LOG)
-        yield from (_Placed(one, path) for one in segment.epochs if one.epoch != _NO_EPOCH)
+        yield from (_Placed(one, path) for one in segment.facts.epochs if one.epoch != _NO_EPOCH)

@@ -98,11 +98,11 @@ def missing_record_findings(
     gaps: list[tuple[int, int | None]] = [(log_start_offset, log.start_offset)]
     following = [segment.standing.base_offset for segment in log.segments[1:]]
     for segment, due_offset in zip_longest(log.segments, following):
-        next_offset, base_offset = segment.next_offset, segment.standing.base_offset
+        next_offset, base_offset = segment.facts.next_offset, segment.standing.base_offset
         if due_offset is None or next_offset < due_offset:
             gaps.append((next_offset, due_offset))
         is_live_end = due_offset is None and segment.standing.is_live
-        if segment.is_damaged or is_live_end or (tail := known.get(base_offset)) is None:
+        if segment.facts.is_damaged or is_live_end or (tail := known.get(base_offset)) is None:
             continue
         is_whole = next_offset == (whole_to if due_offset is None else due_offset)
         text = None if is_whole else next(_named_behind(tail, next_offset, due_offset), None)

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from policies.findings.facts import LogHistory, ProducersBatch, SegmentHistory, Step
+from policies.findings.facts import LogHistory, SegmentHistory
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.of_transactions import OpenTransactions
 from policies.findings.remedies import BY_ITSELF, END_LOST, REBUILD
+from storage.anomalies import DATA, LastBatch
 from storage.names import FileKind, segment_file_name
 
 
@@ -99,8 +100,8 @@ def _missing(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
 
 def _has_producers(segment: SegmentHistory, offset: int = 0) -> bool:
     """Return whether a segment has batches of producers with an id, or of transactions, at an offset or behind it."""
-    return any(batch.last_offset >= offset for batch in segment.producers.values()) or any(
-        step.offset >= offset for step in segment.steps
+    return any(batch.last_offset >= offset for batch in segment.facts.producers.values()) or any(
+        step.offset >= offset for step in segment.facts.events
     )
 
 
@@ -109,10 +110,10 @@ def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
     told = _Told({}, OpenTransactions(), log.is_whole, log.is_whole and log.start_offset == 0)
     for segment in log.segments:
         yield from _at(segment.standing.base_offset, log, snapshots, told)
-        told.batches.update(segment.producers)
-        for step in segment.steps:
+        told.batches.update(segment.facts.producers)
+        for step in segment.facts.events:
             told.transactions.take(step)
-            if step.step is not Step.DATA:
+            if step.what != DATA:
                 told.transactions.markers[step.producer_id] = step.offset
     if all(segment.standing.base_offset != log.end_offset for segment in log.segments):
         yield from _at(log.end_offset, log, snapshots, told)
@@ -121,7 +122,7 @@ def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
 class _Told(NamedTuple):
     """The batches and transactions of a log up to some offset."""
 
-    batches: dict[int, ProducersBatch]
+    batches: dict[int, LastBatch]
     transactions: OpenTransactions
     is_whole: bool
     """Whether nothing behind the log's start is gone."""
@@ -148,7 +149,7 @@ def _at(offset: int, log: LogHistory, snapshots: Snapshots, told: _Told) -> Iter
             return
 
 
-def _of_batch(entry: SnapshotEntry, batch: ProducersBatch | None, *, is_exact: bool) -> str | None:
+def _of_batch(entry: SnapshotEntry, batch: LastBatch | None, *, is_exact: bool) -> str | None:
     """Return what is wrong with the last batch of a producer; None if nothing is."""
     if entry.last_offset < 0 or (batch is None and not is_exact):
         return None

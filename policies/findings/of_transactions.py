@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.findings.facts import IndexedAbort, LogHistory, SegmentHistory, Step, TxnStep
+from policies.findings.facts import LogHistory, SegmentHistory
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.remedies import BY_ITSELF, REBUILD
+from storage.anomalies import ABORT, DATA, TxnEvent
 from storage.names import FileKind
+from storage.txn_index import AbortedTxn
 
 _ENTRY_BYTES: Final = 34
 
@@ -27,10 +29,10 @@ class OpenTransactions:
         """The offset of the last marker of each producer."""
         self._with_records: set[int] = set()
 
-    def take(self, step: TxnStep) -> tuple[int | None, bool]:
+    def take(self, step: TxnEvent) -> tuple[int | None, bool]:
         """Take a step. For a marker, return the first offset here of its transaction, and whether it has records."""
         producer_id = step.producer_id
-        if step.step is Step.DATA:
+        if step.what == DATA:
             self.first_offsets.setdefault(producer_id, step.offset)
             if step.has_records:
                 self._with_records.add(producer_id)
@@ -45,25 +47,25 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
     transactions, is_exact, found = OpenTransactions(), log.is_whole, []
     is_from_start = is_exact and log.start_offset == 0
     for segment in log.segments:
-        if segment.is_damaged:
+        if segment.facts.is_damaged:
             break  # a marker may be lost: nothing behind it is judged
-        entries = {entry.last_offset: place for place, entry in enumerate(segment.aborted)}
+        entries = {entry.last_offset: place for place, entry in enumerate(segment.facts.aborted)}
         met = set()
-        for step in segment.steps:
+        for step in segment.facts.events:
             before = transactions.markers.get(step.producer_id, -1)
             first_offset, has_records = transactions.take(step)
-            if step.step is Step.DATA:
+            if step.what == DATA:
                 continue
             transactions.markers[step.producer_id] = step.offset
             place = entries.get(step.offset)
             if place is None:
-                if step.step is Step.ABORT and has_records:
+                if step.what == ABORT and has_records:
                     found.append(_unindexed(step, segment))
                 continue
             met.add(place)
             stable_offset = min([*transactions.first_offsets.values(), step.offset + 1])
-            wrong = _disagreement(segment.aborted[place], step, first_offset, before, is_exact=is_exact)
-            wrong = wrong or _instability(segment.aborted[place], stable_offset, is_exact=is_from_start)
+            wrong = _disagreement(segment.facts.aborted[place], step, first_offset, before, is_exact=is_exact)
+            wrong = wrong or _instability(segment.facts.aborted[place], stable_offset, is_exact=is_from_start)
             if wrong:
                 found.append(_finding(segment, wrong, place, step.offset))
         found += _without_marker(segment, met)
@@ -71,7 +73,7 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
 
 
 def _disagreement(
-    entry: IndexedAbort, step: TxnStep, first_offset: int | None, before: int, *, is_exact: bool
+    entry: AbortedTxn, step: TxnEvent, first_offset: int | None, before: int, *, is_exact: bool
 ) -> str | None:
     """Return what is wrong with the entry that names a marker; None if nothing is.
 
@@ -83,7 +85,7 @@ def _disagreement(
         is_exact: whether nothing was compacted away.
     """
     named = f"The entry of the marker at offset {step.offset}"
-    if step.step is not Step.ABORT:
+    if step.what != ABORT:
         return f"{named} hides a transaction that was committed."
     if entry.producer_id != step.producer_id:
         whose = f"names producer {entry.producer_id}, and the marker is of {step.producer_id}"
@@ -98,7 +100,7 @@ def _disagreement(
     return None
 
 
-def _instability(entry: IndexedAbort, stable_offset: int, *, is_exact: bool) -> str | None:
+def _instability(entry: AbortedTxn, stable_offset: int, *, is_exact: bool) -> str | None:
     stated = entry.last_stable_offset
     if stated <= stable_offset and not (is_exact and stated < stable_offset) and stated >= 0:
         return None
@@ -109,13 +111,13 @@ def _instability(entry: IndexedAbort, stable_offset: int, *, is_exact: bool) -> 
 
 
 def _without_marker(segment: SegmentHistory, met: set[int]) -> Iterator[Finding]:
-    for place, entry in enumerate(segment.aborted):
+    for place, entry in enumerate(segment.facts.aborted):
         if place not in met:
             text = f"An entry names a marker at offset {entry.last_offset}, and there is none: it may hide records."
             yield _finding(segment, text, place, entry.last_offset)
 
 
-def _unindexed(step: TxnStep, segment: SegmentHistory) -> Finding:
+def _unindexed(step: TxnEvent, segment: SegmentHistory) -> Finding:
     text = (
         f"No entry names the transaction of producer {step.producer_id} that was aborted at offset {step.offset}:"
         " its records read as committed."

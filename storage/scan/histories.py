@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
+from storage.anomalies import ABORT, COMMIT, DATA, EpochRun, Gap, LastBatch, TxnEvent
 from storage.arrays import Table
 from storage.errors import CorruptBatch
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, HEADER_BYTES
@@ -21,59 +22,11 @@ from storage.records.record import NO_PRODUCER_ID
 from storage.scan.slices import Slice
 from storage.scan.walking import Rows
 
-DATA, COMMIT, ABORT = range(3)
-"""What happened to a transaction: records were written, it was committed, it was aborted."""
 _MARKER: Final = struct.Struct(">bbbbbhhbhi")
 """A marker as Kafka writes it: length, attributes, timestamp delta, offset delta, key length (4), version, type, value
 length (6), version, coordinator epoch."""
 _KEY_LENGTH: Final = 8  # zigzag of 4
 _VALUE_LENGTH: Final = 12  # zigzag of 6
-
-
-class EpochRun(NamedTuple):
-    """Neighbouring batches of one leader epoch."""
-
-    epoch: int
-    first_offset: int
-    """Base offset of the first batch."""
-    last_offset: int
-    """Base offset of the last batch."""
-    position: int
-    """The position of the first batch in the ``.log``."""
-
-
-class LastBatch(NamedTuple):
-    """The last data batch of a producer in a segment."""
-
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-
-class TxnEvent(NamedTuple):
-    """A step of a transaction."""
-
-    offset: int
-    producer_id: int
-    what: int
-    """DATA: the first batch here of a transaction, and the first one with records; COMMIT, ABORT."""
-    has_records: bool
-    epoch: int
-    position: int
-    """The position of the batch in the ``.log``."""
-
-
-class Gap(NamedTuple):
-    """Offsets that no batch has."""
-
-    lower_offset: int
-    """The first of them."""
-    base_offset: int
-    """The first one behind them."""
-    position: int
-    """The position of the batch behind them."""
 
 
 class BatchHistory:
@@ -146,7 +99,7 @@ class BatchHistory:
             delta = int(batch["last_offset"] - batch["base_offset"])
             sequence = sequence_after(int(batch["base_sequence"]), delta)
             self.producers[int(batch["producer_id"])] = LastBatch(
-                int(batch["producer_epoch"]), sequence, int(batch["last_offset"]), delta, int(batch["max_timestamp"])
+                int(batch["producer_epoch"]), sequence, int(batch["last_offset"]), delta
             )
 
     def _note_steps(self, rows: Rows, steps: np.ndarray) -> None:
@@ -161,14 +114,16 @@ class BatchHistory:
         is_new[1:] = is_control[1:] | is_control[:-1] | (ids[1:] != ids[:-1]) | (has_records[1:] & ~has_records[:-1])
         for at in np.flatnonzero(is_new).tolist():
             batch, producer_id = table[at], int(ids[at])
-            here = (int(batch["producer_epoch"]), rows.file_position + int(batch["position"]))
+            position = rows.file_position + int(batch["position"])
             if is_control[at]:
                 if (what := self._marker(rows, int(steps[at]))) is not None:
                     self._open.pop(producer_id, None)
-                    self.events.append(TxnEvent(int(batch["base_offset"]), producer_id, what, False, *here))
+                    self.events.append(TxnEvent(int(batch["base_offset"]), producer_id, what, False, position))
             elif self._open.get(producer_id, -1) < bool(has_records[at]):
                 self._open[producer_id] = bool(has_records[at])
-                self.events.append(TxnEvent(int(batch["base_offset"]), producer_id, DATA, bool(has_records[at]), *here))
+                self.events.append(
+                    TxnEvent(int(batch["base_offset"]), producer_id, DATA, bool(has_records[at]), position)
+                )
 
     def _marker(self, rows: Rows, row: int) -> int | None:
         """Return what a control batch says; None for an empty one, and for what is no marker of a transaction."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from storage.anomalies import Anomaly, SeenAnomaly
+from storage.anomalies import Anomaly, CheckedSegment, SeenAnomaly
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.kernels.layout import LOCATED_FIELDS
 from storage.kernels.locate import locate_records
@@ -16,7 +16,7 @@ from storage.kernels.status import Status
 from storage.log.read import companion_bytes
 from storage.names import FileKind
 from storage.records.header import OFFSET_MAX
-from storage.scan.histories import BatchHistory, EpochRun, Gap, LastBatch, TxnEvent
+from storage.scan.histories import BatchHistory
 from storage.scan.index_checks import NO_INDEX, OffsetIndexCheck, TimeIndexCheck, read_index
 from storage.scan.legacy_rows import legacy_batch
 from storage.scan.slices import CAUSES, Slice
@@ -35,36 +35,6 @@ _OF_AN_INDEX_ALONE: Final = frozenset(
 """Where offsets of the log do not fit one another, entries are not held against them."""
 _RECORDS_TOLD_MAX: Final = 100
 Spend = Callable[[int], None]
-
-
-class CheckedSegment(NamedTuple):
-    """The contents of the files of one segment, as far as a check needs them."""
-
-    base_offset: int
-    size_bytes: int
-    """Bytes of the ``.log`` that were read."""
-    end_position: int
-    """The byte behind the last sound batch."""
-    next_offset: int
-    """The offset behind the last sound batch; the base offset without one."""
-    largest_ms: int
-    """The largest timestamp, epoch ms; -1 without one."""
-    seen: tuple[SeenAnomaly, ...]
-    missing: tuple[FileKind, ...]
-    """The index files that every segment has and that this segment lacks."""
-    epochs: tuple[EpochRun, ...]
-    producers: dict[int, LastBatch]
-    """The last data batch of each producer."""
-    events: tuple[TxnEvent, ...]
-    aborted: tuple[AbortedTxn, ...]
-    """Entries of the transaction index, as far as they parse."""
-    gap: Gap | None
-    """The first gap between two batches, or before the first one."""
-    gaps: int
-    is_full: bool
-    """Whether every batch has all the records that its offsets speak of."""
-    is_damaged: bool
-    """Whether a part of the ``.log`` was not understood, or out of order, so that the rest may lack something."""
 
 
 def read_segment_contents(

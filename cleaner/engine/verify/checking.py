@@ -39,6 +39,7 @@ from policies.findings.of_log_dir import (
 )
 from policies.preflight.lost import LostPartition, lost_partitions
 from policies.preflight.metadata import METADATA_DIR
+from storage.anomalies import CheckedSegment
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
@@ -53,7 +54,7 @@ from storage.names import (
     TopicPartition,
     parse_partition_dir_name,
 )
-from storage.scan.segment_contents import CheckedSegment, read_segment_contents
+from storage.scan.segment_contents import read_segment_contents
 from storage.scan.walking import Hand
 from storage.segment import Segment
 

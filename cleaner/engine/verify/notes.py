@@ -13,10 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final, Self
 
-from storage.anomalies import Anomaly, SeenAnomaly
+from storage.anomalies import Anomaly, CheckedSegment, EpochRun, Gap, LastBatch, SeenAnomaly, TxnEvent
 from storage.names import FileKind
-from storage.scan.histories import EpochRun, Gap, LastBatch, TxnEvent
-from storage.scan.segment_contents import CheckedSegment
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn
 

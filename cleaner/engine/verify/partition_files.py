@@ -9,17 +9,7 @@ from typing import NamedTuple
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import hollow_swap_facts, strange_logs
 from cleaner.engine.verify.witnesses import tails_of, without_log
-from policies.findings.facts import (
-    EpochStretch,
-    IndexedAbort,
-    LogHistory,
-    OffsetGap,
-    ProducersBatch,
-    SegmentHistory,
-    Standing,
-    Step,
-    TxnStep,
-)
+from policies.findings.facts import LogHistory, SegmentHistory, Standing
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.of_epochs import EpochStart, checkpoint_findings, order_findings
 from policies.findings.of_files import file_findings, missing_findings
@@ -33,6 +23,7 @@ from policies.findings.remedies import REBUILD
 from policies.findings.repairs import RepairKind, missing_near
 from policies.findings.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
 from policies.findings.sweeping import only_copy_findings
+from storage.anomalies import CheckedSegment
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.log.file_records.positions import counted_end_of
 from storage.log.listing import Listing, strange_files
@@ -46,10 +37,8 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
-from storage.scan.segment_contents import CheckedSegment
 
 _OF_A_FILE_ALONE = frozenset({FindingCode.EPOCHS_CORRUPT, FindingCode.SNAPSHOT_CORRUPT})
-_STEPS = (Step.DATA, Step.COMMIT, Step.ABORT)
 
 
 class Circumstances(NamedTuple):
@@ -75,26 +64,8 @@ def history_of(listing: Listing, facts: Sequence[CheckedSegment], circumstances:
     for one in facts:
         is_last, is_recovered = one is facts[-1], is_unclean and one.base_offset >= floor
         standing = Standing(directory, one.base_offset, is_last, circumstances.is_live, is_recovered)
-        segments.append(_segment_history(one, standing))
+        segments.append(SegmentHistory(standing, one))
     return LogHistory(directory, segments)
-
-
-def _segment_history(facts: CheckedSegment, standing: Standing) -> SegmentHistory:
-    return SegmentHistory(
-        standing,
-        facts.next_offset,
-        [EpochStretch(*run) for run in facts.epochs],
-        {
-            id_: ProducersBatch(one.epoch, one.last_sequence, one.last_offset, one.offset_delta)
-            for id_, one in facts.producers.items()
-        },
-        [TxnStep(one.offset, one.producer_id, _STEPS[one.what], one.has_records, one.position) for one in facts.events],
-        [IndexedAbort(*entry) for entry in facts.aborted],
-        OffsetGap(*facts.gap) if facts.gap else None,
-        facts.gaps,
-        facts.is_full,
-        facts.is_damaged,
-    )
 
 
 def partition_findings(
@@ -166,11 +137,11 @@ def _early_end(log: LogHistory, found: Sequence[Finding], counted: int | None) -
     last = log.segments[-1]
     log_path = last.standing.path_of(FileKind.LOG)
     is_told = any(one.code in (FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL) for one in found if one.path == log_path)
-    if counted >= last.next_offset or last.is_damaged or is_told:
+    if counted >= last.facts.next_offset or last.facts.is_damaged or is_told:
         return []
     path = last.standing.path_of(FileKind.INDEX)
     is_lost = missing_near(path, RepairKind.INDEX, found) is not None
-    return [early_end_finding(last.standing, counted, last.next_offset, is_lost=is_lost)]
+    return [early_end_finding(last.standing, counted, last.facts.next_offset, is_lost=is_lost)]
 
 
 def _loss_findings(
@@ -224,7 +195,7 @@ def _gap_findings(log: LogHistory, circumstances: Circumstances, snapshots: Snap
 
     Where the last batch of a producer, by a snapshot, lies in the gap, records are lost.
     """
-    if circumstances.was_compacted or log.is_damaged or not all(segment.is_full for segment in log.segments):
+    if circumstances.was_compacted or log.is_damaged or not all(segment.facts.is_full for segment in log.segments):
         return []
     found = []
     end_offset = log.start_offset
@@ -233,11 +204,11 @@ def _gap_findings(log: LogHistory, circumstances: Circumstances, snapshots: Snap
         if end_offset < base_offset:
             gap = end_offset, base_offset
             found.append(gap_findings(log.directory, path, 0, gap, _named_in(gap, snapshots)))
-        if segment.gap is not None:
-            gap = segment.gap.lower_offset, segment.gap.base_offset
-            position, named = segment.gap.position, _named_in(gap, snapshots)
-            found += [gap_findings(log.directory, path, position, gap, named)] * segment.gaps
-        end_offset = segment.next_offset
+        if segment.facts.gap is not None:
+            gap = segment.facts.gap.lower_offset, segment.facts.gap.base_offset
+            position, named = segment.facts.gap.position, _named_in(gap, snapshots)
+            found += [gap_findings(log.directory, path, position, gap, named)] * segment.facts.gaps
+        end_offset = segment.facts.next_offset
     return found if len(found) == 1 else []
 
 

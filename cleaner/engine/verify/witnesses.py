@@ -9,12 +9,12 @@ from typing import Final
 
 from cleaner.engine.verify.hollow import strange_logs
 from policies.findings.of_missing import IndexedTail, LogLess, NamedBatch, NamedTime
+from storage.anomalies import CheckedSegment
 from storage.errors import CorruptBatch
 from storage.log.listing import Listing
 from storage.log.read import companion_bytes, offset_entries
 from storage.names import FileKind, FileState
 from storage.records import iter_headers
-from storage.scan.segment_contents import CheckedSegment
 from storage.segment import Segment, reading
 
 _BATCH: Final = Struct(">ii")

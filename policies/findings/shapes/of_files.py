@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.explain.words import counted, size
-from policies.findings.facts import EpochStretch, Standing
+from policies.findings.facts import Standing
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.of_epochs import EpochStart, cut_entry, forgotten_start_finding, is_lost, lost_finding
 from policies.findings.of_files import missing_findings
@@ -17,6 +17,7 @@ from policies.findings.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADD
 from policies.findings.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
 from policies.findings.sweeping import only_copy_findings
 from policies.reasons import moment
+from storage.anomalies import EpochRun
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileKind
 
 TIME_ENTRY_BYTES: Final = 12
@@ -74,7 +75,7 @@ def epoch_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     if seen.error is not None:
         return
     stretches = [
-        EpochStretch(glance.first_epoch, glance.first_offset, glance.first_offset, 0)
+        EpochRun(glance.first_epoch, glance.first_offset, glance.first_offset, 0)
         for glance in seen.glances
         if glance.first_offset is not None and glance.first_epoch > NO_EPOCH
     ]

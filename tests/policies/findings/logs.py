@@ -1,10 +1,11 @@
-"""Histories of logs, drawn by hand: ``log(segment(0, 10, steps=...), segment(10, 20))``."""
+"""Histories of logs, drawn by hand: ``log(segment(0, 10, events=...), segment(10, 20))``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from policies.findings.facts import LogHistory, SegmentHistory, Standing
+from storage.anomalies import CheckedSegment
 
 DIRECTORY = "/data/orders-0"
 
@@ -17,19 +18,9 @@ def standing(base_offset: int = 0, **named: bool) -> Standing:
 
 def segment(base_offset: int, next_offset: int, **named: Any) -> SegmentHistory:
     """A segment whose batches are all there."""
-    facts = {
-        "standing": standing(base_offset),
-        "next_offset": next_offset,
-        "epochs": (),
-        "producers": {},
-        "steps": (),
-        "aborted": (),
-        "gap": None,
-        "gaps": 0,
-        "is_full": True,
-        "is_damaged": False,
-    }
-    return SegmentHistory(**(facts | named))
+    stands = named.pop("standing", standing(base_offset))
+    told = CheckedSegment(base_offset, 0, 0, next_offset, -1, (), (), (), {}, (), (), None, 0, True, False)
+    return SegmentHistory(stands, told._replace(**named))
 
 
 def log(*segments: SegmentHistory) -> LogHistory:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from policies.findings.facts import EpochStretch
 from policies.findings.findings import FindingCode, RepairGroup
 from policies.findings.of_epochs import EpochStart, checkpoint_findings, forgotten_start_finding, order_findings
+from storage.anomalies import EpochRun
 from storage.checkpoints import parse_offset_checkpoint
 from storage.names import TopicPartition
 from tests.policies.findings.logs import log, segment, standing
 
 HEALTHY = log(
-    segment(0, 20, epochs=(EpochStretch(0, 0, 19, 0),)),
-    segment(20, 40, epochs=(EpochStretch(0, 20, 29, 0), EpochStretch(3, 30, 39, 900))),
+    segment(0, 20, epochs=(EpochRun(0, 0, 19, 0),)),
+    segment(20, 40, epochs=(EpochRun(0, 20, 29, 0), EpochRun(3, 30, 39, 900))),
 )
 
 
@@ -26,20 +26,14 @@ def test_epochs_that_rise_are_healthy():
 
 
 def test_of_two_epochs_the_one_that_stands_apart_is_told():
-    too_new = log(
-        segment(0, 30, epochs=(EpochStretch(0, 0, 9, 0), EpochStretch(8, 10, 10, 61), EpochStretch(0, 11, 29, 122)))
-    )
-    too_old = log(
-        segment(0, 30, epochs=(EpochStretch(4, 0, 9, 0), EpochStretch(1, 10, 10, 61), EpochStretch(4, 11, 29, 122)))
-    )
+    too_new = log(segment(0, 30, epochs=(EpochRun(0, 0, 9, 0), EpochRun(8, 10, 10, 61), EpochRun(0, 11, 29, 122))))
+    too_old = log(segment(0, 30, epochs=(EpochRun(4, 0, 9, 0), EpochRun(1, 10, 10, 61), EpochRun(4, 11, 29, 122))))
     assert [(one.code, one.position) for one in order_findings(too_new)] == [(FindingCode.EPOCH_BACKWARDS, 61)]
     assert [one.position for one in order_findings(too_old)] == [61]
 
 
 def test_batches_without_an_epoch_are_passed_over():
-    rewritten = log(
-        segment(0, 30, epochs=(EpochStretch(2, 0, 9, 0), EpochStretch(-1, 10, 19, 61), EpochStretch(2, 20, 29, 122)))
-    )
+    rewritten = log(segment(0, 30, epochs=(EpochRun(2, 0, 9, 0), EpochRun(-1, 10, 19, 61), EpochRun(2, 20, 29, 122))))
     assert order_findings(rewritten) == []
     assert checkpoint_findings(rewritten, [EpochStart(2, 0)], 0) == []
 
@@ -90,7 +84,7 @@ def test_a_checkpoint_that_begins_with_a_later_epoch_lost_the_earlier_ones():
 
 
 def test_where_a_broker_was_killed_the_log_start_may_be_older_than_the_entries():
-    killed = log(segment(0, 20, epochs=(EpochStretch(0, 0, 19, 0),), standing=standing(0, is_recovered=True)))
+    killed = log(segment(0, 20, epochs=(EpochRun(0, 0, 19, 0),), standing=standing(0, is_recovered=True)))
     assert checkpoint_findings(killed, [EpochStart(0, 7)], 0) == []
 
 

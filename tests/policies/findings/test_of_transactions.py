@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.facts import IndexedAbort, ProducersBatch, Step, TxnStep
 from policies.findings.findings import Finding, FindingCode, Harm
 from policies.findings.of_producers import SnapshotEntry, snapshot_findings
 from policies.findings.of_transactions import transaction_findings
+from storage.anomalies import ABORT as ABORTED
+from storage.anomalies import COMMIT as COMMITTED
+from storage.anomalies import DATA as WRITTEN
+from storage.anomalies import LastBatch, TxnEvent
+from storage.txn_index import AbortedTxn
 from tests.policies.findings.logs import log, segment, standing
 
-DATA = TxnStep(0, 7, Step.DATA, True, 0)
-OTHERS = TxnStep(3, 8, Step.DATA, True, 100)
-ABORT = TxnStep(5, 7, Step.ABORT, False, 200)
-COMMIT = TxnStep(9, 8, Step.COMMIT, False, 300)
+DATA = TxnEvent(0, 7, WRITTEN, True, 0)
+OTHERS = TxnEvent(3, 8, WRITTEN, True, 100)
+ABORT = TxnEvent(5, 7, ABORTED, False, 200)
+COMMIT = TxnEvent(9, 8, COMMITTED, False, 300)
 STEPS = (DATA, OTHERS, ABORT, COMMIT)
-ENTRY = IndexedAbort(7, 0, 5, 3)
+ENTRY = AbortedTxn(7, 0, 5, 3)
 
 
-def texts(*entries: IndexedAbort, steps: tuple[TxnStep, ...] = STEPS, **named: object) -> list[str]:
-    found = transaction_findings(log(segment(0, 10, steps=steps, aborted=entries, **named)))
+def texts(*entries: AbortedTxn, steps: tuple[TxnEvent, ...] = STEPS, **named: object) -> list[str]:
+    found = transaction_findings(log(segment(0, 10, events=steps, aborted=entries, **named)))
     assert {one.code for one in found} <= {FindingCode.TXN_INDEX_WRONG, FindingCode.ABORTED_UNINDEXED}
     return [one.text for one in found]
 
@@ -30,7 +34,7 @@ def test_an_entry_for_each_aborted_transaction_is_healthy():
 
 
 def test_an_aborted_transaction_without_entry_reads_as_committed():
-    (found,) = transaction_findings(log(segment(0, 10, steps=STEPS)))
+    (found,) = transaction_findings(log(segment(0, 10, events=STEPS)))
     assert (found.code, found.kafka_issue, found.offset) == (FindingCode.ABORTED_UNINDEXED, "KAFKA-13727", 5)
     assert found.harm is Harm.WRONG_ANSWER
 
@@ -66,12 +70,14 @@ def test_behind_damage_nothing_is_judged():
     assert texts(steps=STEPS, is_damaged=True) == []
 
 
-BATCH = ProducersBatch(1, 4, 8, 2)
+BATCH = LastBatch(1, 4, 8, 2)
 KNOWN = SnapshotEntry(7, 1, 4, 8, 2, None)
 
 
-def snapshot_texts(offset: int, *entries: SnapshotEntry, steps: tuple[TxnStep, ...] = (), **named: object) -> list[str]:
-    history = log(segment(0, 10, producers={7: BATCH}, steps=steps, **named), segment(10, 20))
+def snapshot_texts(
+    offset: int, *entries: SnapshotEntry, steps: tuple[TxnEvent, ...] = (), **named: object
+) -> list[str]:
+    history = log(segment(0, 10, producers={7: BATCH}, events=steps, **named), segment(10, 20))
     found = snapshot_findings(history, {offset: entries})
     return [one.text for one in found if one.code is not FindingCode.SNAPSHOT_MISSING]
 
@@ -140,7 +146,7 @@ def test_a_clean_stop_leaves_a_snapshot_at_the_end_of_a_log_with_producers():
     assert with_a_producer(snapshots={9: (KNOWN,)}) == [], "nothing but what has no producer follows"
     assert with_a_producer(snapshots={10: (KNOWN,)}) == []
     assert with_a_producer(producers={}) == [], "nobody is forgotten"
-    (marker,) = with_a_producer(producers={}, steps=(ABORT,))
+    (marker,) = with_a_producer(producers={}, events=(ABORT,))
     assert marker.harm is Harm.WRONG_ANSWER
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from storage.anomalies import ABORT, COMMIT, DATA, CheckedSegment
 from storage.log.listing import list_partition
 from storage.records import ControlType, Record, encode_batch
-from storage.scan.histories import ABORT, COMMIT, DATA
-from storage.scan.segment_contents import CheckedSegment, read_segment_contents
+from storage.scan.segment_contents import read_segment_contents
 from storage.scan.walking import Hand
 from tests.batches import encode_control_batch
 from tests.partition_dirs import NOW_MS, PartitionDir
@@ -48,8 +48,8 @@ def test_the_last_batch_of_each_producer_is_told(told):
         batch(0, producer_id=1, at=1), batch(2, producer_id=2, at=2), batch(4, 3, producer_id=1, at=3), batch(7)
     )
     assert {id_: tuple(one) for id_, one in found.producers.items()} == {
-        1: (3, 32, 6, 2, NOW_MS),
-        2: (3, 21, 3, 1, NOW_MS),
+        1: (3, 32, 6, 2),
+        2: (3, 21, 3, 1),
     }
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from storage.anomalies import Anomaly
+from storage.anomalies import Anomaly, CheckedSegment
 from storage.log.listing import list_partition
 from storage.records import Record, encode_batch
-from storage.scan.segment_contents import CheckedSegment, read_segment_contents
+from storage.scan.segment_contents import read_segment_contents
 from storage.scan.walking import Hand
 from tests.partition_dirs import NOW_MS
 
