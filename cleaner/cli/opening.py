@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from cleaner.cli.exit_status import complain
 from cleaner.cli.missing import without_missing
 from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_names, warn_of_symlinks
+from cleaner.engine.listener import Listener
+from cleaner.events import Event
+from storage.directory import world_writable_mode
 from storage.errors import InvalidConfig, UnreadableFile
 
 if TYPE_CHECKING:
@@ -130,7 +134,6 @@ def open_cleaner(
         InvalidConfig, InvalidConfigs: the configuration is wrong, names no log dir, or a ``--topic`` matches nothing.
         NotALogDir, LogDirNotThere, UnreadableFile: a log dir cannot be used; one of several may be missing.
     """
-    from cleaner.cli.trust import tell_world_writable
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.locks import OwnLocks
     from cleaner.engine.means import Means
@@ -286,3 +289,11 @@ def wanted_partitions(args: argparse.Namespace) -> Wanted:
 
     one: TopicPartition | None = args.topic_partition
     return lambda topic_partition: is_named(topic_partition, args.topic) and one in (None, topic_partition)
+
+
+def tell_world_writable(paths: Iterable[Path], listener: Listener) -> None:
+    """Log an event for each log dir or configuration file to which any user may write."""
+    for path in paths:
+        mode = world_writable_mode(path)
+        if mode is not None:
+            listener.event(Event.WORLD_WRITABLE, path=str(path), mode=f"{mode:04o}")

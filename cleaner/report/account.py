@@ -24,8 +24,7 @@ from cleaner.engine.space.account import (
     largest,
 )
 from cleaner.printable import printable
-from cleaner.report.page import ATTENTION, Page, counted, size
-from cleaner.report.rollup.columns import in_columns
+from cleaner.report.page import ATTENTION, Page, counted, in_columns, size
 from policies.reasons import duration
 
 LABELS: Final = {

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.printable import printable
 from cleaner.report.findings import TABLES, Analysis, AnalysisRow, CurveStep, TopKey
-from cleaner.report.page import YEAR_9999_MS, Lines, Page, counted, size
-from cleaner.report.rollup.columns import NAME_MIN
+from cleaner.report.page import NAME_MIN, YEAR_9999_MS, Lines, Page, counted, size
 from policies.reasons import duration, moment
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import humanize
@@ -225,3 +225,30 @@ def sparse(size_bytes: int, disk_bytes: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as ``1 segment`` or ``1,200 segments``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+NAME_MIN: Final = 16
+"""A name keeps so many columns, even where the line gets longer than the page."""
+
+
+def in_columns(
+    rows: Sequence[Sequence[str]], page: Page, right: Collection[int] = (), gap: str = "  "
+) -> Iterator[str]:
+    """Yield a line for each row.
+
+    Args:
+        rows: cells; all rows have as many. The first cell is a name.
+        page: says how wide a line may be, and whether names are shortened.
+        right: the places of the cells that end together, as figures do.
+        gap: stands between two cells.
+    """
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    others = sum(widths[1:]) + len(gap) * (len(widths) - 1)
+    names = [page.name(row[0], max(page.width - others, NAME_MIN)) for row in rows]
+    widths[0] = max(map(len, names))
+    sides = [">" if place in right else "<" for place in range(len(widths))]
+    for name, (_, *cells) in zip(names, rows, strict=True):
+        one = zip((name, *cells), sides, widths, strict=True)
+        yield gap.join(f"{cell:{side}{width}}" for cell, side, width in one).rstrip()

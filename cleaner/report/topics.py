@@ -14,8 +14,7 @@ from cleaner.report.account import accounts_fields, directory_fields, tell_accou
 from cleaner.report.bars import Drawn, beside
 from cleaner.report.forecast.documents import documents
 from cleaner.report.forecast.runways import lines as runway_lines
-from cleaner.report.page import LINES_MAX, Lines, Page, counted, size
-from cleaner.report.rollup.columns import in_columns
+from cleaner.report.page import LINES_MAX, Lines, Page, counted, in_columns, size
 from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, roll_of, topics_of
 from policies.expiry import next_expiry_ms
 from policies.facts import UnreadablePartition

@@ -23,10 +23,9 @@ from storage.filesystem import FileSystem
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
-from storage.log.create import create_partition
 from storage.log.errors import RecordBatchTooLarge
 from storage.log.listing import Listing, list_partition
-from storage.log.log_files import LogFiles
+from storage.log.log_files import LogFiles, create_partition
 from storage.log.read import AnyBatch, read_batches
 from storage.log.roll import Arrival, must_roll
 from storage.log.search.timestamps import SpecialTimestamp, TimestampOffset, lookup_record

@@ -7,23 +7,41 @@ Source:     Kafka UnifiedLog, LocalLog, LogManager.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
+from typing import Final
 
-from storage.filesystem import FileSystem
+from storage.checkpoints import (
+    LeaderEpochEntry,
+    format_leader_epochs,
+    format_offset_checkpoint,
+    format_partition_metadata,
+    parse_offset_checkpoint,
+)
+from storage.directory import opened
+from storage.filesystem import FileSystem, Purpose, give_away
 from storage.log import recovery
 from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll, OffsetOutOfRange
-from storage.log.leader_epochs import LeaderEpochs
+from storage.log.leader_epochs import LeaderEpochs, ensure_valid_epoch
 from storage.log.listing import Listing, list_partition
-from storage.log.log_dir_offsets import note_offsets
 from storage.log.producer_state import ProducerState
 from storage.log.producers import replay_producers
 from storage.log.roll import create_segment, write_snapshot
 from storage.log.writing.locked import locked
-from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, FileKind
+from storage.log_dir import read_file
+from storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    FileKind,
+    TopicPartition,
+    parse_topic_partition,
+)
 from storage.segment import Segment
 
 
@@ -227,3 +245,54 @@ class LogFiles:
         if offset > (self.log_start_offset if self._snapshot_offset is None else self._snapshot_offset):
             write_snapshot(self._fs, self.directory, offset, self.producer_state(now_ms).to_snapshot_bytes())
             self._snapshot_offset = offset
+
+
+def create_partition(fs: FileSystem, directory: Path, topic_id: str, leader_epoch: int) -> None:
+    """Make the directory, owned like its parent, with two metadata files and an empty segment at offset 0.
+
+    Raises: InvalidLeaderEpoch, FileExistsError, OutOfSpace, UnsafeOwner.
+    """
+    ensure_valid_epoch(directory, leader_epoch)
+    directory.mkdir()
+    with opened(directory) as descriptor:
+        give_away(descriptor, directory, directory.parent.stat())
+    metadata = format_partition_metadata(topic_id)
+    fs.replace_file(directory / PARTITION_METADATA_FILE, metadata, Purpose.CHECKPOINT)
+    epochs = format_leader_epochs([LeaderEpochEntry(leader_epoch, 0)])
+    fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.CHECKPOINT)
+    create_segment(fs, directory, 0)
+    fs.fsync_dir(directory.parent, Purpose.ROLL)
+
+
+_WRITING: Final = Lock()
+"""Logs of one log dir may be flushed by several threads."""
+
+
+def offset_of(directory: Path, checkpoint: str) -> int | None:
+    """Return the offset of a partition in a checkpoint; None without a line. Raises: CorruptCheckpoint."""
+    name = parse_topic_partition(directory.name)
+    return None if name is None else _read(directory.parent / checkpoint).get(name)
+
+
+def note_offsets(fs: FileSystem, directory: Path, offsets: Mapping[str, int | None]) -> None:
+    """Write a partition's offset into each checkpoint; None takes its line out. What is unchanged is not written.
+
+    Raises: CorruptCheckpoint, OutOfSpace, UnsafeOwner.
+    """
+    name = parse_topic_partition(directory.name)
+    if name is None:
+        return
+    with _WRITING:
+        for checkpoint, offset in offsets.items():
+            path = directory.parent / checkpoint
+            found = _read(path)
+            noted = {key: known for key, known in found.items() if key != name or offset is not None}
+            if offset is not None:
+                noted[name] = offset
+            if noted != found:
+                fs.replace_file(path, format_offset_checkpoint(noted), Purpose.CHECKPOINT)
+
+
+def _read(path: Path) -> dict[TopicPartition, int]:
+    data = read_file(path)
+    return {} if data is None else parse_offset_checkpoint(data, path)

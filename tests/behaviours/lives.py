@@ -21,8 +21,8 @@ from policies.plan import Compaction
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
 from storage.log.config import NO_LIMIT_MS
-from storage.log.create import create_partition
 from storage.log.listing import list_partition
+from storage.log.log_files import create_partition
 from storage.log.producer_state import BatchMetadata, ProducerState
 from storage.log.producers import load_producer_state
 from storage.log.read import AnyBatch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.change.asking import add_what_if_argument, asked, with_answers
 from cleaner.cli.confirming import (
     add_danger_arguments,
     confirm,
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Outcome
     from cleaner.engine.rehearsal.what_if import Answered
+    from cleaner.report.cleaning import CleaningReport
     from cleaner.report.overview.values import Overview
+    from policies.forecast.what_if import Question
     from policies.plan import Plan, Request
 
 HELP = "delete what retention allows, compact what is dirty, once"
@@ -302,3 +304,33 @@ def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
         return ExitStatus.REFUSED
     has_work = plan.has_work or outcome.swept_bytes > 0
     return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE
+
+
+def add_what_if_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the option ``--what-if``."""
+    group.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="KEY=V1,V2,...",
+        help="with --dry-run: what would be freed and kept, now and in the long run, with these values of a key; "
+        "once for each key",
+    )
+
+
+def asked(args: argparse.Namespace) -> tuple[Question, ...]:
+    """Return the questions of the command line. Raises: InvalidConfigs."""
+    if not args.what_if:
+        return ()
+    from policies.forecast.what_if import questions_of
+
+    return questions_of(args.what_if, is_exact=args.exact)
+
+
+def with_answers(report: CleaningReport, answered: Sequence[Answered]) -> CleaningReport:
+    """Return a report that has the answers, too; the same one if nothing was asked."""
+    if not answered:
+        return report
+    from cleaner.report.forecast.what_if import WhatIfReport
+
+    return WhatIfReport(report.plan, report.outcome, overview=report.overview, answered=tuple(answered))

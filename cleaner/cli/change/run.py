@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace, log: EventLog) -> int:
-    from cleaner.cli.trust import tell_world_writable
+    from cleaner.cli.opening import tell_world_writable
     from cleaner.daemon.configuration import Configuration
     from cleaner.daemon.daemon import Daemon
     from cleaner.daemon.observer import Observers

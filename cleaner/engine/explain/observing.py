@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from cleaner.engine.explain.attempts import failed_attempts
 from cleaner.engine.explain.contents import located_in, stamped_batches
-from cleaner.engine.explain.waiting import waiting_files
+from cleaner.engine.journal import read_journal
+from cleaner.engine.leftovers import Leftovers
+from cleaner.engine.uncleanable import uncleanable_in
 from cleaner.errors import told as told_error
 from policies.explain.observations import (
     NO_HORIZONS,
     UNUSED,
     ActiveUse,
     DeleteHorizons,
+    FailedAttempts,
     Observations,
     OpenTransaction,
     RecordPlace,
     SegmentTimes,
     TopicHere,
+    WaitingFiles,
 )
 from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts
 from policies.plan import PartitionPlan, path_of
@@ -34,9 +37,9 @@ from storage.log.producers import load_producer_state
 from storage.log.read import offset_entries, position_of, read_segment, time_entries
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, FileState
 from storage.records import BatchHeader, LegacyHeader, iter_headers
-from storage.segment import Segment, reading
+from storage.segment import Segment, SegmentFile, reading
 
 HORIZON_BYTES_MAX: Final = 1 << 30
 """Unless all is asked for, delete horizons are looked for only in so much of a log: every byte of it is read."""
@@ -245,3 +248,77 @@ def _file_time_ms(path: Path) -> int | None:
     with suppress(OSError):
         return status_of(path).st_mtime_ns // 1_000_000
     return None
+
+
+def failed_attempts(facts: PartitionFacts) -> FailedAttempts | None:
+    """Return the failures since the last success; None if the last attempt did not fail.
+
+    Raises: UnreadableFile.
+    """
+    name = str(facts.topic_partition)
+    entries = [entry for entry in read_journal(Path(facts.log_dir)) if entry.get("partition") == name]
+    failing = failing_since(entries)
+    noted = uncleanable_in(entries).get(name)
+    if failing is None or noted is None:
+        return None
+    changed = noted.may_retry(list_partition(Path(path_of(facts))))
+    return FailedAttempts(*failing, noted.cause, changed)
+
+
+def failing_since(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Return the times of the first and of the last failure in a row, epoch ms; None if the last attempt went well.
+
+    A ``compact`` line tells that an attempt begins. One that no ``failed`` line follows went well.
+
+    Args:
+        entries: of one partition, oldest first.
+    """
+    since_ms = last_ms = None
+    is_begun = False
+    for entry in entries:
+        match entry:
+            case {"what": "compact"}:
+                since_ms = None if is_begun else since_ms
+                is_begun = True
+            case {"what": "failed", "time_ms": int(time_ms)}:
+                since_ms, last_ms, is_begun = since_ms or time_ms, time_ms, False
+    return None if since_ms is None or last_ms is None or is_begun else (since_ms, last_ms)
+
+
+def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
+    """Return the ``.deleted`` files of a partition that may go; None if there are none. Raises: UnreadableFile."""
+    facts = planned.facts
+    listing = list_partition(Path(path_of(facts)))
+    if not listing.in_state(FileState.DELETED):
+        return None
+    left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
+    files = left.waiting
+    if not files:
+        return None
+    due_ms = [left.due_ms(file) for file in files]
+    replaced_ms = _replaced_ms(facts)
+    return WaitingFiles(
+        len(files),
+        sum(file.size_bytes for file in files),
+        sum(file.disk_bytes for file in files),
+        sum(not left.is_journalled(file) and not _is_replaced(file, replaced_ms) for file in files),
+        min(due_ms),
+        max(due_ms),
+    )
+
+
+def _replaced_ms(facts: PartitionFacts) -> dict[int, int]:
+    """Return when a compaction of ours last began to replace the segment of each base offset, epoch ms."""
+    replaced_ms: dict[int, int] = {}
+    for entry in read_journal(Path(facts.log_dir)):
+        match entry:
+            case {"what": "compact", "partition": name, "time_ms": int(time_ms), "groups": list(groups)}:
+                if name == str(facts.topic_partition):
+                    bases = [base for group in groups if isinstance(group, list) for base in group]
+                    replaced_ms.update(dict.fromkeys(bases, time_ms))
+    return replaced_ms
+
+
+def _is_replaced(file: SegmentFile, replaced_ms: dict[int, int]) -> bool:
+    began_ms = replaced_ms.get(file.name.base_offset)
+    return began_ms is not None and began_ms <= file.changed_ns // 1_000_000

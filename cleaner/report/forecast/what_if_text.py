@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from cleaner.report.forecast.runways import lasts, opening
 from cleaner.report.forecast.suppositions import Supposals, Supposed, Supposition
-from cleaner.report.page import ATTENTION, Page, counted, size
-from cleaner.report.rollup.columns import in_columns
+from cleaner.report.page import ATTENTION, Page, counted, in_columns, size
 from policies.config.config_layers import is_internal
 from policies.forecast.births import DAY_MS, WINDOW_MS
 from policies.forecast.long_run import LongRun

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from cleaner.report.page import LINES_MAX, Page
-from cleaner.report.rollup.columns import in_columns
+from cleaner.report.page import LINES_MAX, Page, in_columns
 from cleaner.report.rollup.view import Sort
 from policies.explain.words import counted, size
 from policies.facts import UnreadablePartition

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome
-from cleaner.report.page import Page, counted, size, two_sizes
-from cleaner.report.rollup.columns import NAME_MIN, in_columns
+from cleaner.report.page import NAME_MIN, Page, counted, in_columns, size, two_sizes
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, rolled
 from cleaner.report.rollup.summary import WORD_WIDTH, compacted
 from cleaner.report.runs import STYLES, policy_of, told, where

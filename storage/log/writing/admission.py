@@ -14,9 +14,9 @@ from typing import Any, Final
 from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptCompressedData
 from storage.log.config import LogConfig, TimestampType
-from storage.log.writing.analysis import analyze
-from storage.log.writing.as_given import as_given
-from storage.log.writing.batches import Admitted, NewBatch
+from storage.log.errors import UnexpectedAppendOffset
+from storage.log.writing.analysis import AppendAnalysis, analyze
+from storage.log.writing.batches import Admitted, NewBatch, new_batch
 from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.validation import Stamp, target_codec, validate
 from storage.records import DECOMPRESSED_BYTES_MAX
@@ -145,3 +145,25 @@ class Admission:
 
             self._has_kernel = why_unusable() is None
         return self._has_kernel
+
+
+def as_given(analysis: AppendAnalysis, data: bytes | memoryview, path: Path, log_end_offset: int) -> Admitted:
+    """Return what is written of an append whose batches are analyzed and at least one.
+
+    Args:
+        analysis: of ``data``.
+        data: begins with the batches.
+        path: of the partition.
+        log_end_offset: nothing may begin below it; of a batch that does not say where it begins, nothing may end there.
+
+    Raises: UnexpectedAppendOffset.
+    """
+    first, last = analysis.batches[0], analysis.batches[-1]
+    first_offset = analysis.first_offset
+    begins = first.last_offset if first_offset is None else first_offset
+    if begins < log_end_offset:
+        cause = f"the batches begin at offset {begins}, below the log end at {log_end_offset}"
+        raise UnexpectedAppendOffset(path, cause, first.base_offset, last.last_offset)
+    size_bytes = sum(batch.header.size_bytes for batch in analysis.batches)
+    batches = tuple(map(new_batch, analysis.batches))
+    return Admitted(memoryview(data)[:size_bytes], batches, analysis.max_timestamp_ms, last.last_offset)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.cli.trust import tell_world_writable
+from cleaner.cli.opening import tell_world_writable
 from cleaner.events import EventLog, LogFormat
 from tests.partition_dirs import PartitionDir, committed, keyed
 

@@ -9,10 +9,9 @@ from typing import Any, Final
 import pytest
 
 from cleaner.engine.explain import observing
-from cleaner.engine.explain.attempts import failing_since
 from cleaner.engine.explain.choosing import Wish, choose
 from cleaner.engine.explain.contents import contents_of, record_at, stamped_batches
-from cleaner.engine.explain.observing import PartitionChanged, first_timestamp
+from cleaner.engine.explain.observing import PartitionChanged, failing_since, first_timestamp
 from policies.explain.explanation import PartitionExplanation
 from policies.explain.observations import DeleteHorizons, OpenTransaction, RecordPlace
 from storage.checkpoints import format_offset_checkpoint
