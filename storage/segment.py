@@ -193,7 +193,8 @@ def ensure_changeable(directory: Path, base_offsets: Collection[int], *, and_rea
     """
     with as_unreadable(directory), opened(directory) as parent:
         ensure_not_immutable(parent, directory)
-        to_change, to_read = [], []
+        to_change: list[str] = []
+        to_read: list[str] = []
         for file_name in sorted(os.listdir(parent)):  # noqa: PTH208 - a Path takes no descriptor
             base, _, suffixes = file_name.partition(".")
             if suffixes in _CHANGED and base.isdecimal() and int(base) in base_offsets:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.cli.setup.unit_files import BY_NAME
+from cleaner.cli.setup.systemd import BY_NAME
 from cleaner.config.settings import read_settings
 
 ROOT = Path(__file__).parent.parent

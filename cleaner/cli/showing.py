@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.report.rollup.view import View
@@ -117,7 +121,6 @@ def draw(lines: Lines) -> None:
 
 def _page(parts: Iterable[Lines | Table], console: Console) -> str:
     """Show a report through the user's pager, or without a pager if there is none or it cannot start."""
-    from cleaner.cli.screen.paging import page, pager_of
 
     command = pager_of(os.environ)
     if command is None:
@@ -189,3 +192,62 @@ def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -
         if error != outcome.no_kernels:
             listener.event("log_dir_failed", error=error)
     listener.release_failures(told)
+
+
+_DEFAULT: Final = "less"
+_NONE: Final = ("", "cat")
+_SETTINGS: Final = {"LESS": "FRX", "LV": "-c"}
+"""What git sets, too: less quits if all fits the screen, shows colours, and leaves the text on the screen."""
+_PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
+"""A command in which the shell sees nothing but words."""
+_NOT_STARTED: Final = (126, 127)
+"""The exit statuses of a shell that cannot start a command."""
+
+
+def pager_of(environment: Mapping[str, str]) -> str | None:
+    """Return the command of the pager; None if the user wants none, or it is not installed."""
+    command = environment.get("LOGCLEANER_PAGER", environment.get("PAGER", _DEFAULT)).strip()
+    if command in _NONE:
+        return None
+    import shlex
+
+    is_missing = _PLAIN.fullmatch(command) and not shutil.which(shlex.split(command)[0], path=environment.get("PATH"))
+    return None if is_missing else command
+
+
+def page(text: str, command: str) -> bool:
+    """Show a text through a pager until the user leaves it. Return False if the pager could not start.
+
+    Args:
+        text: with the colours of the terminal.
+        command: of the pager; a shell runs it.
+    """
+    import subprocess
+
+    with _interrupts_left_to_the_pager():
+        process = subprocess.Popen(  # noqa: S602 - the user's own command, as in git and man
+            command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            env=_SETTINGS | dict(os.environ),
+        )
+        try:
+            process.communicate(text)  # a pager that was left early closes the pipe, which is no error
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    return process.returncode not in _NOT_STARTED
+
+
+@contextmanager
+def _interrupts_left_to_the_pager() -> Iterator[None]:
+    """Ignore Ctrl-C, which stops a search in the pager. The pager itself inherits no ignored signal."""
+    previous = signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -7,6 +7,7 @@ daemon then starts another thread with the same schedule, in which the job that 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,6 @@ from cleaner.config.file_states import State, state_of_directory, state_of_entri
 from cleaner.config.layers import LoadedLayers
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration, one_line
-from cleaner.daemon.damage import DamagedWorks
 from cleaner.daemon.due import Intervals, Job, Schedule, Work, due, failed_beside, failed_in, names_of
 from cleaner.daemon.messages import CompactionTask
 from cleaner.daemon.observer import JobKind
@@ -31,10 +31,12 @@ from cleaner.engine.leftovers import next_removals
 from cleaner.engine.locks import LentLocks
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Outcome
+from cleaner.engine.uncleanable import Uncleanable
 from cleaner.errors import told
 from cleaner.events import Event
 from policies.plan import Only, Plan, Request
 from storage.errors import LogCleanerError
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 
@@ -446,3 +448,30 @@ class Worker:
         """Return what is asked before each partition: one at least a turn, and none once the configuration changed."""
         in_time = at_least_one(lambda: not (round_ and self._must_let_go(round_)))
         return lambda: not (round_ and self._configuration.is_stale()) and in_time()
+
+
+class DamagedWorks:
+    """The works that failed because files are damaged."""
+
+    def __init__(self) -> None:
+        self._met: dict[Work, Uncleanable] = {}
+
+    def note(self, work: Work, error: str) -> None:
+        """Remember a failure with what the files are like now. Raises: UnreadableFile."""
+        self._met[work] = Uncleanable.of(list_partition(_directory_of(work)), error)
+
+    def mended(self) -> list[Work]:
+        """Return, and forget, the works whose files changed since."""
+        mended = []
+        for work, damage in self._met.items():
+            with suppress(LogCleanerError):  # a partition that is gone has no work either
+                if damage.may_retry(list_partition(_directory_of(work))):
+                    mended.append(work)
+        for work in mended:
+            del self._met[work]
+        return mended
+
+
+def _directory_of(work: Work) -> Path:
+    log_dir, topic_partition = work[1]
+    return Path(log_dir) / str(topic_partition)

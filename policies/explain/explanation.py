@@ -10,8 +10,7 @@ from policies.explain.changes import ComingChange, coming_changes
 from policies.explain.fates import Case, SegmentFate, case_of
 from policies.explain.observations import Observations
 from policies.explain.of_compaction import compaction_blockers
-from policies.explain.of_files import file_blockers
-from policies.explain.of_partition import high_watermark_blockers, partition_blockers
+from policies.explain.of_partition import file_blockers, high_watermark_blockers, partition_blockers
 from policies.explain.of_retention import retention_blockers
 from policies.plan import PartitionPlan, Request
 

@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from storage.compiler.linker import link
 from storage.errors import LogCleanerError
 from storage.machine.library import COMPILED, LEVELS, sources_hash
 
@@ -165,3 +165,19 @@ def _run(module: str, *arguments: str) -> None:
     own = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     command = [sys.executable, "-m", module, *arguments]
     subprocess.run(command, cwd=_ROOT, env=own | environment(), check=True)  # noqa: S603
+
+
+def link(object_file: Path, library: Path) -> None:
+    """Write a shared library of one object. Raises: subprocess.CalledProcessError."""
+    target = f"{platform.machine()}-linux-musl"
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-shared", "-nostdlib", "-s"]
+    with tempfile.TemporaryDirectory() as cache:
+        caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+        made = Path(cache) / library.name
+        subprocess.run(  # noqa: S603
+            [*command, "-Wl,--build-id=none", f"-Wl,-soname,{library.name}", "-o", str(made), str(object_file)],
+            env={**os.environ, **caches},
+            check=True,
+        )
+        library.write_bytes(made.read_bytes())
+        library.chmod(0o755)

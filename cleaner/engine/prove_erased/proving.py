@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.prove_erased.aborted import AbortedIn
 from cleaner.engine.prove_erased.departing import Departing, Departures
 from cleaner.engine.prove_erased.matching import KeyMatcher
 from cleaner.engine.prove_erased.places import FileContent, FileHome, FilePlace, Wants, places_in
@@ -16,7 +16,11 @@ from cleaner.engine.prove_erased.wanted import KeyEncoding, WantedKey
 from policies.config.config_layers import ConfigLayers
 from policies.plan import PartitionPlan, Plan, Request
 from policies.prove_erased.departures import Need
-from storage.log_dir import LogDir
+from storage.errors import CorruptIndex, UnreadableFile
+from storage.log.listing import list_partition
+from storage.log_dir import LogDir, read_file
+from storage.names import FileKind, FileState
+from storage.txn_index import AbortedTxn, parse_txn_index
 
 _NO_PARTITION: Final = "."
 _LOOKS_MAX: Final = 8
@@ -157,3 +161,27 @@ def _names(holding: Iterable[FileEvidence]) -> tuple[str, ...]:
         str(evidence.place.topic_partition) for evidence in holding if evidence.place.home is FileHome.LIVE
     }  # fmt: skip
     return tuple(sorted(live)) or (_NO_PARTITION,)
+
+
+class AbortedIn:
+    """The transaction indexes of directories, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, Sequence[AbortedTxn]] = {}
+
+    def directory(self, directory: Path) -> Sequence[AbortedTxn]:
+        """Return the aborted transactions of a partition directory; what cannot be read names none."""
+        if directory not in self._known:
+            self._known[directory] = list(dict.fromkeys(_aborted_in(directory)))
+        return self._known[directory]
+
+
+def _aborted_in(directory: Path) -> Sequence[AbortedTxn]:
+    found: list[AbortedTxn] = []
+    with suppress(UnreadableFile):  # beside a live broker it may be gone
+        listing = list_partition(directory)
+        for file in (*listing.in_state(FileState.PLAIN), *listing.in_state(FileState.SWAP)):
+            if file.name.kind is FileKind.TXN_INDEX:
+                with suppress(CorruptIndex, UnreadableFile):
+                    found += parse_txn_index(read_file(file.path) or b"", file.path)
+    return found

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cleaner.engine.outcome import Basis
 from cleaner.engine.rehearsal.what_if import Answered
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.forecast.documents import documents
+from cleaner.report.forecast.runways import lasts, opening
 from cleaner.report.forecast.suppositions import Supposals, Supposed, Supposition
+from cleaner.report.page import ATTENTION, Page, counted, in_columns, size
+from policies.config.config_layers import is_internal
 from policies.config.policy import Stated
+from policies.forecast.births import DAY_MS, WINDOW_MS
+from policies.forecast.long_run import LongRun
 
 if TYPE_CHECKING:
     from cleaner.report.page import Lines, Page
@@ -29,7 +34,6 @@ class WhatIfReport(CleaningReport):
 
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield the answers, without the plan's own report."""
-        from cleaner.report.forecast.what_if_text import fill  # noqa: PLC0415 - which --json does without
 
         fill(page, list(self.supposals()))
         yield page.text
@@ -80,3 +84,193 @@ def _figures(supposed: Supposed) -> dict[str, Any]:
         "unknown": supposed.unknown,
         "failed": supposed.failed,
     }
+
+
+_TOPIC_LINES_MAX: Final = 36
+"""The most lines of topics in a table, unless the user asks for more."""
+_AS_NOW: Final = "as now"
+
+
+def fill(page: Page, questions: Sequence[Supposals]) -> None:
+    """Fill a page with the answers to all questions.
+
+    Args:
+        page: the page.
+        questions: at least one, each with its answers.
+    """
+    page.line(opening(questions[0].in_force.plan), ATTENTION)
+    for supposals in questions:
+        page.line()
+        _Table(page, supposals).fill()
+    page.line()
+    page.line(
+        "FREED and KEPT: the blocks that a run would free, and those then left, index files included. LONG RUN: "
+        f"what the .log files come to if they go on being written as in the last {WINDOW_MS // DAY_MS} days."
+    )
+    page.line("DRY RUN - nothing was changed.", ATTENTION)
+
+
+class _Line(NamedTuple):
+    """A line of the table: topic, value, and the figures."""
+
+    topic: str
+    value: str
+    cells: tuple[str, ...]
+    is_bold: bool = False
+
+
+class _Table:
+    """The table of one question, while it is written."""
+
+    def __init__(self, page: Page, supposals: Supposals) -> None:
+        self._page = page
+        self._supposals = supposals
+        self._compacts = len({answer.total.compacted_bytes for answer in supposals.all}) > 1
+
+    def fill(self) -> None:
+        """Add the question, the rows and the notes."""
+        question, page = self._supposals.question, self._page
+        values = [f"[{stated.shown}]" if "," in stated.shown else stated.shown for stated in question.values]
+        asked = " or ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
+        page.line(f"What if {question.key} were {asked}?", "bold")
+        page.line()
+        changed, same = self._sorted()
+        shown = changed if page.every_segment else changed[: self._topics_max()]
+        lines = [self._heading(), *self._totals()]
+        for topic in shown:
+            lines += self._topic(topic)
+        if page.every_segment:
+            for topic in same:
+                lines += self._topic(topic)[:1]
+        self._write(lines)
+        if not page.every_segment and not page.view.summary_only:
+            self._rest(changed[len(shown) :], "change less")
+            self._rest(same, "would not change")
+        self._notes()
+
+    def _write(self, lines: Sequence[_Line]) -> None:
+        """Add lines with aligned columns."""
+        rows = [(line.topic, line.value, *line.cells) for line in lines]
+        figures = range(2, len(rows[0]))
+        for line, text in zip(lines, in_columns(rows, self._page, figures), strict=True):
+            self._page.text.add(text, "bold" if line.is_bold else "")
+
+    def _heading(self) -> _Line:
+        columns = ("FREED", *(("COMPACTED",) if self._compacts else ()), "KEPT", "LONG RUN")
+        return _Line("TOPIC", "VALUE", columns, is_bold=True)
+
+    def _topic(self, topic: str) -> list[_Line]:
+        rows = enumerate(self._rows(topic))
+        return [
+            _Line("" if place else topic, label, self._cells(supposed), not place) for place, (label, supposed) in rows
+        ]
+
+    def _totals(self) -> Iterator[_Line]:
+        number = len(self._supposals.in_force.topics)
+        for place, answer in enumerate(self._supposals.all):
+            label = answer.value.shown if answer.value else _AS_NOW
+            name = "" if place else f"all {counted(number, 'topic')}"
+            yield _Line(name, label, self._cells(answer.total), not place)
+
+    def _topics_max(self) -> int:
+        view = self._page.view
+        return 0 if view.summary_only else view.limit or max(_TOPIC_LINES_MAX // len(self._supposals.all), 1)
+
+    def _rows(self, topic: str) -> Iterator[tuple[str, Supposed]]:
+        """Yield label and figures: of the value in force, then of each other one."""
+        in_force = self._supposals.in_force
+        yield f"{in_force.stated[topic].shown} (now)", in_force.topics[topic]
+        for answer in self._supposals.asked:
+            is_other = topic in answer.topics and answer.stated[topic].value != in_force.stated[topic].value
+            if is_other:
+                yield answer.stated[topic].shown, answer.topics[topic]
+
+    def _sorted(self) -> tuple[list[str], list[str]]:
+        """Return the topics that a value changes, the most bytes first, and the topics that no value changes."""
+        in_force = self._supposals.in_force.topics
+
+        def difference(topic: str) -> tuple[int, ...]:
+            one, others = in_force[topic], [a.topics[topic] for a in self._supposals.asked if topic in a.topics]
+            return (
+                max((abs(other.freed_disk_bytes - one.freed_disk_bytes) for other in others), default=0),
+                max((abs(other.compacted_bytes - one.compacted_bytes) for other in others), default=0),
+                int(any(other != one for other in others)),
+            )
+
+        ranks = {topic: difference(topic) for topic in in_force}
+        ranked = sorted(in_force, key=lambda topic: (ranks[topic], in_force[topic].disk_bytes), reverse=True)
+        return [t for t in ranked if any(ranks[t])], [t for t in ranked if not any(ranks[t])]
+
+    def _cells(self, supposed: Supposed) -> tuple[str, ...]:
+        acts = [supposed.freed_disk_bytes, *([supposed.compacted_bytes] if self._compacts else [])]
+        is_untouched = supposed.unknown == supposed.partitions
+        return (
+            *("not touched" if is_untouched else size(size_bytes) for size_bytes in acts),
+            size(supposed.kept_disk_bytes),
+            _long_run(supposed.long_run),
+        )
+
+    def _rest(self, topics: Sequence[str], words: str) -> None:
+        if topics:
+            size_bytes = sum(self._supposals.in_force.topics[topic].disk_bytes for topic in topics)
+            self._page.line(f"and {counted(len(topics), 'more topic')}, {size(size_bytes)}, that {words}; -v lists all")
+
+    def _notes(self) -> None:
+        """Add what the table does not say."""
+        page, in_force = self._page, self._supposals.in_force
+        for place, _ in enumerate(in_force.outcome.runways):
+            page.line(self._runway(place), hanging=2)
+        self._note_troubles()
+        unhit = sorted(t for t in in_force.topics if all(not _is_hit(answer, t) for answer in self._supposals.asked))
+        if internal := [topic for topic in unhit if is_internal(topic)]:
+            where = "which take it only from the cluster metadata or their exact name under [topics]"
+            page.line(f"Not hit: {counted(len(internal), 'topic')} named __*, {where}", hanging=2)
+        if any((found := answer.total.long_run).unknown and found.is_known for answer in self._supposals.all):
+            why = "compacted, not touched, or written for too short a time"
+            page.line(f"* without the partitions whose long run is not known: {why}", hanging=2)
+        if any(answer.total.is_estimate for answer in self._supposals.all):
+            column = "COMPACTED is what a run would read and rewrite. " if self._compacts else ""
+            page.line(f"{column}FREED leaves out what compactions would free: add --exact.")
+
+    def _runway(self, place: int) -> str:
+        paths = ", ".join(self._supposals.in_force.outcome.runways[place].log_dirs)
+        lasting = [
+            f"{answer.value.shown if answer.value else _AS_NOW}: {lasts(answer.outcome.runways[place])}"
+            for answer in self._supposals.all
+        ]
+        whose = f" of {paths}" if len(self._supposals.in_force.outcome.runways) > 1 else ""
+        return f"Runway{whose}: {'; '.join(lasting)}"
+
+    def _note_troubles(self) -> None:
+        """Add what keeps partitions from being planned; values of which the same is to be said share a line."""
+        told: dict[tuple[str, str], list[str]] = {}
+        for answer in self._supposals.all:
+            for trouble in _troubles(answer):
+                told.setdefault(trouble, []).append(answer.value.shown if answer.value else _AS_NOW)
+        for (words, style), labels in told.items():
+            self._page.line(f"{'; '.join(labels)}: {words}", style, hanging=2)
+
+
+def _troubles(answer: Supposition) -> Iterator[tuple[str, str]]:
+    """Yield words and style."""
+    found = answer.total
+    if found.held_back:
+        yield f"a guard rail holds {counted(found.held_back, 'partition')} back; --yes releases it", ATTENTION
+    if found.unknown:
+        because = next(p.policy.unknown_because for p in answer.plan.partitions if p.config_is_unknown)
+        yield f"{counted(found.unknown, 'partition')} not touched (CONFIG_UNKNOWN): {because}", ATTENTION
+    if found.failed:
+        yield f"{counted(found.failed, 'partition')} would fail, or cannot be read", "bold red"
+
+
+def _is_hit(answer: Supposition, topic: str) -> bool:
+    return bool(answer.value and topic in answer.stated and answer.stated[topic].layer is answer.value.layer)
+
+
+def _long_run(found: LongRun) -> str:
+    if not found.is_known:
+        return "not known"
+    some = " *" if found.unknown else ""
+    if found.growing_bytes_per_day:
+        return f"+{size(found.growing_bytes_per_day)}/d{some}"
+    return f"{size(found.size_bytes)}{some}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.cli.screen.paging import page, pager_of
+from cleaner.cli.showing import page, pager_of
 from tests.partition_dirs import PartitionDir, committed, keyed
 
 EVERYTHING = 1 << 20

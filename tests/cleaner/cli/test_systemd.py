@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.cli.setup import unit_files
-from cleaner.cli.setup.unit_files import BY_NAME, CHECKOUT, FILES, placed
+from cleaner.cli.setup import systemd
+from cleaner.cli.setup.systemd import BY_NAME, CHECKOUT, FILES, placed
 
 
 def install(root: Path, *options: str) -> int:
@@ -47,7 +47,7 @@ def test_install_puts_every_file_in_its_place(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_units_of_the_analysis_come_with_its_extra_only(tmp_path: Path, is_there: bool, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(unit_files, "has_spark", lambda: is_there)
+    monkeypatch.setattr(systemd, "has_spark", lambda: is_there)
     assert install(tmp_path) == 0
     units = {path.name for path in (tmp_path / "usr/local/lib/systemd/system").iterdir()}
     assert {"logcleaner.service", "logcleaner-clean.timer"} <= units
@@ -57,9 +57,9 @@ def test_units_of_the_analysis_come_with_its_extra_only(tmp_path: Path, is_there
 
 def test_whether_the_extra_is_there_is_seen_without_loading_it(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "pyspark" or None)
-    assert unit_files.has_spark()
+    assert systemd.has_spark()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not unit_files.has_spark()
+    assert not systemd.has_spark()
 
 
 def test_install_again_keeps_what_was_edited_and_renews_the_rest(tmp_path: Path, capsys) -> None:
@@ -103,6 +103,6 @@ def test_place_that_cannot_be_written_is_one_line(tmp_path: Path, capsys) -> Non
 def test_an_installed_wheel_brings_its_own(tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "systemd").mkdir()
     (tmp_path / "systemd/logcleaner.toml").write_text("carried")
-    monkeypatch.setattr(unit_files, "PACKAGED", tmp_path)
+    monkeypatch.setattr(systemd, "PACKAGED", tmp_path)
     assert main(["systemd", "print", "logcleaner.toml"]) == 0
     assert capsys.readouterr().out == "carried"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cleaner.daemon.damage import DamagedWorks
 from cleaner.daemon.observer import JobKind
+from cleaner.daemon.worker import DamagedWorks
 from storage.names import TopicPartition
 from tests.partition_dirs import PartitionDir, keyed
 

@@ -14,7 +14,6 @@ from policies.compaction import Cleanable
 from policies.config.policy import BrokerPolicy, Layer, Stated, TopicPolicy
 from policies.explain.blockers import Blocker, BlockerCode
 from policies.explain.changes import ChangeCode
-from policies.explain.dirtiness import bytes_missing
 from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import (
     ActiveUse,
@@ -26,6 +25,7 @@ from policies.explain.observations import (
     TopicHere,
     WaitingFiles,
 )
+from policies.explain.of_compaction import bytes_missing
 from policies.explain.words import counted, size
 from policies.facts import NO_TIMESTAMP, ClockFacts, CountedRound, KeyCount, LogDirFacts
 from policies.plan import PartitionPlan, Request

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.explain import transactional_ids
-from cleaner.engine.explain.transactional_ids import TOPIC, transactional_id_of
+from cleaner.engine.explain import explaining
+from cleaner.engine.explain.explaining import TOPIC, transactional_id_of
 from storage.log_dir import LogDir
 from storage.names import FileKind, segment_file_name
 from storage.records import Record, encode_batch
@@ -58,6 +58,6 @@ def test_a_damaged_segment_is_passed_over(log_dir: Path) -> None:
 
 def test_no_more_is_read_than_so_many_bytes(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newest = (log_dir / f"{TOPIC}-0" / segment_file_name(2, FileKind.LOG)).stat().st_size
-    monkeypatch.setattr(transactional_ids, "READ_BYTES_MAX", newest)
+    monkeypatch.setattr(explaining, "READ_BYTES_MAX", newest)
     assert transactional_id_of(4, [LogDir(log_dir)]) == "last"
     assert transactional_id_of(5, [LogDir(log_dir)]) is None
