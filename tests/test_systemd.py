@@ -38,7 +38,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the units lie once they are installed with the extra, calling a program that is there."""
     root = tmp_path_factory.mktemp("root")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cleaner.cli.setup.unit_files.has_spark", lambda: True)
+        patched.setattr("cleaner.cli.setup.systemd.has_spark", lambda: True)
         assert main(["systemd", "install", "--root", str(root), "--prefix", "/usr", "--command", sys.executable]) == 0
     return root / "usr/lib/systemd/system"
 

@@ -303,12 +303,12 @@ ONE_IN = 1 if os.environ.get("LOGCLEANER_KERNELS") == "all" else 8
 COMPILE_SOME = f"""
 import os, sys
 from pathlib import Path
-from storage.compiler import ahead, build, level, linker
+from storage.compiler import ahead, build, level
 name, made = sys.argv[1], Path(sys.argv[2])
 ahead.only_ahead()
 some = [kernel for room in build.ROOMS for kernel in ahead.entry_points(room)][::{ONE_IN}]
 made.with_suffix(".o").write_bytes(level.object_file(name, "0" * 16, [ahead.bitcode(some)]))
-linker.link(made.with_suffix(".o"), made)
+build.link(made.with_suffix(".o"), made)
 print(len(some), os.get_exec_path())
 """
 
