@@ -97,7 +97,7 @@ def type_of(key: ConfigKey) -> str:
     if key.choices:
         return ("list of " if key.kind is ValueKind.LIST else "") + ", ".join(key.choices)
     kind = _UNITS.get(key.unit) or _KINDS[key.kind]
-    bounds = [f"at least {key.low:g}" if key.low is not None else "", f"at most {key.high:g}" if key.high else ""]
+    bounds = [f"at least {key.low:.15g}" if key.low is not None else "", f"at most {key.high:.15g}" if key.high else ""]
     said = " and ".join(filter(None, bounds))
     also = f", or {', '.join(map(str, key.besides))}" if key.besides else ""
     return f"{kind}{', ' + said if said else ''}{also}"

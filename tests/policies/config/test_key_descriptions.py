@@ -28,6 +28,7 @@ def test_a_key_without_a_meaning_is_said_to_change_nothing() -> None:
         ("retention.bytes", "bytes", "no limit"),
         ("cleanup.policy", "list of compact, delete", "delete"),
         ("min.cleanable.dirty.ratio", "number, at least 0 and at most 1", "0.5"),
+        ("max.decompressed.message.bytes", "bytes, at least 1 and at most 2147483639", "2147483639B (1.99GiB)"),
         ("compression.gzip.level", "number, at least 1 and at most 9, or -1", "-1"),
         ("max.delete.ratio", "number, at least 0 and at most 1", "off"),
         ("min.compaction.lag.ms", "time, at least 0", "0"),
