@@ -272,19 +272,32 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
         if wanted is None or one.topic_id == wanted:
             continue
         says = "the cluster metadata has" if topic in (known or {}) else "other partitions of the topic have"
-        if one.topic_id is None:
-            text = (
-                f"The file is missing, and {says} the topic id {wanted}: the broker sets the partition aside as stray."
-            )
-            yield Finding(
-                FindingCode.TOPIC_ID_MISSING, Harm.NO_START, path, text, WRITE_TOPIC_ID,
-                kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
-            )  # fmt: skip
-        else:
-            text = f"The topic id is {one.topic_id}, and {says} {wanted}: the broker does not serve the partition."
-            yield Finding(
-                FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616"
-            )
+        yield topic_id_finding(one.directory, one.topic_id, wanted, says)
+
+
+def topic_id_finding(directory: str, own: str | None, wanted: str, says: str) -> Finding:
+    """Return the finding of a topic id that is missing, or another topic's.
+
+    Args:
+        directory: of the partition.
+        own: the id in ``partition.metadata``; None without one.
+        wanted: the id that the partition should have.
+        says: what says so, with its verb.
+    """
+    path, code = f"{directory}/{PARTITION_METADATA_FILE}", FindingCode.TOPIC_ID_MISSING
+    if own is None:
+        text = (
+            f"The file is missing, and {says} the topic id {wanted}: the next start takes the directory for a stray"
+            " one, sets it aside, and begins the partition anew, empty."
+        )
+        group = RepairGroup.TOPIC_ID
+        return Finding(code, Harm.NO_START, path, text, WRITE_TOPIC_ID, kafka_issue="KAFKA-16814", repair=group)
+    text = (
+        f"The topic id is {own}, and {says} {wanted}: a topic of that name was deleted and made again. The broker does"
+        " not serve the partition: its next start sets the directory aside as -stray."
+    )
+    code = FindingCode.TOPIC_ID_FOREIGN
+    return Finding(code, Harm.NO_START, path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616")
 
 
 def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
@@ -336,14 +349,19 @@ def _cause(values: Mapping[str, str]) -> str | None:
     return None
 
 
+def strange_directory_finding(path: str) -> Finding:
+    """Return the finding of a directory in a log dir whose name no partition can have."""
+    text = "No partition has such a name: the broker does not start, or takes the log dir offline."
+    return Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
+
+
 def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterator[Finding]:
     """Yield the names in a log dir that no part of Kafka, nor of logcleaner, gives."""
     for name, is_directory in entries:
         path = f"{log_dir}/{name}"
         if is_directory:
             if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
-                text = "No partition has such a name: the broker does not start."
-                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
+                yield strange_directory_finding(path)
         elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
             text = "No part of Kafka gives a file this name; the broker ignores it."
             yield Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, "Move it away if nobody needs it here.")

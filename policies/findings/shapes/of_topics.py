@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from policies.explain.words import counted, size
-from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.of_log_dir import set_aside_finding
-from policies.findings.remedies import OTHER_TOPIC, STRANGE_DIRECTORY, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.of_log_dir import set_aside_finding, strange_directory_finding, topic_id_finding
+from policies.findings.remedies import UNOWNED
 from policies.findings.shapes.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms, PartitionSymptoms
 from policies.reasons import duration
 from storage.names import TopicPartition
@@ -29,23 +29,8 @@ def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
             f"was away, or the directory is a copy from elsewhere. The next start sets it aside as -stray."
         )
         yield Finding(FindingCode.DIRECTORY_UNOWNED, Harm.NOTE, seen.path, text, UNOWNED, kafka_issue="KAFKA-15605")
-    elif own is None and seen.error is None:
-        text = (
-            f"partition.metadata is missing. The cluster metadata knows the topic by the id {known}, so the next start "
-            f"takes the directory for a stray one, sets it aside, and begins the partition anew, empty."
-        )
-        yield Finding(
-            FindingCode.TOPIC_ID_MISSING, Harm.NO_START, seen.path, text, WRITE_TOPIC_ID,
-            kafka_issue="KAFKA-16814", repair=RepairGroup.TOPIC_ID,
-        )  # fmt: skip
-    elif own is not None and own != known:
-        text = (
-            f"partition.metadata says topic id {own}, the cluster metadata says {known}: a topic of that name was "
-            f"deleted and made again. The next start sets the directory aside as -stray."
-        )
-        yield Finding(
-            FindingCode.TOPIC_ID_FOREIGN, Harm.NO_START, seen.path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616"
-        )
+    elif own != known and not (own is None and seen.error):
+        yield topic_id_finding(seen.path, own, known, "the cluster metadata has")
 
 
 def twice(log_dirs: Iterable[LogDirSymptoms]) -> Iterator[Finding]:
@@ -87,8 +72,7 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
                 remedy = "The next import into this log dir removes it, or the next start of the broker."
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
             case EntryKind.STRANGE:
-                text = "No partition can be called so: a broker that loads this log dir fails, and takes it offline."
-                yield Finding(FindingCode.NAME_STRANGE, Harm.NO_START, entry.path, text, STRANGE_DIRECTORY)
+                yield strange_directory_finding(entry.path)
             case _:
                 pass
 
