@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from policies.findings.facts import LogHistory
 from policies.findings.findings import Finding, FindingCode, Harm
-from storage.names import FileKind, segment_file_name
+from storage.names import FileKind, SegmentFileName, segment_file_name
 
 _ASK_FOR_RECORDS: Final = (
     "Copy the directory to a safe place, and touch nothing; then fetch the partition from another replica, or restore"
@@ -53,13 +53,6 @@ class IndexedTail(NamedTuple):
     """The number of bytes by which the offset index leads too far, from some entry on to its end."""
 
 
-class LogLess(NamedTuple):
-    """An index file with entries, and without a ``.log``."""
-
-    base_offset: int
-    file_name: str
-
-
 class EmptiedSegment(NamedTuple):
     """A segment without a record, of which an index file has entries."""
 
@@ -80,7 +73,7 @@ def emptied_findings(found: Iterable[EmptiedSegment]) -> Iterator[Finding]:
 def missing_record_findings(
     log: LogHistory,
     tails: Iterable[IndexedTail],
-    without_log: Iterable[LogLess],
+    lone: Iterable[SegmentFileName],
     log_start_offset: int,
     whole_to: int | None,
 ) -> list[Finding]:
@@ -89,7 +82,7 @@ def missing_record_findings(
     Args:
         log: the partition.
         tails: of its segments.
-        without_log: index files whose ``.log`` is gone, and does not wait as ``.deleted``.
+        lone: index files with entries, whose ``.log`` is gone, and does not wait as ``.deleted``.
         log_start_offset: what lies below it may be gone.
         whole_to: the end of the log as the broker noted it when it stopped cleanly; None where it did not.
     """
@@ -111,10 +104,10 @@ def missing_record_findings(
             text = f"{index} leads {tail.shift_bytes:,} bytes behind the batches: so many are gone from the log"
         if text:
             found.append(_lost(log.directory, base_offset, next_offset, text))
-    for one in without_log:
+    for one in lone:
         is_due = any(_is_between(one.base_offset, *gap) for gap in gaps)
         if is_due and all(finding.offset != one.base_offset for finding in found):
-            text = f"{one.file_name} has entries, and no .log"
+            text = f"{one} has entries, and no .log"
             found.append(_lost(log.directory, one.base_offset, one.base_offset, text, is_gone=True))
     return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
 from cleaner.engine.explain.observing import Glanced
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.verify.hollow import emptied_segments, lost_segments, recovered
+from cleaner.engine.verify.hollow import emptied_segments, lone_indexes, recovered
 from policies.findings.findings import Finding
 from policies.findings.shapes.of_missing_records import missing_record_findings_of
 from policies.findings.shapes.symptoms import Noted, PartitionSymptoms
@@ -98,7 +98,7 @@ def loss_symptoms(
         newest_snapshot=newest_snapshot(listing),
         glances=glance_at(glanced, with_keys=with_keys),
         tails=tuple(tails_of(glanced, end[1])),
-        lost_segments=lost_segments(listing),
+        lost_segments=tuple(sorted({file.name.base_offset for file in lone_indexes(listing)})),
         emptied=tuple(emptied_segments(listing, noted.log_start or 0, with_last=was_clean and not is_live)),
         only_copies=() if is_live else tuple(rule.by_path(topic_partition, listing)),
         counted_end=counted_end_at(glanced.listing.segments) if was_clean and not is_live else None,

@@ -79,11 +79,12 @@ def emptied_segments(listing: Listing, log_start_offset: int, *, with_last: bool
             yield EmptiedSegment(str(listing.directory), base, file.file_name, is_gone=base not in sizes)
 
 
-def lost_segments(listing: Listing) -> tuple[int, ...]:
-    """Return the base offsets of index files whose ``.log`` is gone, and does not wait as ``.deleted`` or ``.swap``."""
+def lone_indexes(listing: Listing) -> list[SegmentFile]:
+    """Return the index files whose ``.log`` is not here: as no plain file, as ``.deleted`` or as ``.swap`` neither."""
     logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
-    indexes = {file.name.base_offset for file in listing.in_state(FileState.PLAIN) if file.name.kind in _INDEXES}
-    return tuple(sorted(indexes - logs))
+    logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
+    plain = listing.in_state(FileState.PLAIN)
+    return [file for file in plain if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
 
 
 def recovered(listing: Listing) -> Listing:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.verify.hollow import hollow_swap_facts, strange_logs
-from cleaner.engine.verify.witnesses import tails_of, without_log
+from cleaner.engine.verify.hollow import hollow_swap_facts, lone_indexes, strange_logs
+from cleaner.engine.verify.witnesses import tails_of
 from policies.findings.facts import LogHistory, SegmentHistory, Standing
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.of_epochs import EpochStart, checkpoint_findings, order_findings
@@ -149,7 +149,8 @@ def _loss_findings(
 ) -> list[Finding]:
     whole_to = circumstances.recovery_point if circumstances.is_clean and not circumstances.is_live else None
     tails, start_offset = tails_of(listing, facts), circumstances.log_start_offset
-    return missing_record_findings(log, tails, without_log(listing), start_offset, whole_to)
+    lone = [file.name for file in lone_indexes(listing) if file.identity.size_bytes]
+    return missing_record_findings(log, tails, lone, start_offset, whole_to)
 
 
 def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:

@@ -7,13 +7,12 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
-from cleaner.engine.verify.hollow import strange_logs
-from policies.findings.of_missing import IndexedTail, LogLess, NamedBatch, NamedTime
+from policies.findings.of_missing import IndexedTail, NamedBatch, NamedTime
 from storage.anomalies import CheckedSegment
 from storage.errors import CorruptBatch
 from storage.log.listing import Listing
 from storage.log.read import companion_bytes, offset_entries
-from storage.names import FileKind, FileState
+from storage.names import FileKind
 from storage.records import iter_headers
 from storage.segment import Segment, reading
 
@@ -23,7 +22,6 @@ _POSITION_MAX: Final = 1 << 30
 """A segment is no larger by default."""
 _TIMESTAMP_MAX_MS: Final = 1 << 43
 """A time in the year 2248. A greater number is rather no timestamp."""
-_INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 def tails_of(listing: Listing, facts: Sequence[CheckedSegment]) -> Iterator[IndexedTail]:
@@ -73,15 +71,3 @@ def _shift_bytes(segment: Segment) -> int:
                 shifts.append(entries[header.last_offset] - position)
     behind = shifts[next((place for place, shift in enumerate(shifts) if shift), len(shifts)) :]
     return behind[0] if behind and behind[0] > 0 and len(set(behind)) == 1 else 0
-
-
-def without_log(listing: Listing) -> list[LogLess]:
-    """Return the index files with entries whose ``.log`` is gone: not here, not waiting as ``.deleted``."""
-    logs = {segment.base_offset for segment in listing.segments}
-    logs.update(f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG)
-    logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
-    return [
-        LogLess(file.name.base_offset, file.file_name)
-        for file in listing.in_state(FileState.PLAIN)
-        if file.name.kind in _INDEXES and file.size_bytes and file.name.base_offset not in logs
-    ]

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from policies.findings.findings import FindingCode, Harm
-from policies.findings.of_missing import IndexedTail, LogLess, NamedBatch, NamedTime, missing_record_findings
+from policies.findings.of_missing import IndexedTail, NamedBatch, NamedTime, missing_record_findings
 from policies.findings.repairs import RepairCode, RepairFacts, RepairKind, Target, repair, targets_of
+from storage.names import FileKind, FileState, SegmentFileName
 from tests.policies.findings.logs import log, segment, standing
 
+INDEX = SegmentFileName(0, FileKind.INDEX, FileState.PLAIN)
 TAIL = IndexedTail(10, 500, 1000, (), (), ())
 HOLED = log(segment(0, 10), segment(10, 15), segment(20, 30, standing=standing(20, is_last=True)))
 
@@ -46,13 +48,13 @@ def test_where_no_offset_is_missing_an_index_is_only_wrong() -> None:
 
 @pytest.mark.parametrize(("base", "is_lost"), [(15, True), (17, True), (30, True), (12, False), (25, False)])
 def test_an_index_without_a_log(base: int, is_lost: bool) -> None:
-    assert bool(missing_record_findings(HOLED, (), [LogLess(base, "x.index")], 0, None)) == is_lost
+    assert bool(missing_record_findings(HOLED, (), [INDEX._replace(base_offset=base)], 0, None)) == is_lost
 
 
 def test_an_index_below_the_log_start_is_none() -> None:
     late = log(segment(20, 30, standing=standing(20, is_last=True)))
-    assert missing_record_findings(late, (), [LogLess(0, "x.index")], 0, None)
-    assert missing_record_findings(late, (), [LogLess(0, "x.index")], 20, None) == []
+    assert missing_record_findings(late, (), [INDEX], 0, None)
+    assert missing_record_findings(late, (), [INDEX], 20, None) == []
 
 
 def test_evidence_is_not_made_anew() -> None:
