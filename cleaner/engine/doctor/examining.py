@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cleaner.engine.doctor.glancing import overflowing
-from cleaner.engine.doctor.missing import loss_symptoms, newest_snapshot
+from cleaner.engine.doctor.missing import CheckpointLines, loss_symptoms, newest_snapshot
 from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
 from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
@@ -24,7 +24,7 @@ from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space.account import FileSystemAccount
 from cleaner.engine.verify.hollow import hollow_swap_facts, recovered, strange_logs
 from cleaner.engine.verify.log_dir_files import read_meta_properties
-from cleaner.engine.verify.set_aside import sole_copies_in
+from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import BrokerPolicy
@@ -37,13 +37,12 @@ from policies.findings.shapes.symptoms import (
     DamagedMetadata,
     EntrySymptoms,
     LogDirSymptoms,
-    Noted,
     PartitionSymptoms,
     RemoteMetadata,
     TopicIdentity,
 )
 from policies.plan import LogDirPlan, PartitionPlan, Plan
-from policies.preflight.lost import LostPartition, lost_partitions
+from policies.preflight.lost import LostPartition
 from policies.preflight.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, status_of
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFile
@@ -51,14 +50,9 @@ from storage.log.end import find_end
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.topic_id import topic_id_if_readable
-from storage.log_dir import LogDir, Offsets
+from storage.log_dir import LogDir
 from storage.names import (
-    CLEAN_SHUTDOWN_FILE,
-    CLEANER_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
@@ -97,7 +91,7 @@ class Examination:
 
     def _log_dir(self, planned: LogDirPlan) -> LogDirSymptoms:
         path, errors = Path(planned.facts.path), list(planned.facts.errors)
-        checkpoints = _Checkpoints.read(LogDir(path), errors)
+        checkpoints = CheckpointLines.read(LogDir(path), errors)
         is_live, rule = planned.facts.locked_by is not None, OnlyCopies(LogDir(path))
         partitions: list[PartitionSymptoms] = []
         remote: list[RemoteMetadata] = []
@@ -127,11 +121,9 @@ class Examination:
             next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
 
-    def _lost(self, planned: LogDirPlan, checkpoints: _Checkpoints) -> Iterator[LostPartition]:
-        ends = checkpoints.high_watermarks, checkpoints.recovery_points
-        known = set(self.layers.topic_ids or ()) if self.is_known(planned) else None
-        assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
-        return lost_partitions(ends, checkpoints.log_starts, self.present, assigned, is_clean=checkpoints.was_clean)
+    def _lost(self, planned: LogDirPlan, checkpoints: CheckpointLines) -> Iterator[LostPartition]:
+        known = self.layers.topic_ids if self.is_known(planned) else None
+        yield from lost_in(checkpoints.offsets, self.present, known, is_clean=checkpoints.was_clean)
 
     def _entries(self, planned: LogDirPlan) -> Iterator[EntrySymptoms]:
         log_dirs = [LogDir(Path(one.facts.path)) for one in self.plan.log_dirs]
@@ -166,43 +158,6 @@ class Examination:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Checkpoints:
-    """The checkpoint files of a log dir. A file that does not parse has no lines, and is told as an error."""
-
-    high_watermarks: Offsets
-    log_starts: Offsets
-    recovery_points: Offsets
-    cleaned: Offsets
-    was_clean: bool
-
-    @classmethod
-    def read(cls, log_dir: LogDir, errors: list[str]) -> _Checkpoints:
-        def offsets(name: str) -> Offsets:
-            try:
-                return log_dir.offsets(name)
-            except LogCleanerError as error:
-                if str(error) not in errors:
-                    errors.append(str(error))
-                return {}
-
-        return cls(
-            offsets(HIGH_WATERMARK_CHECKPOINT),
-            offsets(LOG_START_OFFSET_CHECKPOINT),
-            offsets(RECOVERY_POINT_CHECKPOINT),
-            offsets(CLEANER_OFFSET_CHECKPOINT),
-            (log_dir.path / CLEAN_SHUTDOWN_FILE).exists(),
-        )
-
-    def noted(self, topic_partition: TopicPartition) -> Noted:
-        return Noted(
-            self.high_watermarks.get(topic_partition),
-            self.log_starts.get(topic_partition),
-            self.recovery_points.get(topic_partition),
-            self.cleaned.get(topic_partition),
-        )
-
-
 class _Eyes:
     """The eyes on one partition."""
 
@@ -211,7 +166,7 @@ class _Eyes:
         examination: Examination,
         log_dir: LogDirPlan,
         planned: PartitionPlan | UnreadablePartition,
-        checkpoints: _Checkpoints,
+        checkpoints: CheckpointLines,
         rule: OnlyCopies,
         *,
         is_live: bool,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
 from cleaner.engine.explain.observing import Glanced
@@ -19,13 +20,47 @@ from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
 
-_CHECKPOINTS = HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+_CHECKPOINTS: Final = (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+"""In the order of ``Noted``."""
+
+
+class CheckpointLines(NamedTuple):
+    """The checkpoint files of a log dir, by name. A file that does not parse has no lines."""
+
+    by_name: Mapping[str, Offsets]
+    was_clean: bool
+    """Whether the broker stopped cleanly."""
+
+    @classmethod
+    def read(cls, log_dir: LogDir, errors: list[str]) -> CheckpointLines:
+        """Read them before the logs, which grow beside a broker. What cannot be read is put to the errors, once."""
+        by_name: dict[str, Offsets] = {}
+        for name in _CHECKPOINTS:
+            try:
+                by_name[name] = log_dir.offsets(name)
+            except LogCleanerError as error:
+                errors += [] if str(error) in errors else [str(error)]
+        return cls(by_name, (log_dir.path / CLEAN_SHUTDOWN_FILE).exists())
+
+    def offsets(self, name: str) -> Offsets:
+        """Return the lines of one file."""
+        return self.by_name.get(name, {})
+
+    def noted(self, topic_partition: TopicPartition) -> Noted:
+        """Return what the files say of a partition."""
+        return Noted(*(self.offsets(name).get(topic_partition) for name in _CHECKPOINTS))
 
 
 def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_live: bool) -> Iterator[Finding]:
@@ -39,11 +74,10 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
         is_live: whether a process holds the lock of the log dir: a broker, as a rule.
     """
     log_dir = LogDir(path)
-    rule = OnlyCopies(log_dir)
-    was_clean = (path / CLEAN_SHUTDOWN_FILE).exists()
-    offsets = [_offsets(log_dir, name) for name in _CHECKPOINTS]  # before the logs, which grow beside a broker
+    rule, checkpoints = OnlyCopies(log_dir), CheckpointLines.read(log_dir, [])
+    was_clean = checkpoints.was_clean
     for topic_partition in partitions:
-        noted = Noted(*(one.get(topic_partition) for one in offsets))
+        noted = checkpoints.noted(topic_partition)
         with suppress(LogCleanerError, FileNotFoundError):
             listing = list_partition(path / str(topic_partition))
             glanced = Glanced.at(recovered(listing))
@@ -52,12 +86,6 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
             torn = end.next_offset if end else None, end.torn_bytes if end and not is_live else 0
             one = rule, topic_partition, listing, glanced, noted, torn
             yield from missing_record_findings_of(loss_symptoms(*one, is_live=is_live, was_clean=was_clean))
-
-
-def _offsets(log_dir: LogDir, name: str) -> Offsets:
-    with suppress(LogCleanerError):
-        return log_dir.offsets(name)
-    return {}
 
 
 def loss_symptoms(

@@ -22,7 +22,7 @@ from cleaner.engine.verify.hollow import strange_logs
 from cleaner.engine.verify.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
 from cleaner.engine.verify.notes import Notes
 from cleaner.engine.verify.partition_files import Circumstances, counted_end, partition_findings
-from cleaner.engine.verify.set_aside import sole_copies_in
+from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from policies.findings.findings import Finding, RepairGroup, worst_first
 from policies.findings.of_log_dir import (
     LogEnds,
@@ -37,7 +37,6 @@ from policies.findings.of_log_dir import (
     set_aside_finding,
     topic_id_findings,
 )
-from policies.preflight.lost import LostPartition, lost_partitions
 from policies.preflight.metadata import METADATA_DIR
 from storage.anomalies import CheckedSegment
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
@@ -47,7 +46,6 @@ from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_CHECKPOINT,
@@ -283,7 +281,8 @@ class _Check:
                 present = {name for name, _ in one.log_dir.partitions()} | linked | set(one.ends)
                 is_whole = self._request.is_whole and not one.is_live
                 if is_whole:
-                    lost = {found.topic_partition: found for found in self._lost(one, everywhere)}
+                    gone = lost_in(one.offsets, everywhere, self._request.topic_ids, is_clean=one.is_clean)
+                    lost = {found.topic_partition: found for found in gone}
                     self._findings += [lost_finding(f"{path}/{name}", found) for name, found in lost.items()]
                     sole = sole_copies_in(one.log_dir, [other.log_dir for other in dirs])
                     self._findings += [set_aside_finding(f"{path}/{name}", found) for name, found in sole.items()]
@@ -308,14 +307,6 @@ class _Check:
             self._unread(error)
             return set()
         return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
-
-    def _lost(self, one: _Dir, everywhere: set[TopicPartition]) -> Iterator[LostPartition]:
-        """Yield the partitions that had records by the checkpoints of a log dir, and that are not here."""
-        ends = one.offsets(HIGH_WATERMARK_CHECKPOINT), one.offsets(RECOVERY_POINT_CHECKPOINT)
-        known = self._request.topic_ids
-        assigned = None if known is None else {name for offsets in ends for name in offsets if name.topic in known}
-        starts = one.offsets(LOG_START_OFFSET_CHECKPOINT)
-        return lost_partitions(ends, starts, everywhere, assigned, is_clean=one.is_clean)
 
 
 def _listed(place: _Place) -> Listing | LogCleanerError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
-from policies.preflight.lost import SetAside, is_here, lost_partitions, sole_copies
+from policies.preflight.lost import LostPartition, SetAside, is_here, lost_partitions, sole_copies
 from storage.errors import LogCleanerError, as_unreadable
 from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
@@ -131,7 +131,25 @@ def _noted(log_dir: LogDir, here: set[TopicPartition]) -> set[TopicPartition]:
             return log_dir.offsets(name)
         return {}
 
-    ends = offsets(HIGH_WATERMARK_CHECKPOINT), offsets(RECOVERY_POINT_CHECKPOINT)
     is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
-    found = lost_partitions(ends, offsets(LOG_START_OFFSET_CHECKPOINT), here, None, is_clean=is_clean)
-    return {one.topic_partition for one in found}
+    return {one.topic_partition for one in lost_in(offsets, here, None, is_clean=is_clean)}
+
+
+def lost_in(
+    offsets: Callable[[str], Mapping[TopicPartition, int]],
+    here: Collection[TopicPartition],
+    topics: Collection[str] | None,
+    *,
+    is_clean: bool,
+) -> Iterator[LostPartition]:
+    """Yield the partitions that had records by the checkpoints of a log dir, and that have no directory.
+
+    Args:
+        offsets: of the log dir, by the name of a checkpoint.
+        here: the partitions with a directory in any log dir of the broker, whatever its suffix.
+        topics: that the cluster metadata knows; None if nobody knows them.
+        is_clean: whether the broker stopped cleanly.
+    """
+    ends = offsets(HIGH_WATERMARK_CHECKPOINT), offsets(RECOVERY_POINT_CHECKPOINT)
+    assigned = None if topics is None else {name for one in ends for name in one if name.topic in topics}
+    yield from lost_partitions(ends, offsets(LOG_START_OFFSET_CHECKPOINT), here, assigned, is_clean=is_clean)
