@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from cleaner.dump.files import DumpedFile
 from cleaner.dump.logs import Dumping
-from cleaner.dump.newest import NO_TIMESTAMP, NewestReader
+from cleaner.dump.newest import NO_TIMESTAMP, newest_ms
 from cleaner.dump.stored import Stored
 from cleaner.dump.stored_entries import stored_offset_entries, stored_time_entries
 from storage.directory import open_sized
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
 from storage.log_dir import read_file
+from storage.scan.arena import Arena
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
 _OFFSET_ENTRY_BYTES: Final = 8
@@ -65,22 +66,29 @@ def dump_time_index(file: DumpedFile, dumping: Dumping) -> None:
     log = _IndexedLog(file.sibling(".log"), dumping)
     offsets = _OffsetLookup(file.sibling(".index"), base_offset)
     findings, path, previous_ms = dumping.findings, file.path.absolute(), NO_TIMESTAMP
-    reader = NewestReader()
+    arena = Arena()
     for place, (timestamp_ms, offset) in enumerate(entries):
         if offset == base_offset and place > 0:
             return
         found = log.batch_with(offset, offsets.position_of(offset)) if log.is_there else None
-        if log.is_there and (found is None or found.header.last_offset != offset):
-            findings.offset_not_found(path, offset, -1 if found is None else found.header.last_offset)
+        if log.is_there and (found is None or found.last_offset != offset):
+            findings.offset_not_found(path, offset, -1 if found is None else found.last_offset)
         elif found is not None:
-            newest_ms = _newest_ms(found, reader, dumping)
-            if newest_ms != timestamp_ms:
-                findings.timestamp_mismatch(path, timestamp_ms, newest_ms)
+            largest_ms = _newest_ms(found.batch, file.sibling(".log"), arena, dumping)
+            if largest_ms != timestamp_ms:
+                findings.timestamp_mismatch(path, timestamp_ms, largest_ms)
             if previous_ms >= timestamp_ms:
                 findings.timestamp_out_of_order(path, timestamp_ms, previous_ms)
         if not options.verify_index_only:
             _entry(dumping, "time-index", {"timestamp": timestamp_ms, "offset": offset})
         previous_ms = timestamp_ms
+
+
+class _FoundBatch(NamedTuple):
+    """A batch that an entry leads to."""
+
+    last_offset: int
+    batch: StoredRows | StoredBatch
 
 
 class _IndexedLog:
@@ -126,7 +134,7 @@ class _IndexedLog:
             raise CorruptBatch(self._path, position, cause)
         return int(self._last_offsets[row])
 
-    def batch_with(self, offset: int, position: int) -> Stored | None:
+    def batch_with(self, offset: int, position: int) -> _FoundBatch | None:
         """Return the first batch from a byte on that ends at an offset or behind it."""
         first = int(np.searchsorted(self._positions, position))
         reaching = np.flatnonzero(self._last_offsets[first:] >= offset)
@@ -136,11 +144,11 @@ class _IndexedLog:
         start, size_bytes = int(self._positions[row]), int(self._sizes[row])
         with as_unreadable(self._path):
             descriptor, _ = open_sized(self._path)
-            try:
-                data = os.pread(descriptor, size_bytes, start)
-            finally:
-                os.close(descriptor)
-        return Stored.parse(memoryview(data), self._path, start)
+        try:
+            found = next(StoredBatches(descriptor, self._path, start + size_bytes, start), None)
+        finally:
+            os.close(descriptor)
+        return None if found is None else _FoundBatch(int(self._last_offsets[row]), found)
 
 
 class _OffsetLookup:
@@ -164,9 +172,9 @@ def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[in
     return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
 
 
-def _newest_ms(batch: Stored, reader: NewestReader, dumping: Dumping) -> int:
+def _newest_ms(batch: StoredRows | StoredBatch, log: Path, arena: Arena, dumping: Dumping) -> int:
     try:
-        return reader.newest_ms(batch)
+        return newest_ms(batch, log, arena)
     except CorruptBatch as error:
         dumping.damaged(error)
         return NO_TIMESTAMP

@@ -8,8 +8,6 @@ Source: Kafka ``FileLogInputStream``: where a batch ends beyond the file, or few
 
 from __future__ import annotations
 
-import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,17 +15,17 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage.arrays import Bytes, Table
 from storage.errors import CorruptBatch, as_unreadable
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
-from storage.kernels.scan import scan_batches
-from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
+from storage.records.header import LOG_OVERHEAD_BYTES
+from storage.scan.files import Buffer
+from storage.scan.reader import PREFIX_BYTES, BatchReader, size_of
 from storage.scan.slices import Slice
 
 _WINDOW_BYTES: Final = 4 << 20
 _ROWS_MAX: Final = 8192
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
 _LENGTH_MIN: Final = 14
 """Kafka LegacyRecord.RECORD_OVERHEAD_V0."""
 _CODEC_MAX: Final = 4
@@ -49,8 +47,7 @@ class StoredBatch(NamedTuple):
 
 
 class StoredBatches(Iterator[StoredRows | StoredBatch]):
-    """The batches of a file from its beginning. ``position`` is where the next batch starts, and in the end where the
-    log ends."""
+    """The batches of a file from its beginning."""
 
     def __init__(self, descriptor: int, path: Path, end: int, start: int = 0) -> None:
         """Prepare to read.
@@ -58,61 +55,53 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
         Args:
             descriptor: of the file, open for reading.
             path: of the file, for errors.
-            end: the byte at which the log is taken to end.
+            end: the byte at which the log is taken to end; where the file ends before, the log does.
             start: the byte at which the first batch starts.
         """
-        self._descriptor, self._path, self._end = descriptor, path, end
-        self._buf = np.empty(0, np.uint8)
-        self._window_start = self._window_end = start
-        self._table = np.zeros(_ROWS_MAX, BATCH)
-        self.position = start
+        self._descriptor, self._path, self._buffer = descriptor, path, Buffer()
+        self._reader = BatchReader(self._window, start, end, np.zeros(_ROWS_MAX, BATCH), _WINDOW_BYTES)
+
+    @property
+    def position(self) -> int:
+        """The byte at which the next batch starts, and in the end the one at which the log ends."""
+        return self._reader.position
 
     def __next__(self) -> StoredRows | StoredBatch:
         """Return what comes next. Raises: CorruptBatch for a length that cannot be; UnreadableFile."""
-        while self._end - self.position > MAGIC_POSITION + 1:
-            start, end = self.position - self._window_start, self._window_end - self._window_start
-            _, rows, _, _, _ = scan_batches(self._buf, start, end, 0, 0, self._table)
-            if rows := self._rows_of_known_codecs(rows):
-                return self._rows(rows)
-            size_bytes = self._size_bytes(start) if end - start > MAGIC_POSITION else _WINDOW_BYTES
-            if size_bytes <= end - start:
-                self.position += size_bytes
-                return StoredBatch(self._window_start + start, self._buf[start : start + size_bytes].data)
-            if self._window_end == self._end:
-                break
-            self._read(size_bytes)
+        reader = self._reader
+        if reader.end - reader.position > PREFIX_BYTES and (found := reader.read()) is not None:
+            if rows := _rows_of_known_codecs(found.table):
+                return self._rows(Slice(found.buf, found.file_position, found.table[:rows], 0, self._path))
+            reader.go_on(found.position, 0)
+            prefix = reader.bytes_here(PREFIX_BYTES)
+            data = None if prefix is None else reader.bytes_here(self._size_bytes(prefix))
+            if data is not None:
+                reader.go_on(found.position + len(data), 0)
+                return StoredBatch(found.position, data)
         raise StopIteration
 
-    def _rows_of_known_codecs(self, rows: int) -> int:
-        is_unknown = self._table["attributes"][:rows] & CODEC_MASK > _CODEC_MAX
-        return int(np.argmax(is_unknown)) if is_unknown.any() else rows
-
-    def _rows(self, rows: int) -> StoredRows:
-        table = self._table[:rows]
-        is_valid, row = np.ones(rows, np.bool_), 0
-        while (row := int(first_bad_crc(self._buf, table, row, rows))) >= 0:
+    def _rows(self, found: Slice) -> StoredRows:
+        table = found.table
+        is_valid, row = np.ones(table.size, np.bool_), 0
+        while (row := int(first_bad_crc(found.buf, table, row, table.size))) >= 0:
             is_valid[row] = False
             row += 1
-        self.position = self._window_start + int(table["position"][-1] + table["size"][-1])
-        return StoredRows(Slice(self._buf, self._window_start, table, 0, self._path), is_valid)
+        self._reader.go_on(found.position_of(0) + found.size_bytes, 0)
+        return StoredRows(found, is_valid)
 
-    def _size_bytes(self, start: int) -> int:
-        """Return the size of the batch that starts at a byte of the window. Raises: CorruptBatch."""
-        (length,) = _LENGTH.unpack_from(self._buf.data, start + _LENGTH_POSITION)
-        if length < _LENGTH_MIN:
-            raise CorruptBatch(self._path, self.position, f"batch length {length} is less than {_LENGTH_MIN}")
-        size_bytes: int = LOG_OVERHEAD_BYTES + length
+    def _size_bytes(self, prefix: memoryview) -> int:
+        """Return the size of the batch that starts so. Raises: CorruptBatch."""
+        size_bytes = size_of(prefix)
+        if size_bytes < LOG_OVERHEAD_BYTES + _LENGTH_MIN:
+            cause = f"batch length {size_bytes - LOG_OVERHEAD_BYTES} is less than {_LENGTH_MIN}"
+            raise CorruptBatch(self._path, self.position, cause)
         return size_bytes
 
-    def _read(self, size_bytes: int) -> None:
-        """Read a window that begins at the next batch, and holds so many bytes if the file has them."""
-        wanted = min(max(size_bytes, _WINDOW_BYTES), self._end - self.position)
-        buf, filled = np.empty(wanted, np.uint8), 0
+    def _window(self, start: int, end: int) -> tuple[Bytes, int]:
         with as_unreadable(self._path):
-            while filled < wanted and (
-                read := os.preadv(self._descriptor, [buf[filled:].data], self.position + filled)
-            ):
-                filled += read
-        self._buf, self._window_start, self._window_end = buf[:filled], self.position, self.position + filled
-        if filled < wanted:  # the file shrank: what is there is shown
-            self._end = self._window_end
+            return self._buffer.read(self._descriptor, start, end), start
+
+
+def _rows_of_known_codecs(table: Table) -> int:
+    is_unknown = table["attributes"] & CODEC_MASK > _CODEC_MAX
+    return int(np.argmax(is_unknown)) if is_unknown.any() else table.size

@@ -40,6 +40,23 @@ class SegmentGone(LogCleanerError):
         )
 
 
+class Buffer:
+    """Memory into which windows of files are read, one after the other."""
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        """Take so much memory; more follows when it is needed."""
+        self._room: Bytes = np.empty(size_bytes, np.uint8)
+
+    def read(self, descriptor: int, start: int, end: int) -> Bytes:
+        """Return ``[start, end)`` of a file, less if it ends before, valid until the next call. Raises: OSError."""
+        if self._room.size < end - start:
+            self._room = np.empty(end - start, np.uint8)
+        buf, done = self._room[: end - start], 0
+        while done < buf.size and (count := os.preadv(descriptor, [buf[done:].data], start + done)):
+            done += count
+        return buf[:done]
+
+
 class FileBytes:
     """The bytes of one file. Unless a kind of file says otherwise, there is nothing to let go of."""
 
@@ -181,10 +198,10 @@ class ReadFile(FileBytes):
     def window(self, start: int, end: int) -> tuple[Bytes, int]:
         """Read ``[start, end)`` of the file. Raises: PlanOutOfDate, UnreadableFile."""
         self._absent.note(end)
-        buf = np.empty(end - start, np.uint8)
         with reading(self._path) as descriptor:
-            if not filled(buf, descriptor, start):
-                raise PlanOutOfDate(self._path, "it was truncated while it was read")
+            buf = Buffer().read(descriptor, start, end)
+        if buf.size < end - start:
+            raise PlanOutOfDate(self._path, "it was truncated while it was read")
         return buf, start
 
     def let_go(self) -> None:
@@ -203,7 +220,7 @@ class ExtentFile(FileBytes):
         """Open the file. Raises: SegmentGone, UnreadableFile."""
         self._path = extent.path
         self._descriptor: int | None = _open_planned(extent)
-        self._buf = np.empty(0, np.uint8)
+        self._buffer = Buffer()
 
     def window(self, start: int, end: int) -> tuple[Bytes, int]:
         """Read ``[start, end)`` of the file. The buffer is valid until the next window is read.
@@ -211,12 +228,10 @@ class ExtentFile(FileBytes):
         Raises: UnreadableFile, also if the file is shorter.
         """
         assert self._descriptor is not None
-        if self._buf.size < end - start:
-            self._buf = np.empty(end - start, np.uint8)
-        buf = self._buf[: end - start]
         with as_unreadable(self._path):
-            if not filled(buf, self._descriptor, start):
-                raise UnreadableFile(self._path, "it was cut off while it was read")
+            buf = self._buffer.read(self._descriptor, start, end)
+        if buf.size < end - start:
+            raise UnreadableFile(self._path, "it was cut off while it was read")
         return buf, start
 
     def close(self) -> None:
@@ -248,14 +263,3 @@ def _mapped(segment: Segment) -> mmap.mmap | None:
         if size_bytes != segment.size_bytes:
             raise PlanOutOfDate(segment.log.path, f"{size_bytes} bytes instead of {segment.size_bytes}")
         return mmap.mmap(descriptor, size_bytes, prot=mmap.PROT_READ) if size_bytes else None
-
-
-def filled(buf: Bytes, descriptor: int, start: int) -> bool:
-    """Read bytes of a file into a buffer. Return False if the file ends before the buffer does. Raises: OSError."""
-    done = 0
-    while done < buf.size:
-        count = os.preadv(descriptor, [buf[done:].data], start + done)
-        if count == 0:
-            return False
-        done += count
-    return True

@@ -13,13 +13,13 @@ from storage.arrays import Bytes
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.indexes import parse_offset_index
 from storage.kernels.layout import BATCH
-from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.names import FileKind, parse_segment_file_name
 from storage.records.header import OFFSET_MAX
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
+from storage.scan.reader import BatchReader
 from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
 from storage.segment import Segment
 
@@ -177,42 +177,38 @@ class SegmentReader:
         return self._walk(self.start, ROWS_MAX, Checksums.ON_READ, goes_on=True)
 
     def _walk(self, start: Position, rows_max: int, checksums: Checksums, *, goes_on: bool) -> Iterator[Slice | Damage]:
-        manner, table = self._manner, np.zeros(rows_max, BATCH)
-        position, next_offset, ordinal, row = start.position, start.next_offset, start.ordinal, start.row
-        window_bytes = manner.window_bytes
-        while position < self._end and next_offset < manner.end_offset:
-            end = min(position + window_bytes, self._end)
-            buf, file_position = self._file.window(position, end)
-            span = position - file_position, end - file_position
-            least_offset = next_offset
-            status, rows, stopped, next_offset, ordinal = scan_batches(buf, *span, next_offset, ordinal, table)
+        manner, row = self._manner, start.row
+        table = np.zeros(rows_max, BATCH)
+        reader = BatchReader(self._file.window, start.position, self._end, table, manner.window_bytes)
+        reader.go_on(*start[:3])
+        while reader.next_offset < manner.end_offset and (found := reader.read()) is not None:
+            rows, status = found.table.size, found.status
             if rows:
-                batches = table[:rows] if manner.is_reused else table[:rows].copy()
-                found = Slice(buf, file_position, batches, row, self.path)
-                good = found.sound_rows() if checksums is Checksums.ON_READ else rows
+                batches = found.table if manner.is_reused else found.table.copy()
+                slice_ = Slice(found.buf, found.file_position, batches, row, self.path)
+                good = slice_.sound_rows() if checksums is Checksums.ON_READ else rows
                 if good:
-                    yield self._bounded(found if good == rows else found.rows(batches[:good]))
+                    yield self._bounded(slice_ if good == rows else slice_.rows(batches[:good]))
                 if good < rows:
-                    stopped, next_offset = _behind(found, good, least_offset)
-                    yield found.damage(Status.BAD_CRC, good)
+                    reader.go_on(*_behind(slice_, good, found.least_offset))
+                    yield slice_.damage(Status.BAD_CRC, good)
             elif status == Status.LEGACY_MAGIC:
                 read = manner.read_messages(
-                    buf, span, file_position, self.path, next_offset, ordinal, rows_max,
-                    verify=checksums is not Checksums.DONE,
+                    found.buf, found.span, found.file_position, self.path, found.least_offset, found.first_ordinal,
+                    rows_max, verify=checksums is not Checksums.DONE,
                 )  # fmt: skip
-                rows, stopped, status = read.table.size, read.stopped, read.status
-                next_offset, ordinal = read.next_offset, read.next_ordinal
+                rows, status = read.table.size, read.status
+                reader.go_on(found.file_position + read.stopped, read.next_offset, read.next_ordinal)
                 if rows:
-                    yield self._bounded(Slice(buf, file_position, read.table, row, self.path, read.keys, read.located))
+                    yield self._bounded(
+                        Slice(found.buf, found.file_position, read.table, row, self.path, read.keys, read.located)
+                    )
                 if read.damage is not None:
                     yield Damage(read.damage, None)
             row += rows
-            if file_position + stopped > position:
-                position, window_bytes = file_position + stopped, manner.window_bytes
-            elif status == Status.END_OF_BUFFER and end < self._end:
-                window_bytes *= 2
-            else:
-                damage, position = self._unreadable(CAUSES[Status(status)], position, goes_on=goes_on)
+            if reader.position == found.position:
+                damage, behind = self._unreadable(CAUSES[status], found.position, goes_on=goes_on)
+                reader.go_on(behind, reader.next_offset)
                 yield damage
 
     def _bounded(self, found: Slice) -> Slice:
@@ -251,5 +247,5 @@ class SegmentReader:
 
 def _behind(found: Slice, row: int, least_offset: int) -> tuple[int, int]:
     """Return where reading goes on behind a damaged row, and the least offset there: its own word is not taken."""
-    behind = int(found.table["position"][row] + found.table["size"][row])
+    behind = found.position_of(row) + int(found.table["size"][row])
     return behind, int(found.table["last_offset"][row - 1]) + 1 if row else least_offset

@@ -21,7 +21,6 @@ from storage.arrays import Bytes, Table
 from storage.errors import CorruptBatch, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
-from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.names import FileKind
 from storage.records.checksum import agrees
@@ -29,6 +28,8 @@ from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MA
 from storage.records.legacy import parse_legacy_header
 from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from storage.scan.arena import Arena
+from storage.scan.files import Buffer
+from storage.scan.reader import BatchReader, Found
 from storage.scan.slices import CAUSES
 
 WINDOW_BYTES: Final = 1 << 20
@@ -51,7 +52,7 @@ class Hand:
     """The buffers of one thread: one walk after another uses them."""
 
     def __init__(self) -> None:
-        self.buf = np.empty(WINDOW_BYTES, np.uint8)
+        self.buffer = Buffer(WINDOW_BYTES)
         self.table: Table = np.zeros(ROWS_MAX, BATCH)
         self._arena: Arena | None = None
 
@@ -131,6 +132,7 @@ class LogWalk:
         self.is_disordered = False
         """Whether a batch was met whose offset does not fit its neighbours, so that offsets tell little."""
         self._file, self._hand, self._spend = file, hand, spend
+        self._reader = BatchReader(self._window, 0, file.size_bytes, hand.table, WINDOW_BYTES)
         self._last = _Neighbour(-1, -1, file.base_offset)
         self._told: set[Anomaly] = set()
 
@@ -147,72 +149,54 @@ class LogWalk:
 
         Raises: PlanOutOfDate where the file is shorter than it was, OSError, and what ``spend`` raises.
         """
-        file, hand, position, window_bytes = self._file, self._hand, 0, WINDOW_BYTES
-        while position < file.size_bytes:
-            end = min(position + window_bytes, file.size_bytes)
-            buf = self._window(position, end)
-            lower_offset = self.next_offset
-            status, count, stopped, _, _ = scan_batches(buf, 0, buf.size, lower_offset, 0, hand.table)
-            is_legacy = status == Status.LEGACY_MAGIC and not count
-            bad = int(first_bad_crc(buf, hand.table, 0, count)) if count else -1
+        reader, file = self._reader, self._file
+        reader.go_on(0, self.next_offset)
+        while (read := reader.read(self._takes)) is not None:
+            status, table = read.status, read.table
+            is_legacy = status == Status.LEGACY_MAGIC and not table.size
             if is_legacy:
-                count, stopped = self._read_legacy(buf, position)
-            elif bad >= 0:
-                count, stopped = bad, int(hand.table["position"][bad])
-            if count:
-                found = Rows(buf, hand.table[:count], position, is_legacy, lower_offset)
+                table = self._read_legacy(read)
+            elif table.size and (bad := int(first_bad_crc(read.buf, table, 0, table.size))) >= 0:
+                table, status = table[:bad], Status.BAD_CRC
+            if table.size:
+                found = Rows(read.buf, table, read.file_position, is_legacy, read.least_offset)
                 self._take(found)
+                reader.go_on(self.end_position, self.next_offset)
                 yield found
-            position += stopped
-            if bad >= 0 or not (count or self._grows(position, end)):
+            if status == Status.BAD_CRC or not table.size:
                 if stops_at_damage:
                     return
-                position = self._past(Status.BAD_CRC if bad >= 0 else Status(status), position)
-                window_bytes = WINDOW_BYTES
-            else:
-                window_bytes = WINDOW_BYTES if count else max(window_bytes, self._batch_at(position).size_bytes)
+                position = self._past(status, self.end_position if table.size else read.position)
+                reader.go_on(position, self.next_offset)
             if len(self.seen) >= SEEN_MAX:
+                position = reader.position
                 text = f"there are more than {SEEN_MAX:,} such places: the rest of the file was not looked at"
                 self.seen.append(SeenAnomaly(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
                 self.damaged.append((position, file.size_bytes))
                 return
 
-    def _window(self, start: int, end: int) -> Bytes:
-        if self._hand.buf.size < end - start:
-            self._hand.buf = np.empty(end - start, np.uint8)
-        buf = self._hand.buf[: end - start]
-        self._fill(buf, start)
+    def _window(self, start: int, end: int) -> tuple[Bytes, int]:
+        buf = self._hand.buffer.read(self._file.descriptor, start, end)
+        if buf.size < end - start:
+            raise PlanOutOfDate(self._file.path, "it was truncated while it was read")
         self._spend(end - start)
-        return buf
+        return buf, start
 
-    def _fill(self, buf: Bytes, start: int) -> None:
-        filled = 0
-        while filled < buf.size:
-            count = os.preadv(self._file.descriptor, [buf[filled:].data], start + filled)
-            if count == 0:
-                raise PlanOutOfDate(self._file.path, "it was truncated while it was read")
-            filled += count
+    def _takes(self, position: int, size_bytes: int) -> bool:
+        """Tell whether memory is taken for a batch that is there in full: its length may be damage."""
+        return size_bytes <= _PIECE_BYTES or self._is_sound(self._batch_at(position))
 
-    def _grows(self, position: int, end: int) -> bool:
-        """Tell whether the batch is there in full, and only the window was too small for it."""
-        found = self._batch_at(position)
-        if not found.is_here or position + found.size_bytes <= end:
-            return False
-        return found.size_bytes <= _PIECE_BYTES or self._is_sound(found)
-
-    def _read_legacy(self, buf: Bytes, file_position: int) -> tuple[int, int]:
-        """Fill the table with v0 and v1 messages, until one that is damaged or of another version.
-
-        Returns: their number, and the byte of the window behind them.
-        """
-        table, data, position, count, next_offset = self._hand.table, buf.data, 0, 0, self.next_offset
+    def _read_legacy(self, read: Found) -> Table:
+        """Return v0 and v1 messages as rows, until one that is damaged or of another version."""
+        table, data, count, next_offset = self._hand.table, read.buf.data, 0, read.least_offset
+        position, end = read.span
         while count < table.size:
             try:
-                header = parse_legacy_header(data, position, self._file.path, file_position)
+                header = parse_legacy_header(data, position, self._file.path, read.file_position)
             except CorruptBatch:
                 break
             behind = position + header.size_bytes
-            if behind > buf.size or header.last_offset < next_offset or not agrees(data[position:behind], header.magic):
+            if behind > end or header.last_offset < next_offset or not agrees(data[position:behind], header.magic):
                 break
             is_wrapper = header.attributes & CODEC_MASK != 0
             row = table[count]
@@ -222,7 +206,7 @@ class LogWalk:
             row["attributes"], row["record_count"] = header.attributes & 0x0F, 1
             row["producer_id"], row["leader_epoch"] = NO_PRODUCER_ID, NO_LEADER_EPOCH
             position, next_offset, count = behind, header.last_offset + 1, count + 1
-        return count, position
+        return table[:count]
 
     def _take(self, rows: Rows) -> None:
         """Note sound batches, and what is wrong with their places."""
@@ -317,12 +301,7 @@ class LogWalk:
         return behind
 
     def _is_zero(self, position: int) -> bool:
-        while position < self._file.size_bytes:
-            end = min(position + WINDOW_BYTES, self._file.size_bytes)
-            if self._window(position, end).any():
-                return False
-            position = end
-        return True
+        return not any(piece.strip(b"\0") for piece in self._pieces(position, self._file.size_bytes))
 
     def _next_sound(self, position: int) -> int | None:
         """Return the next byte at which a sound batch starts, of the bytes that the offset index names."""
@@ -348,11 +327,10 @@ class LogWalk:
 
     def _is_sound(self, found: _Batch) -> bool:
         """Compute the checksum of a batch that is there in full, piece by piece."""
-        pieces = self._pieces(found)
+        pieces = self._pieces(found.position, found.position + found.size_bytes)
         return agrees(next(pieces), found.magic, pieces)
 
-    def _pieces(self, found: _Batch) -> Iterator[bytes]:
-        position, end = found.position, found.position + found.size_bytes
+    def _pieces(self, position: int, end: int) -> Iterator[bytes]:
         while position < end:
             piece = os.pread(self._file.descriptor, min(WINDOW_BYTES, end - position), position)
             if not piece:

@@ -10,11 +10,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from storage.arrays import Bytes
 from storage.errors import UnreadableFile, as_unreadable
-from storage.scan.files import FileBytes, filled
+from storage.scan.files import Buffer, FileBytes
 from storage.segment import open_to_read
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -28,7 +26,7 @@ class WitnessFile(FileBytes):
         self.path = path
         self._descriptor: int | None = open_to_read(path)
         self.size_bytes = os.fstat(self._descriptor).st_size
-        self._buf = np.empty(0, np.uint8)
+        self._buffer, self._block = Buffer(), Buffer()
         self._hash = hashlib.sha256()
         self._hashed_to = 0
 
@@ -38,10 +36,7 @@ class WitnessFile(FileBytes):
         Raises: UnreadableFile, also if the file is shorter by now.
         """
         self._hash_to(start)
-        if self._buf.size < end - start:
-            self._buf = np.empty(end - start, np.uint8)
-        buf = self._buf[: end - start]
-        self._read(buf, start)
+        buf = self._read(self._buffer, start, end)
         if end > self._hashed_to:
             self._hash.update(buf[self._hashed_to - start :].data)
             self._hashed_to = end
@@ -55,9 +50,7 @@ class WitnessFile(FileBytes):
     def is_zero_from(self, position: int) -> bool:
         """Return whether nothing but zeros follows: what a broker preallocated. Raises: as ``window``."""
         for start in range(position, self.size_bytes, _BLOCK_BYTES):
-            block = np.empty(min(_BLOCK_BYTES, self.size_bytes - start), np.uint8)
-            self._read(block, start)
-            if block.any():
+            if self._read(self._block, start, min(start + _BLOCK_BYTES, self.size_bytes)).any():
                 return False
         return True
 
@@ -70,13 +63,13 @@ class WitnessFile(FileBytes):
     def _hash_to(self, position: int) -> None:
         """Hash what nobody read."""
         for start in range(self._hashed_to, position, _BLOCK_BYTES):
-            block = np.empty(min(_BLOCK_BYTES, position - start), np.uint8)
-            self._read(block, start)
-            self._hash.update(block.data)
+            self._hash.update(self._read(self._block, start, min(start + _BLOCK_BYTES, position)).data)
         self._hashed_to = max(position, self._hashed_to)
 
-    def _read(self, buf: Bytes, start: int) -> None:
+    def _read(self, buffer: Buffer, start: int, end: int) -> Bytes:
         assert self._descriptor is not None
         with as_unreadable(self.path):
-            if not filled(buf, self._descriptor, start):
-                raise UnreadableFile(self.path, "it was cut off while it was read")
+            buf = buffer.read(self._descriptor, start, end)
+        if buf.size < end - start:
+            raise UnreadableFile(self.path, "it was cut off while it was read")
+        return buf
