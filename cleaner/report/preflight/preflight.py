@@ -145,24 +145,16 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page, refused: Collect
     _lost(log_dir, page)
     _missing(log_dir, page)
     cuts = [(log, step) for log in log_dir.logs for step in log.cuts]
-    if cuts:
-        lost = size(sum(step.size_bytes - step.zero_bytes for _, step in cuts))
-        page.note(f"cut, and lose {lost} of records:", "red")
-        for log, step in _shown(cuts, page):
-            page.line(f"{log.name}/{step.file} at byte {step.position}, offset {step.offset}: {step.why}", indent=4,
-                      hanging=2)  # fmt: skip
-        _rest(len(cuts), page)
+    lost = size(sum(step.size_bytes - step.zero_bytes for _, step in cuts))
+    _listed(page, f"cut, and lose {lost} of records:", [_told(log, step) for log, step in cuts])
     zeros = sum(step.zero_bytes for log in log_dir.logs for step in log.truncations)
     if zeros:
         page.note(f"cut {size(zeros)} of zeros, which are no records")
     _hidden(log_dir, page)
     _taken(log_dir, page)
     doomed = [log for log in log_dir.logs if log.loses_records and log.fate is PartitionFate.DELETED]
-    if doomed:
-        page.note("deleted whole after the delay, though no topic was deleted:", "red")
-        for log in _shown(doomed, page):
-            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
-        _rest(len(doomed), page)
+    head = "deleted whole after the delay, though no topic was deleted:"
+    _listed(page, head, [f"{log.name}: {log.steps[-1].why}" for log in doomed])
     _aside(log_dir, page)
     _sums(log_dir, page)
     _needs(need, page)
@@ -173,60 +165,59 @@ def _aside(log_dir: LogDirStart, page: Page) -> None:
     aside = [log for log in log_dir.logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
     remedies = dict.fromkeys(log.stray_remedy for log in aside if log.stray_remedy is not None)
     for remedy in (*remedies, None):
-        found = [log for log in aside if log.stray_remedy == remedy]
-        if not found:
-            continue
-        so = "kept, and not served" if remedy is None else "nobody will read their records"
-        page.note(f"set aside as -stray: {so}:", "yellow" if remedy is None else "red")
-        for log in _shown(found, page):
-            page.line(f"{log.name}: {log.steps[-1].why}", indent=4, hanging=2)
-        _rest(len(found), page)
-        if remedy is not None:
-            page.line(remedy, indent=4)
+        found = [f"{log.name}: {log.steps[-1].why}" for log in aside if log.stray_remedy == remedy]
+        if remedy is None:
+            _listed(page, "set aside as -stray: kept, and not served:", found, style="yellow")
+        else:
+            _listed(page, "set aside as -stray: nobody will read their records:", found, remedy)
 
 
 def _missing(log_dir: LogDirStart, page: Page) -> None:
     """Show which records are gone before the start, in the words of the doctor."""
-    if not log_dir.missing:
-        return
-    page.note("records are missing already, before the start:", "red")
-    for finding in _shown(log_dir.missing, page):
-        page.line(f"{finding.path.removeprefix(f'{log_dir.path}/')}: {finding.text}", indent=4, hanging=2)
-    _rest(len(log_dir.missing), page)
-    page.line(
-        "copy the directory before the start, which deletes what tells of them; then ask logcleaner doctor", indent=4
-    )
+    found = [f"{one.path.removeprefix(f'{log_dir.path}/')}: {one.text}" for one in log_dir.missing]
+    so = "copy the directory before the start, which deletes what tells of them; then ask logcleaner doctor"
+    _listed(page, "records are missing already, before the start:", found, so)
 
 
 def _hidden(log_dir: LogDirStart, page: Page) -> None:
-    found = [(log, step) for log in log_dir.logs for step in log.steps if step.kind is StartStepKind.APPEND_BEHIND]
-    if found:
-        page.note(
-            "append behind bytes that the start does not count; no consumer will get to what is acknowledged:", "red"
-        )
-        for log, step in _shown(found, page):
-            so = f"the start takes offset {step.offset} for the end of the log, and {size(step.size_bytes)} behind stay"
-            page.line(f"{log.name}/{step.file} at byte {step.position}: {so}", indent=4, hanging=2)
-        _rest(len(found), page)
-        page.line(RECOVER_TAIL, indent=4)
+    found = [
+        f"{log.name}/{step.file} at byte {step.position}: the start takes offset {step.offset} for the end of the log,"
+        f" and {size(step.size_bytes)} behind stay"
+        for log in log_dir.logs
+        for step in log.steps
+        if step.kind is StartStepKind.APPEND_BEHIND
+    ]
+    head = "append behind bytes that the start does not count; no consumer will get to what is acknowledged:"
+    _listed(page, head, found, RECOVER_TAIL)
 
 
 def _taken(log_dir: LogDirStart, page: Page) -> None:
     """Show the steps that put something damaged or empty where records are."""
-    heads = {
-        StartStepKind.TAKE_DAMAGED: "take a damaged .swap file for a segment, and delete what it replaces:",
-        StartStepKind.COVER: "make an empty segment for a file of an odd name:",
-    }
-    for kind, head in heads.items():
-        found = [(log, step) for log in log_dir.logs for step in log.steps if step.kind is kind]
-        if found:
-            page.note(head, "red")
-        for log, step in _shown(found, page):
-            place = "" if step.position is None else f" at byte {step.position}, offset {step.offset}"
-            page.line(f"{log.name}/{step.file}{place}: {step.why}", indent=4, hanging=2)
-        _rest(len(found), page)
-        if found and kind is StartStepKind.TAKE_DAMAGED:
-            page.line("copy the directory before the start: what is replaced may be all that is left", indent=4)
+
+    def found(kind: StartStepKind) -> list[str]:
+        return [_told(log, step) for log in log_dir.logs for step in log.steps if step.kind is kind]
+
+    head = "take a damaged .swap file for a segment, and delete what it replaces:"
+    so = "copy the directory before the start: what is replaced may be all that is left"
+    _listed(page, head, found(StartStepKind.TAKE_DAMAGED), so)
+    _listed(page, "make an empty segment for a file of an odd name:", found(StartStepKind.COVER))
+
+
+def _told(log: LogStart, step: StartStep) -> str:
+    place = "" if step.position is None else f" at byte {step.position}, offset {step.offset}"
+    return f"{log.name}/{step.file}{place}: {step.why}"
+
+
+def _listed(page: Page, head: str, lines: Sequence[str], so: str | None = None, style: str = "red") -> None:
+    """Show lines below a headline, and what follows of them; nothing where there is no line."""
+    if not lines:
+        return
+    page.note(head, style)
+    for line in _shown(lines, page):
+        page.line(line, indent=4, hanging=2)
+    _rest(len(lines), page)
+    if so is not None:
+        page.line(so, indent=4)
 
 
 def _shutdown(log_dir: LogDirStart) -> str:
