@@ -122,6 +122,8 @@ class Finding(NamedTuple):
     """The issue of Kafka that tells of it, as ``KAFKA-13727``."""
     repair: RepairGroup | None = None
     """The KIND of ``verify --repair=KIND`` that mends it."""
+    about: str | None = None
+    """The directory of the partition that it is about, where that is not the one of the path."""
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:

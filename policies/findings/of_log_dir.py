@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
@@ -182,7 +183,8 @@ def checkpoint_findings(
             if name in _OTHER_BEYOND:
                 code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
             text = f"{partition} has the offset {offset}, and {ends}: {so}."
-            yield Finding(code, harm, path, text, remedy, None, end, issue)
+            about = f"{PurePath(path).parent}/{partition}"
+            yield Finding(code, harm, path, text, remedy, None, end, issue, about=about)
     if stale:
         named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
         text = f"{named}{others}, and no directory here."

@@ -30,6 +30,7 @@ from tests.cleaner.engine.doctor.made import NOW_MS, Healthy, seen
 from tests.cleaner.engine.doctor.test_shapes import (
     SHAPES,
     Damage,
+    lost_end,
     lost_partition,
     padded,
     strange,
@@ -125,6 +126,15 @@ def test_each_partition_is_named_once_with_one_remedy(healthy: Healthy, capsys: 
     assert sum(line.startswith("  Remedy: ") for line in lines) == 1
     assert "  Then run logcleaner doctor again: it has another remedy for what remains." not in lines
     assert sum(line.startswith("  Remedy: ") for line in told(capsys, healthy.log_dir, "-v")) == 2
+
+
+def test_a_deep_look_names_a_partition_once_that_checkpoints_put_further(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost_end(healthy)
+    lines = told(capsys, healthy.log_dir, "--deep")
+    assert sum(line.startswith("END_BELOW_WATERMARK") for line in lines) == 1
+    assert sum(line.startswith("  Also END_BELOW_WATERMARK") for line in lines) >= 1
 
 
 @pytest.mark.parametrize("damage", dict.fromkeys(damage for damage, *_ in SHAPES), ids=lambda damage: damage.__name__)
