@@ -21,7 +21,6 @@ Not chosen: a hard link of the old file, which not every file system has; the ol
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,12 +28,11 @@ from pathlib import Path
 
 from cleaner.engine.journal import Journal
 from cleaner.engine.repair.kept import is_kept_already, kept_name
-from cleaner.engine.repair.observing import PlannedRepair, look
+from cleaner.engine.repair.observing import PlannedRepair, look, tail_of
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import read_file
 from storage.names import SCRATCH_SUFFIX
-from storage.segment import reading
 
 
 def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) -> None:
@@ -102,9 +100,7 @@ def _keep_tail(fs: FileSystem, planned: PlannedRepair, copy: Path) -> None:
 
 
 def _tail(planned: PlannedRepair) -> bytes:
-    start = planned.repair.made_bytes or 0
-    with reading(planned.path) as descriptor:
-        return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
+    return tail_of(planned.path, planned.repair.made_bytes or 0)
 
 
 def _replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:

@@ -184,7 +184,7 @@ class _Partition:
             end = LogEndFacts(made.end_bytes, made.end_offset, made.whole_behind, refused)
             is_same = not companions and made.end_bytes == facts.size_bytes
             copy = path.with_name(tail_name(path.name, made.end_bytes))
-            is_taken = copy.exists() and read_file(copy) != _tail(path, made.end_bytes)
+            is_taken = copy.exists() and read_file(copy) != tail_of(path, made.end_bytes)
             facts = replace(facts, log_end=end, made_bytes=made.end_bytes, is_same=is_same, is_name_taken=is_taken)
         except LogCleanerError as error:
             facts = replace(facts, unmade_because=str(error))
@@ -272,7 +272,7 @@ def look(path: Path) -> FileIdentity | None:
     return None
 
 
-def _tail(path: Path, start: int) -> bytes:
+def tail_of(path: Path, start: int) -> bytes:
     """Return what lies behind a byte of a file. Raises: UnreadableFile."""
     with reading(path) as descriptor:
         return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
