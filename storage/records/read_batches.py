@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import CorruptBatch, UnreadableFile
+from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile, as_unreadable
 from storage.records.header import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
@@ -26,7 +26,8 @@ from storage.records.v2 import Batch
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_POSITION: Final = 8
-_PREFIX_BYTES: Final = MAGIC_POSITION + 1
+PREFIX_BYTES: Final = MAGIC_POSITION + 1
+"""Offset, length, what differs by version, and the magic byte: the same in every version."""
 _LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
 _WINDOW_BYTES: Final = 4096
 """Read at once when only headers are wanted: many small batches, or one header and little of a large
@@ -40,37 +41,57 @@ class PositionedHeader(NamedTuple):
     header: BatchHeader | LegacyHeader
 
 
+class LogBytes:
+    """The bytes of a file, read in windows: never mapped, so that a file that shrinks is no crash."""
+
+    def __init__(self, descriptor: int, window_bytes: int = 1 << 20, end: int | None = None) -> None:
+        """Prepare to read so many bytes at once, up to an end; default: the file's size now."""
+        self.descriptor = descriptor
+        self.size_bytes = os.fstat(descriptor).st_size if end is None else end
+        self.bytes_read = 0
+        self._window_bytes = window_bytes
+        self._start, self._window = 0, memoryview(b"")
+
+    def at(self, position: int, size_bytes: int) -> memoryview:
+        """Return some bytes; fewer where the file ends. Raises: OSError."""
+        offset = position - self._start
+        if offset < 0 or offset + size_bytes > len(self._window):
+            wanted = max(size_bytes, min(self._window_bytes, self.size_bytes - position))
+            self._window, self._start, offset = memoryview(os.pread(self.descriptor, wanted, position)), position, 0
+            self.bytes_read += len(self._window)
+        return self._window[offset : offset + size_bytes]
+
+
 class HeaderIterator(Iterator[PositionedHeader]):
     """The headers of a file's batches; ``position`` is where the next one starts, and at the end where the
     log ends. ``bytes_read`` counts what was read of the file so far."""
 
     def __init__(self, descriptor: int, path: Path, start: int, end: int) -> None:
-        self._descriptor, self._path, self._end = descriptor, path, end
-        self._window = memoryview(b"")
-        self._window_start = start
+        self._log, self._path = LogBytes(descriptor, _WINDOW_BYTES, end), path
         self.position = start
-        self.bytes_read = 0
+
+    @property
+    def bytes_read(self) -> int:
+        """The number of bytes that were read of the file so far."""
+        return self._log.bytes_read
 
     def __next__(self) -> PositionedHeader:
-        position = self.position
-        data = self._bytes_at(position)
-        size_bytes = _batch_size(data, self._end - position, self._path, position)
+        position, bytes_left = self.position, self._log.size_bytes - self.position
+        wanted_bytes = V2_HEADER_BYTES if bytes_left >= V2_HEADER_BYTES else max(0, bytes_left)
+        try:
+            data = self._log.at(position, wanted_bytes)
+            if len(data) < wanted_bytes:
+                raise _shrunk(self._path, position + wanted_bytes)
+            size_bytes = batch_size(data, bytes_left)
+        except OSError as error:
+            raise UnreadableFile(self._path, error.strerror or str(error)) from error
+        except InvalidRecord as error:
+            raise CorruptBatch(self._path, position, error.cause) from error
         if size_bytes is None:
             raise StopIteration
         header = _parse_any_header(data[:size_bytes], self._path, position)
         self.position += size_bytes
         return PositionedHeader(position, header)
-
-    def _bytes_at(self, position: int) -> memoryview:
-        """Return at least a v2 header's bytes from ``position`` on, or all up to the end."""
-        wanted_bytes = max(0, min(V2_HEADER_BYTES, self._end - position))
-        offset = position - self._window_start
-        if len(self._window) - offset < wanted_bytes:
-            window_bytes = min(_WINDOW_BYTES, self._end - position)
-            self._window = memoryview(_pread(self._descriptor, self._path, position, window_bytes))
-            self._window_start, offset = position, 0
-            self.bytes_read += window_bytes
-        return self._window[offset:]
 
 
 def iter_headers(descriptor: int, path: Path, start: int = 0, end: int | None = None) -> HeaderIterator:
@@ -96,17 +117,28 @@ def read_batch(descriptor: int, path: Path, found: PositionedHeader) -> Batch | 
         CorruptBatch: the bytes there are no longer a batch.
         UnreadableFile: the file cannot be read, or shrank.
     """
-    data = memoryview(_pread(descriptor, path, found.position, found.header.size_bytes))
-    return parse_batch(data, path, found.position)
+    size_bytes = found.header.size_bytes
+    with as_unreadable(path):
+        data = os.pread(descriptor, size_bytes, found.position)
+    if len(data) < size_bytes:
+        raise _shrunk(path, found.position + size_bytes)
+    return parse_batch(memoryview(data), path, found.position)
 
 
-def _batch_size(data: memoryview, bytes_left: int, path: Path, position: int) -> int | None:
-    """Return the size in bytes of the batch at the start of ``data``; None if the log ends there."""
-    if bytes_left <= _PREFIX_BYTES:
+def batch_size(data: memoryview, bytes_left: int) -> int | None:
+    """Return the size in bytes of the batch at the start of ``data``; None if the log ends there.
+
+    Args:
+        data: at least the first 17 bytes, where the file has them.
+        bytes_left: of the log, from there on.
+
+    Raises: InvalidRecord for a length that cannot be.
+    """
+    if bytes_left <= PREFIX_BYTES:
         return None
     (length,) = _LENGTH.unpack_from(data, _LENGTH_POSITION)
     if length < _LENGTH_MIN:
-        raise CorruptBatch(path, position, f"batch length {length} is less than {_LENGTH_MIN}")
+        raise InvalidRecord(f"batch length {length} is less than {_LENGTH_MIN}")
     size_bytes: int = LOG_OVERHEAD_BYTES + length
     return None if size_bytes > bytes_left else size_bytes
 
@@ -127,11 +159,5 @@ def _parse_any_header(data: memoryview, path: Path, position: int) -> BatchHeade
     return parse_header(data, 0, path, position)
 
 
-def _pread(descriptor: int, path: Path, position: int, size_bytes: int) -> bytes:
-    try:
-        data = os.pread(descriptor, size_bytes, position)
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
-    if len(data) < size_bytes:
-        raise UnreadableFile(path, f"shorter than {position + size_bytes} bytes: it shrank while it was read")
-    return data
+def _shrunk(path: Path, size_bytes: int) -> UnreadableFile:
+    return UnreadableFile(path, f"shorter than {size_bytes} bytes: it shrank while it was read")

@@ -16,18 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.arrays import Bytes, Table
-from storage.errors import CorruptBatch, as_unreadable
+from storage.errors import CorruptBatch, InvalidRecord, as_unreadable
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
-from storage.records.header import LOG_OVERHEAD_BYTES
+from storage.records.read_batches import PREFIX_BYTES, batch_size
 from storage.scan.files import Buffer
-from storage.scan.reader import PREFIX_BYTES, BatchReader, size_of
+from storage.scan.reader import BatchReader
 from storage.scan.slices import Slice
 
 _WINDOW_BYTES: Final = 4 << 20
 _ROWS_MAX: Final = 8192
-_LENGTH_MIN: Final = 14
-"""Kafka LegacyRecord.RECORD_OVERHEAD_V0."""
 _CODEC_MAX: Final = 4
 
 
@@ -73,12 +71,21 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
             if rows := _rows_of_known_codecs(found.table):
                 return self._rows(Slice(found.buf, found.file_position, found.table[:rows], 0, self._path))
             reader.go_on(found.position, 0)
-            prefix = reader.bytes_here(PREFIX_BYTES)
-            data = None if prefix is None else reader.bytes_here(self._size_bytes(prefix))
+            data = self._batch_here()
             if data is not None:
                 reader.go_on(found.position + len(data), 0)
                 return StoredBatch(found.position, data)
         raise StopIteration
+
+    def _batch_here(self) -> memoryview | None:
+        """Return the bytes of the next batch; None if the log ends here. Raises: CorruptBatch."""
+        reader = self._reader
+        prefix = reader.bytes_here(PREFIX_BYTES)
+        try:
+            size_bytes = None if prefix is None else batch_size(prefix, reader.end - reader.position)
+        except InvalidRecord as error:
+            raise CorruptBatch(self._path, self.position, error.cause) from error
+        return None if size_bytes is None else reader.bytes_here(size_bytes)
 
     def _rows(self, found: Slice) -> StoredRows:
         table = found.table
@@ -88,14 +95,6 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
             row += 1
         self._reader.go_on(found.position_of(0) + found.size_bytes, 0)
         return StoredRows(found, is_valid)
-
-    def _size_bytes(self, prefix: memoryview) -> int:
-        """Return the size of the batch that starts so. Raises: CorruptBatch."""
-        size_bytes = size_of(prefix)
-        if size_bytes < LOG_OVERHEAD_BYTES + _LENGTH_MIN:
-            cause = f"batch length {size_bytes - LOG_OVERHEAD_BYTES} is less than {_LENGTH_MIN}"
-            raise CorruptBatch(self._path, self.position, cause)
-        return size_bytes
 
     def _window(self, start: int, end: int) -> tuple[Bytes, int]:
         with as_unreadable(self._path):

@@ -9,21 +9,15 @@ Source: Kafka ``FileLogInputStream``.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from storage.arrays import Bytes, Table
 from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
-from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
-
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
-PREFIX_BYTES: Final = MAGIC_POSITION + 1
-"""Offset, length, what differs by version, and the magic byte: the same in every version."""
+from storage.records.read_batches import PREFIX_BYTES, batch_size
 
 ReadWindow = Callable[[int, int], tuple[Bytes, int]]
 """Returns a buffer that holds a range of bytes of a file, and the position of its first byte in the file. The buffer
@@ -119,13 +113,7 @@ class BatchReader:
         prefix = self.bytes_here(PREFIX_BYTES)
         if prefix is None or not is_known:
             return prefix is not None
-        size_bytes = size_of(prefix)
-        if size_bytes > self.end - self.position or not (takes is None or takes(self.position, size_bytes)):
+        size_bytes = batch_size(prefix, self.end - self.position)
+        if size_bytes is None or not (takes is None or takes(self.position, size_bytes)):
             return False
         return self.bytes_here(size_bytes) is not None
-
-
-def size_of(prefix: bytes | memoryview) -> int:
-    """Return the size of a batch, right or wrong, by its first bytes."""
-    (length,) = _LENGTH.unpack_from(prefix, _LENGTH_POSITION)
-    return LOG_OVERHEAD_BYTES + int(length)

@@ -18,14 +18,15 @@ import numpy as np
 
 from storage.anomalies import Anomaly, SeenAnomaly
 from storage.arrays import Bytes, Table
-from storage.errors import CorruptBatch, PlanOutOfDate
+from storage.errors import CorruptBatch, InvalidRecord, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.status import Status
 from storage.names import FileKind
 from storage.records.checksum import agrees
-from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION, OFFSET_MAX
+from storage.records.header import MAGIC_POSITION, OFFSET_MAX
 from storage.records.legacy import parse_legacy_header
+from storage.records.read_batches import batch_size
 from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from storage.scan.arena import Arena
 from storage.scan.files import Buffer
@@ -37,10 +38,9 @@ WINDOW_BYTES: Final = 1 << 20
 ROWS_MAX: Final = 16_384
 SEEN_MAX: Final = 100
 """The most anomalies that are reported for one file."""
-_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_OFFSET: Final = struct.Struct(">q")
 _CODEC_MAX: Final = 4
 _MAGIC_V2: Final = 2
-_LENGTH_MIN: Final = 14
 _LEGACY_HEADER_BYTES: Final = 26
 _RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _PIECE_BYTES: Final = 64 << 20
@@ -320,10 +320,12 @@ class LogWalk:
         data = os.pread(self._file.descriptor, MAGIC_POSITION + 1, position) if left_bytes > MAGIC_POSITION else b""
         if len(data) <= MAGIC_POSITION:
             return _Batch(position, -1, 0, -1, is_here=False)
-        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(data)
-        size_bytes, magic = LOG_OVERHEAD_BYTES + length, data[MAGIC_POSITION]
-        is_here = length >= _LENGTH_MIN and size_bytes <= left_bytes and magic <= _MAGIC_V2
-        return _Batch(position, base_offset, size_bytes, magic, is_here)
+        (base_offset,), magic = _OFFSET.unpack_from(data), data[MAGIC_POSITION]
+        try:
+            size_bytes = batch_size(memoryview(data), left_bytes) or 0
+        except InvalidRecord:
+            size_bytes = 0
+        return _Batch(position, base_offset, size_bytes, magic, is_here=size_bytes > 0 and magic <= _MAGIC_V2)
 
     def _is_sound(self, found: _Batch) -> bool:
         """Compute the checksum of a batch that is there in full, piece by piece."""

@@ -12,10 +12,11 @@ from cleaner.engine.preflight.recovery import recover, zeros_behind
 from policies.preflight.facts import KafkaFailure, RecoveredLog
 from storage.log.end import find_end
 from storage.log.file_records.positions import StoredIndex, counted_end, translate
-from storage.log.file_records.walk import CorruptRecord, LogBytes, WalkedBatch, walk
+from storage.log.file_records.walk import CorruptRecord, WalkedBatch, walk
 from storage.log.listing import list_partition
 from storage.log.producer_state import CorruptSnapshot, parse_snapshot
 from storage.log_dir import read_file
+from storage.records.read_batches import LogBytes
 from storage.segment import reading
 
 _ABORTED: Final = struct.Struct(">bbqqqq")

@@ -21,11 +21,11 @@ from policies.preflight.start import LogDirStart, PartitionFate, Start, StartUse
 from policies.preflight.verdict import StartVerdict, verdict_of
 from policies.preflight.zookeeper import check_zookeeper_identities
 from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError
-from storage.log.file_records.walk import CorruptRecord, LogBytes, walk
+from storage.log.file_records.walk import CorruptRecord, walk
 from storage.metadata.placements import Placements
 from storage.names import TopicPartition
 from storage.records import Batch
-from storage.records.read_batches import parse_batch
+from storage.records.read_batches import LogBytes, parse_batch
 from storage.segment import reading
 
 _INTERVAL_BYTES: Final = 4096

@@ -25,13 +25,13 @@ from storage.kernels.status import Status
 from storage.log.file_records.walk import (
     CORRUPT,
     CorruptRecord,
-    LogBytes,
     WalkedBatch,
     invalid,
     last_of,
     walk,
 )
 from storage.records.header import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, MAGIC_V2, V2_HEADER_BYTES
+from storage.records.read_batches import LogBytes
 from storage.scan.walking import ROWS_MAX, Hand, LogFile, LogWalk, Rows
 
 _RELATIVE_MAX: Final = (1 << 31) - 1

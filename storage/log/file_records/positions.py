@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 from storage.errors import UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
-from storage.log.file_records.walk import CorruptRecord, LogBytes, WalkedBatch, check_wrapper, last_of, walk
+from storage.log.file_records.walk import CorruptRecord, WalkedBatch, check_wrapper, last_of, walk
 from storage.names import FileKind
 from storage.records.header import MAGIC_V2
+from storage.records.read_batches import LogBytes
 from storage.segment import Segment, reading
 
 _ENTRY: Final = struct.Struct(">ii")

@@ -1,39 +1,36 @@
 """A walk over the batches of a ``.log`` as Kafka's file reader does it, exception for exception.
 
-``storage.records.iter_headers`` refuses more than Kafka does, which is right for who acts on the records. Here only
-that counts which Kafka would do.
+``storage.records.iter_headers`` walks the same way, and refuses more headers than Kafka does, which is right for who
+acts on the records. Here only that counts which Kafka would do.
 
 Source: Kafka ``FileLogInputStream``, ``DefaultRecordBatch``, ``LegacyRecord``, ``LogSegment.recover``.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from storage.errors import InvalidRecord
 from storage.records.checksum import agrees
 from storage.records.header import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_TRANSACTIONAL,
-    LOG_OVERHEAD_BYTES,
     MAGIC_V2,
     V2_HEADER,
     V2_HEADER_BYTES,
 )
+from storage.records.read_batches import PREFIX_BYTES, LogBytes, batch_size
 
 _PREFIX: Final = struct.Struct(">qiib")
-_PREFIX_BYTES: Final = 17
-_SIZE_MIN: Final = 14
 _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 _LEGACY_TIMESTAMP_POSITION: Final = 18
 _LEGACY_ATTRIBUTES_POSITION: Final = 17
 _CODEC_MASK: Final = 7
 _ZSTD: Final = 4
 _LONG_BITS: Final = 64
-_WINDOW_BYTES: Final = 1 << 20
 CORRUPT: Final = "CorruptRecordException"
 
 
@@ -69,23 +66,6 @@ class CorruptRecord(Exception):
         self.position, self.cause, self.exception = position, cause, exception
 
 
-class LogBytes:
-    """The bytes of a file, read in windows: never mapped, so that a file that shrinks is no crash."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.size_bytes = os.fstat(descriptor).st_size
-        self._start, self._window = 0, memoryview(b"")
-
-    def at(self, position: int, size_bytes: int) -> memoryview:
-        """Return some bytes; fewer at the end of the file."""
-        offset = position - self._start
-        if offset < 0 or offset + size_bytes > len(self._window):
-            wanted = max(size_bytes, _WINDOW_BYTES)
-            self._window, self._start, offset = memoryview(os.pread(self.descriptor, wanted, position)), position, 0
-        return self._window[offset : offset + size_bytes]
-
-
 def walk(log: LogBytes, start: int = 0, end: int | None = None) -> Iterator[WalkedBatch]:
     """Yield the batches from a position on, where a batch must begin.
 
@@ -93,16 +73,17 @@ def walk(log: LogBytes, start: int = 0, end: int | None = None) -> Iterator[Walk
     """
     end = log.size_bytes if end is None else end
     position = start
-    while position < end - _PREFIX_BYTES:
+    while position < end:
         head = log.at(position, V2_HEADER_BYTES)
-        if len(head) < _PREFIX_BYTES:
+        if len(head) < PREFIX_BYTES:
             return
-        offset, size, _, magic = _PREFIX.unpack_from(head)
-        if size < _SIZE_MIN:
-            raise CorruptRecord(position, f"a batch of {size} bytes")
-        if position > end - LOG_OVERHEAD_BYTES - size:
+        offset, length, _, magic = _PREFIX.unpack_from(head)
+        try:
+            size_bytes = batch_size(head, end - position)
+        except InvalidRecord as error:
+            raise CorruptRecord(position, f"a batch of {length} bytes") from error
+        if size_bytes is None:
             return
-        size_bytes = LOG_OVERHEAD_BYTES + size
         if magic < MAGIC_V2:
             yield _legacy(log, position, size_bytes, magic, offset)
         else:
