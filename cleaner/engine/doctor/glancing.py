@@ -139,4 +139,4 @@ def overflowing(segments: Sequence[Segment], log_end_offset: int) -> Iterator[Ov
         if upper - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
             last = find_end(segment, trust_index=False).next_offset - 1
             if last - segment.base_offset > RELATIVE_OFFSET_MAX:
-                yield OverflowingSegment(str(segment.log.path), segment.base_offset, last)
+                yield OverflowingSegment(str(segment.log.path), last)

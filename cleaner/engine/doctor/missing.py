@@ -12,7 +12,7 @@ from cleaner.engine.explain.observing import Glanced
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import emptied_segments, lone_indexes, recovered
 from policies.findings.findings import Finding
-from policies.findings.shapes.of_missing_records import missing_record_findings_of
+from policies.findings.shapes.of_offsets import missing_record_findings_of
 from policies.findings.shapes.symptoms import Noted, PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end

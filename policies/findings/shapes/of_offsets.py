@@ -1,4 +1,4 @@
-"""Tell which checkpoints and snapshots speak of offsets that the log does not have."""
+"""Tell which checkpoints and snapshots speak of offsets that the log lacks, and all that says: records are gone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.explain.words import counted
-from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.of_missing import INDEXES_GO
 from policies.findings.of_tails import RECOVER_TAIL
 from policies.findings.remedies import CLEANED_ANEW, END_LOST, START_LOST
+from policies.findings.shapes.of_files import file_findings
 from policies.findings.shapes.symptoms import PartitionSymptoms
 
 _NAMED_MAX: Final = 5
+_MISSING: Final = frozenset({
+    FindingCode.OFFSET_GAP,
+    FindingCode.END_BELOW_WATERMARK,
+    FindingCode.CHECKPOINT_BEYOND_END,
+    FindingCode.TORN_TAIL,
+    FindingCode.ZERO_TAIL,
+})  # fmt: skip
 
 
 def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
@@ -57,3 +65,11 @@ def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Find
     is_hidden = seen.ends_early or (seen.was_clean and not seen.is_live and seen.has_torn_end)
     remedy = RECOVER_TAIL if is_hidden else END_LOST
     return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")
+
+
+def missing_record_findings_of(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield the findings of ``doctor`` that ``preflight`` tells, too: records of this partition are gone."""
+    for finding in (*file_findings(seen), *offset_findings(seen)):
+        is_told = finding.repair is RepairGroup.LOG_END  # preflight says itself what is appended behind
+        if finding.harm is Harm.DATA_LOST and finding.code in _MISSING and not is_told:
+            yield finding

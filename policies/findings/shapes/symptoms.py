@@ -54,7 +54,6 @@ class OverflowingSegment(NamedTuple):
     """A segment with an offset that no index can hold."""
 
     path: str
-    base_offset: int
     last_offset: int
 
 
