@@ -41,7 +41,6 @@ SEEN_MAX: Final = 100
 _OFFSET: Final = struct.Struct(">q")
 _CODEC_MAX: Final = 4
 _MAGIC_V2: Final = 2
-_LEGACY_HEADER_BYTES: Final = 26
 _RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _PIECE_BYTES: Final = 64 << 20
 """A batch of more is verified piece by piece before memory is taken for it: its length may be damage."""
