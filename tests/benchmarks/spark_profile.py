@@ -12,10 +12,10 @@ from typing import Any, Final
 from cleaner.arrow import columns
 from cleaner.spark.table.options import parse_options
 from cleaner.spark.table.source import KafkaLogReader
-from storage.scan import chunks, segments, slices
+from storage.scan import chunks, reader, slices
 
 KERNELS: Final = {
-    segments: ("scan_batches",),
+    reader: ("scan_batches",),
     slices: ("first_bad_crc",),
     chunks: ("locate_records",),
     columns: ("gather_bytes", "gather_headers"),
@@ -25,12 +25,12 @@ KERNELS: Final = {
 def read_in_one_thread(log_dir: Path) -> tuple[int, float, dict[str, float]]:
     """All columns of a log: records, seconds of CPU time, and those in each kernel; the rest is Python and numpy."""
     options = parse_options({"path": str(log_dir)})
-    reader = KafkaLogReader(options, options.columns)
+    log_reader = KafkaLogReader(options, options.columns)
     with ExitStack() as stack:
         spent = {name: stack.enter_context(_timed(at, name)) for at, names in KERNELS.items() for name in names}
         started, records = time.thread_time(), 0
-        for partition in reader.partitions():
-            records += sum(batch.num_rows for batch in reader.read(partition))
+        for partition in log_reader.partitions():
+            records += sum(batch.num_rows for batch in log_reader.read(partition))
         seconds = time.thread_time() - started
     return records, seconds, {name: sum(calls) for name, calls in spent.items()}
 
