@@ -41,6 +41,7 @@ class Loading:
 
     def __init__(self, before: PartitionBefore, *, is_clean: bool, recovery_point: int, log_start: int) -> None:
         self._before, self._contents = before, before.contents
+        self._by_name = {file.name: file for file in before.files}
         self._is_clean, self._recovery_point, self._checkpointed_start = is_clean, recovery_point, log_start
         self.files = Files(before.files)
         self._fresh_snapshots: set[int] = set()
@@ -97,7 +98,7 @@ class Loading:
         """
         for file in files:
             name = self._on_disk(file)
-            if any(before.name == name and not before.is_writable for before in self._before.files):
+            if name is not None and not self._by_name[name].is_writable:
                 cause = "the owner of the log dir may not write it"
                 raise LoadingStopped(KafkaFailure("FileNotFoundException", cause, is_io=True), file)
 
@@ -341,7 +342,7 @@ class Loading:
     def _on_disk(self, file: str) -> str | None:
         """Return the name of a file as it was before the start; None for one that the start makes."""
         name = self._name_before(file)
-        return name if any(file.name == name for file in self._before.files) else None
+        return name if name in self._by_name else None
 
     def _next_offset(self, log: str, index: str | None, base: int) -> int:
         found = self._contents.next_offset(log, index, base)
