@@ -183,7 +183,7 @@ Processor = Callable[[Any, str, MutableMapping[str, Any]], Any]
 
 
 class EventLog:
-    """The ``cleaner.engine.listener.Listener`` that logs events and moves a progress bar."""
+    """The ``cleaner.engine.means.Listener`` that logs events and moves a progress bar."""
 
     def __init__(
         self,

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from policies.compared import age_beside, share_beside
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.reasons import Limit, Reason, ReasonCode, as_int64
+from policies.reasons import Limit, Reason, ReasonCode, age_beside, as_int64, share_beside
 from policies.retention import NO_HIGH_WATERMARK, before_missing
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1

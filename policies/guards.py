@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from policies.compared import age_beside, share_beside
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
 from policies.plan import PartitionPlan, Request, guard_key
-from policies.reasons import Action, Limit, Reason, ReasonCode, moment
+from policies.reasons import Action, Limit, Reason, ReasonCode, age_beside, moment, share_beside
 
 _KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

@@ -1,14 +1,26 @@
-"""Planning: facts and configuration in, the plan of a run out. The functions are pure and deterministic."""
+"""Planning: facts and configuration in, the plan of a run out. The functions are pure and deterministic.
+
+Plans made of plans: what a run did to them, and what cannot be done.
+
+Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held
+back, once they had read the records, are no part of the plan any more. Without kernels no compaction can be done.
+
+Put the steps of a log dir's plan in order, and compute the space that they take.
+
+Deletions make space and need next to none, so they come before every compaction. Of either kind the smallest step
+comes first: it frees some space even if the disk is too full for the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 from policies.compaction import Cleanable, cause, cleanable, compaction_round, refusal
+from policies.config.config_keys import DOUBLE_MAX
 from policies.config.policy import BrokerPolicy, TopicPolicy
-from policies.exemptions import exemption, switched_off
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.guards import (
     clock_guard,
@@ -18,10 +30,54 @@ from policies.guards import (
     delete_ratio_guard,
     unless_confirmed,
 )
-from policies.plan import Compaction, Deletion, LogDirPlan, Only, PartitionPlan, Plan, PolicyOf, Request, path_of
-from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict
+from policies.plan import (
+    Compaction,
+    Deletion,
+    LogDirPlan,
+    Only,
+    PartitionKey,
+    PartitionPlan,
+    Plan,
+    PolicyOf,
+    Request,
+    path_of,
+)
+from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, moment
 from policies.reload import Confirmed, Edit, Judgement, edit_of, judge, newly_due
 from policies.retention import Retention, retention
+
+
+def exemption(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
+    """Return why a run touches nothing of a partition; None if nothing exempts the partition."""
+    if facts.held_since_ms is not None:
+        words = f"on hold since its restore at {moment(facts.held_since_ms)}"
+        return Reason(ReasonCode.HELD, f"{words}, until logcleaner restore --release {facts.topic_partition}")
+    if policy.unknown_because is not None:
+        return Reason(ReasonCode.CONFIG_UNKNOWN, policy.unknown_because)
+    if policy.remote_storage_enable:
+        text = "remote storage is on: only the broker knows what was uploaded"
+        return Reason(ReasonCode.REMOTE_STORAGE, text, limit=Limit(policy.value_of("remote.storage.enable")))
+    return None
+
+
+def exemption_from_repairs(policy: TopicPolicy) -> str | None:
+    """Return why nothing of a topic is mended; None if it may be.
+
+    A derived file says nothing that the log does not say, so a topic of unknown configuration may have it made anew.
+    """
+    if policy.remote_storage_enable:
+        return "remote storage is on: only the broker knows what was uploaded"
+    return None
+
+
+def switched_off(policy: TopicPolicy, broker: BrokerPolicy) -> Reason | None:
+    """Return why a broker leaves a compacted topic alone; None if it does not. Source: Kafka LogManager.cleanupLogs."""
+    if broker.log_cleaner_enable or not policy.cleanup_compact:
+        return None
+    text = (
+        "log.cleaner.enable=false: neither compacted nor, as in Kafka, deleted; --set log.cleaner.enable=true does it"
+    )
+    return Reason(ReasonCode.CLEANER_DISABLED, text, limit=Limit(broker.value_of("log.cleaner.enable")))
 
 
 def plan(
@@ -215,3 +271,208 @@ def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdi
     """Give the reason for no round. A segment above the dirty section gets the reason for the section's end instead."""
     above = verdict.base_offset >= section.first_uncleanable_offset
     return verdict._replace(reason=section.bound if above else why_not)
+
+
+def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
+    """Return the plan of the partitions with these keys alone. Partitions that cannot be read are left out, too."""
+    log_dirs = (
+        replace(d, partitions=tuple(p for p in d.partitions if isinstance(p, PartitionPlan) and p.key in keys))
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def without_compactions(plan: Plan) -> Plan:
+    """Return the plan without its compactions. The verdicts stay: a report says that these were not carried out."""
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(replace(p, compaction=None) if isinstance(p, PartitionPlan) else p for p in d.partitions),
+        )
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> Plan:
+    """Return the plan that a run carried out: the first one, with the partitions of the second one in their places.
+
+    Args:
+        plan: the first plan.
+        again: the second plan.
+        deleted: for each partition of the second plan, the number of segments deleted by the first plan.
+    """
+    anew = {planned.key: planned for planned in again.partitions}
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(
+                _joined(p, anew[p.key], deleted[p.key]) if isinstance(p, PartitionPlan) and p.key in anew else p
+                for p in d.partitions
+            ),
+        )
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def held_back(plan: Plan, guards: Mapping[PartitionKey, Reason]) -> Plan:
+    """Return the plan without the compactions that guard rails held back while they ran.
+
+    Args:
+        plan: the plan.
+        guards: for each such partition, the guard rail.
+    """
+    if not guards:
+        return plan
+    log_dirs = (
+        replace(
+            d,
+            partitions=tuple(
+                compaction_held_back(p, guards[p.key]) if isinstance(p, PartitionPlan) and p.key in guards else p
+                for p in d.partitions
+            ),
+        )
+        for d in plan.log_dirs
+    )
+    return replace(plan, log_dirs=tuple(log_dirs))
+
+
+def _joined(first: PartitionPlan, second: PartitionPlan, deleted: int) -> PartitionPlan:
+    """Return the second plan, with the segments that the first plan deleted in front."""
+    segments = first.facts.segments[:deleted] + second.facts.segments
+    facts = replace(second.facts, segments=segments)
+    count = deleted + (len(second.deletion.segments) if second.deletion else 0)
+    verdicts = first.verdicts[:deleted] + second.verdicts
+    return replace(second, facts=facts, verdicts=verdicts, deletion=deletion_of(facts, verdicts, count))
+
+
+_OF_ANOTHER_QUESTION: Final = frozenset({ReasonCode.NOT_ASKED, ReasonCode.TARGET_MET, ReasonCode.NO_GAIN})
+
+
+def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
+    """Return the epoch ms from which the oldest segment may be deleted.
+
+    Return ``now_ms`` if retention may delete the segment already, and None if no limit of time applies.
+    """
+    if planned.policy.unknown or planned.policy.remote_storage_enable or planned.facts.held_since_ms is not None:
+        return None
+    if planned.deletion:
+        return now_ms
+    verdicts = retention_verdicts(planned, now_ms)
+    if not verdicts:
+        return None
+    return now_ms if verdicts[0].action is Action.DELETE else verdicts[0].reason.until_ms
+
+
+def retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]:
+    """Return retention's verdicts. Ask retention again only if a compaction or a guard has replaced its verdicts."""
+    facts, policy = planned.facts, planned.policy
+    if not policy.cleanup_delete:  # only the log start offset deletes, and the second base decides
+        return retention(replace(facts, segments=facts.segments[:2]), policy, now_ms).verdicts
+    is_its_own = not any(verdict.reason.code in _OF_ANOTHER_QUESTION for verdict in planned.verdicts[:1])
+    if is_its_own and planned.guard is None and not policy.cleanup_compact:
+        return planned.verdicts
+    return retention(facts, policy, now_ms).verdicts
+
+
+SIDE_BY_SIDE_BYTES_MAX: Final = 64 << 20
+PROBE_BYTES: Final = 1 << 20
+"""A deletion of this size can be measured even while others write to the disk."""
+
+
+def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
+    """Return the deletions in their order. Each is to be carried out whole.
+
+    Args:
+        plan: the plan of one log dir.
+        at_once: True if the files are unlinked at once, which works with 0 bytes free. A deletion of all segments is
+            the only one that writes: it rolls an empty segment. Its newest segment then is a step of its own, after
+            all steps that need no space.
+    """
+    steps = [p for p in _planned(plan) if p.deletion]
+    if at_once:
+        steps = [part for step in steps for part in _with_newest_apart(step)]
+    return tuple(sorted(steps, key=lambda step: (at_once and _rolls(step), _deleted_bytes(step))))
+
+
+def with_oldest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
+    """Split a deletion into two steps: the oldest segments up to ``PROBE_BYTES`` of the disk, and the rest.
+
+    The space that the first step frees shows whether the second step is worth its while.
+    """
+    deletion = step.deletion
+    assert deletion is not None
+    taken_bytes = accumulate(segment.disk_bytes for segment in deletion.segments)
+    count = next((n for n, taken in enumerate(taken_bytes, 1) if taken >= PROBE_BYTES), len(deletion.segments))
+    return (step,) if count == len(deletion.segments) else _apart(step, count)
+
+
+def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
+    """Return the compactions, smallest working space first."""
+    return tuple(sorted((p for p in _planned(plan) if p.compaction), key=_working_bytes))
+
+
+def compaction_crews(
+    steps: Sequence[PartitionPlan], threads: int, broker: BrokerPolicy
+) -> tuple[tuple[PartitionPlan, ...], tuple[PartitionPlan, ...]]:
+    """Divide the compactions: some go side by side, with one thread each, the others in turn, with all threads.
+
+    A small compaction mostly waits for fsyncs; other compactions can use that time. With a limit on the rate,
+    compactions go one at a time.
+    """
+    small = tuple(step for step in steps if _is_small(step))
+    is_limited = broker.log_cleaner_io_max_bytes_per_second < DOUBLE_MAX
+    if threads == 1 or len(small) < 2 or is_limited:
+        return (), tuple(steps)
+    return small, tuple(step for step in steps if not _is_small(step))
+
+
+def scratch_bytes(plan: LogDirPlan, *, at_once: bool) -> int:
+    """Return the most free space that the compactions of a log dir need. Output counts as large as its input.
+
+    Args:
+        plan: the plan of one log dir.
+        at_once: True if the replaced segments are unlinked at once; else all of them wait for ``file.delete.delay.ms``.
+    """
+    compactions = [p.compaction for p in _planned(plan) if p.compaction]
+    if at_once:
+        return max((compaction.working_bytes for compaction in compactions), default=0)
+    return sum(compaction.size_bytes for compaction in compactions)
+
+
+def _with_newest_apart(step: PartitionPlan) -> Sequence[PartitionPlan]:
+    deletion = step.deletion
+    assert deletion is not None
+    older = len(deletion.segments) - 1
+    return (step,) if deletion.roll_at_offset is None or not older else _apart(step, older)
+
+
+def _apart(step: PartitionPlan, count: int) -> tuple[PartitionPlan, PartitionPlan]:
+    """Split a deletion into that of its ``count`` oldest segments, and that of the others."""
+    assert step.deletion is not None
+    left: PartitionFacts = step.facts.without_oldest(count)
+    verdicts = step.verdicts[count:]
+    others = deletion_of(left, verdicts, len(step.deletion.segments) - count)
+    rest = replace(step, facts=left, verdicts=verdicts, deletion=others)
+    return replace(step, deletion=deletion_of(step.facts, step.verdicts, count)), rest
+
+
+def _planned(plan: LogDirPlan) -> list[PartitionPlan]:
+    return [p for p in plan.partitions if isinstance(p, PartitionPlan)]
+
+
+def _is_small(step: PartitionPlan) -> bool:
+    return step.compaction is not None and step.compaction.size_bytes <= SIDE_BY_SIDE_BYTES_MAX
+
+
+def _rolls(step: PartitionPlan) -> bool:
+    return step.deletion is not None and step.deletion.roll_at_offset is not None
+
+
+def _deleted_bytes(step: PartitionPlan) -> int:
+    return step.deletion.size_bytes if step.deletion else 0
+
+
+def _working_bytes(step: PartitionPlan) -> int:
+    return step.compaction.working_bytes if step.compaction else 0

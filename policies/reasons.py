@@ -1,12 +1,21 @@
-"""The reason why a segment stays or goes: a code, a sentence with its numbers, until when it holds, and its limit."""
+"""The reason why a segment stays or goes: a code, a sentence, until when; and how a sentence writes its numbers.
+
+Write a number as it stands beside a limit: in the limit's unit, and so finely that the two never look alike.
+
+The limit is shown as ``show_value`` does. The number is cut off behind some place, always downwards. If it is above the
+limit, it gets more places until the sentence shows that; if it is below, cutting off cannot reach the limit. A limit
+that is whole in no unit is itself shown cut off: a number that would look like it is shown in bytes.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from policies.config.config_keys import Value
+from policies.config.config_keys import LONG_MAX, Value, ValueUnit
+from policies.config.config_values import BINARY, about, exact_scale
 from policies.config.policy import Layer, Stated
 
 
@@ -169,3 +178,99 @@ def in_two_units(span_ms: int, place: int) -> str:
         if rest_ms >= minor_ms:
             return f"{whole}{unit} {rest_ms // minor_ms}{minor_unit}"
     return f"{whole}{unit}"
+
+
+_FAR: Final = 10
+"""A number this many times above or below its limit is shown in its own unit, because nobody mistakes the two."""
+_LAST: Final = len(UNITS_MS) - 1
+
+
+def age_beside(age_ms: int, limit_ms: int) -> str:
+    """Return an age as it stands beside a limit of age: ``3d 5s`` beside ``3d``, ``40h`` beside ``36h``."""
+    near_ms, far_ms, place = _age_scale_of(limit_ms)
+    if not near_ms <= age_ms < far_ms:
+        return duration(age_ms)
+    place = max(place, largest_unit(age_ms))
+    if age_ms <= limit_ms or age_ms - age_ms % UNITS_MS[min(place + 1, _LAST)][1] > limit_ms:
+        return in_two_units(age_ms, place)
+    words, rest_ms = [], age_ms
+    for unit, size_ms in UNITS_MS[place:]:
+        number, rest_ms = divmod(rest_ms, size_ms)
+        if number:
+            words.append(f"{number}{unit}")
+        if age_ms - rest_ms > limit_ms:
+            break
+    return " ".join(words)
+
+
+def size_beside(size_bytes: int, limit_bytes: int) -> str:
+    """Return a size as it stands beside a limit of size: ``4.7MiB`` beside ``4MiB``, ``2.4MiB`` beside ``2500000B``."""
+    near_bytes, far_bytes, suffix, told = _size_scale_of(limit_bytes)
+    if not near_bytes <= size_bytes < far_bytes:
+        suffix = _unit_of(size_bytes)
+    factor = ValueUnit.BYTES.factors[suffix]
+    parts, digits = 10, 1
+    while size_bytes > limit_bytes and size_bytes * parts // factor * factor <= limit_bytes * parts:
+        parts, digits = parts * 10, digits + 1
+    whole, part = divmod(size_bytes * parts // factor, parts)
+    words = f"{whole}.{part:0{digits}}{suffix}" if part else f"{whole}{suffix}"
+    return f"{size_bytes}B" if words == told else words
+
+
+def share_beside(share: float, limit: float) -> str:
+    """Return a share as it stands beside another: ``0.4996`` beside ``0.5``, ``0.31`` beside ``0.5``."""
+    for digits in range(2, 17):
+        shown = float(words := f"{share:.{digits}f}")
+        if (shown > limit) - (shown < limit) == (share > limit) - (share < limit):
+            return words
+    return repr(share)
+
+
+@lru_cache(maxsize=1024)  # every segment of a topic has the same limit
+def _age_scale_of(limit_ms: int) -> tuple[int, int, int]:
+    """Return the ages from and below which an age takes the limit's unit, and the place of that unit."""
+    if not 0 < limit_ms < LONG_MAX:
+        return 0, 0, _LAST
+    place = next(place for place, (_, size_ms) in enumerate(UNITS_MS) if limit_ms % size_ms == 0)
+    return -(-limit_ms // _FAR), _FAR * limit_ms, place
+
+
+@lru_cache(maxsize=1024)
+def _size_scale_of(limit_bytes: int) -> tuple[int, int, str, str]:
+    """Return the sizes from and below which a size takes the limit's unit, that unit, and a limit that is cut off."""
+    if not 0 < limit_bytes < LONG_MAX:
+        return 0, 0, "B", ""
+    near_bytes, far_bytes = -(-limit_bytes // _FAR), _FAR * limit_bytes
+    if scale := exact_scale(limit_bytes):
+        return near_bytes, far_bytes, scale[1], ""
+    suffix = _unit_of(limit_bytes)
+    return near_bytes, far_bytes, suffix, about(limit_bytes).removesuffix(suffix).rstrip("0").rstrip(".") + suffix
+
+
+def _unit_of(size_bytes: int) -> str:
+    return max((scale for scale in BINARY if scale[0] <= size_bytes), default=BINARY[0])[1]
+
+
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(size_bytes: int, digits: int = 1) -> str:
+    """Return a size for people, such as ``1.2 GiB``, with so many digits behind the point."""
+    if abs(size_bytes) < 1 << 10:
+        return counted(size_bytes, "byte")
+    scaled = float(size_bytes)
+    for unit in _UNITS:
+        scaled /= 1 << 10
+        if abs(scaled) < 1024 - 0.5 / 10**digits or unit == _UNITS[-1]:
+            return f"{scaled:.{digits}f} {unit}"
+    raise AssertionError(size_bytes)
+
+
+def offsets(start: int, end: int) -> str:
+    """Return the offsets from one on and below another, both named that exist: ``offsets 0 to 49``."""
+    return f"offsets {start} to {end - 1}" if end > start else f"no offset, {end} is the next"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 segment``, ``1,200 segments``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from policies.config.policy import TopicPolicy
-from policies.exemptions import exemption
 from policies.facts import PartitionFacts
 from policies.plan import Deletion, LogDirPlan, PartitionPlan
+from policies.planning import exemption
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import below_log_start
 from storage.names import FileIdentity

@@ -16,7 +16,6 @@ from dataclasses import replace
 from math import inf, isinf
 from typing import Any, Final, NamedTuple
 
-from policies.compared import share_beside
 from policies.config.config_keys import BROKER_KEY, LONG_MAX, NO_LIMIT, TOPIC_KEY, ValueUnit
 from policies.config.config_layers import ConfigLayers
 from policies.config.loosened import Loosened, loosened_broker, loosened_topic
@@ -24,7 +23,7 @@ from policies.config.policy import BrokerPolicy, Layer, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts
 from policies.guards import unless_confirmed
 from policies.plan import Request
-from policies.reasons import Limit, Reason, ReasonCode
+from policies.reasons import Limit, Reason, ReasonCode, share_beside
 from policies.retention import retention
 from storage.names import TopicPartition
 

@@ -7,20 +7,24 @@ empty active segment never goes.
 One rule is ours: records that are missing, and of which a file tells, stop a limit as if their segment were there, and
 not due (``missing_below``). Else the log would begin above them, and what may be their only copy, or tells of them,
 would count as older than the log.
+
+Compute how many bytes retention would leave, as a function of its limit: every limit at which the bytes change.
+
+Pure functions over facts. The rules are those of ``policies.retention``: whole segments go, oldest first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from policies.compared import age_beside, size_beside
 from policies.config.policy import TopicPolicy
 from policies.facts import MissingRecords, PartitionFacts, SegmentFacts
-from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, as_int64, moment
+from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, age_beside, as_int64, moment, size_beside
 
 Rule = Callable[[int], Reason | None]
 """A function that takes a segment's place, and returns the reason why the segment goes, or None."""
@@ -287,3 +291,65 @@ def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
     if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
         return as_int64(by_file_ms)
     return as_int64(segment.largest_timestamp_ms + policy.retention_ms + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A step of the curve: every limit above the previous point's, up to this one's, leaves ``kept_bytes``."""
+
+    limit: int | None
+    """The ``retention.ms`` or ``retention.bytes``. None stands for all greater limits, and for no limit at all."""
+    kept_bytes: int
+    """The size of the ``.log`` files that stay."""
+
+
+def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tuple[CurvePoint, ...]:
+    """Return the bytes that each ``retention.ms`` keeps, as if no other limit held.
+
+    Args:
+        log: the facts of one partition.
+        policy: says which time of a segment counts; its limits do not matter.
+        now_ms: epoch ms.
+
+    Returns:
+        The points by rising limit. No limit is below 0: a segment whose age is negative always stays.
+    """
+    ages_ms = (now_ms - newest(log.segments[place], policy, now_ms)[0] for place in _deletable(log))
+    youngest_so_far_ms = accumulate(ages_ms, min)  # a segment goes once it and all older ones are beyond the limit
+    return _curve(log, [age_ms - 1 for age_ms in youngest_so_far_ms])
+
+
+def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
+    """Return the bytes that each ``retention.bytes`` keeps, as if no other limit held.
+
+    A limit never keeps less than itself, unless the partition holds less.
+
+    Args:
+        log: the facts of one partition.
+
+    Returns:
+        The points by rising limit.
+    """
+    left = left_bytes(log)
+    return _curve(log, [left[place + 1] for place in _deletable(log)])
+
+
+def _deletable(log: PartitionFacts) -> Iterator[int]:
+    """Yield the places of the segments that some limit may delete; no limit may delete the others."""
+    for place in range(len(below_log_start(log)), len(log.segments)):
+        if barrier(log, place):
+            return
+        yield place
+
+
+def _curve(log: PartitionFacts, greatest_limits: Sequence[int]) -> tuple[CurvePoint, ...]:
+    """Build the curve from the greatest limit at which each segment still goes: oldest first, never rising."""
+    first, left = len(below_log_start(log)), left_bytes(log)
+    points = [CurvePoint(None, left[first])]
+    for place, limit in enumerate(greatest_limits, first):
+        if limit < 0:
+            break
+        if points[-1].limit == limit:
+            points.pop()
+        points.append(CurvePoint(limit, left[place + 1]))
+    return tuple(reversed(points))

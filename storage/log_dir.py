@@ -21,8 +21,7 @@ from storage.checkpoints import (
 from storage.directory import open_plain, opened, status_of
 from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, Purpose, UnsafeOwner, check_owner
-from storage.lock import LogDirLock, LogDirReadLock, holder_of
-from storage.mounts import UnreliableLock, shared_type
+from storage.lock import LogDirLock, LogDirReadLock, UnreliableLock, holder_of, shared_type
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,

@@ -9,17 +9,18 @@ from typing import Final
 
 from storage.errors import CorruptBatch
 from storage.records import Batch, BatchHeader, ControlType, LegacyBatch, Record, encode_batch
-from storage.records.checksum import seal
-from storage.records.header import (
+from storage.records.read_batches import parse_batch
+from storage.records.v2 import (
     ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_DELETE_HORIZON,
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
     V2_HEADER,
     V2_HEADER_BYTES,
+    seal,
 )
-from storage.records.read_batches import parse_batch
-from storage.records.record import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _LENGTH_POSITION: Final = 8
 _LENGTH_MIN: Final = 14

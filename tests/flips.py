@@ -20,7 +20,7 @@ from policies.findings.findings import Finding
 from storage.log_dir import LogDir
 from storage.metadata.metadata_log import read_cluster_metadata
 from storage.names import TopicPartition, parse_topic_partition
-from storage.records.header import BatchHeader
+from storage.records.v2 import BatchHeader
 from tests.batches import iter_batches
 from tests.conftest import Samples, unpacked
 

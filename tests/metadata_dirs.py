@@ -7,10 +7,8 @@ from pathlib import Path
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.metadata.metadata_encode import encode_config, encode_topic
-from storage.metadata.metadata_log import read_cluster_metadata
-from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
-from storage.records.encode import encode_batch
-from storage.records.record import Record
+from storage.metadata.metadata_log import ConfigSet, ResourceType, TopicCreated, read_cluster_metadata
+from storage.records.v2 import Record, encode_batch
 
 METADATA_DIR = "__cluster_metadata-0"
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAA"

@@ -13,9 +13,8 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
 from policies import Request
 from policies.config.config_keys import LONG_MAX
-from policies.config.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers, Configured
 from policies.config.config_sources import Said
-from policies.config.configured import Configured
 from policies.facts import Boot
 from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem

@@ -15,13 +15,12 @@ from cleaner.events import Event
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
 from policies.explain.blockers import BlockerCode
 from policies.explain.changes import ChangeCode
-from policies.findings.repairs import RepairCode
-from policies.findings.reverting import RevertCode
-from policies.prove_erased.departures import DepartureCode, Need
+from policies.findings.repairs import RepairCode, RevertCode
+from policies.prove_erased import DepartureCode, Need
 from policies.reasons import ReasonCode
 from policies.record_deletion import DeletionRefusal
 from policies.restore import RestoreCode
-from storage.log.search.steps import StepKind
+from storage.log.search import StepKind
 from tests.models.small_logs.limits import RELATIONS
 
 ROOT = Path(__file__).parent.parent

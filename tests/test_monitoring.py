@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cleaner.daemon.observer import DaemonState, JobDone, JobKind
-from cleaner.engine.listener import Silent
+from cleaner.engine.means import Silent
 from cleaner.metrics import families as names
 from cleaner.metrics.http import MetricsServer
 from cleaner.metrics.registry import Metrics

@@ -12,7 +12,7 @@ from storage.errors import LogCleanerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cleaner.cli.missing import Missing
+    from cleaner.cli.opening import Missing
     from cleaner.config.layers import Settings
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.outcome import Outcome

@@ -76,8 +76,7 @@ def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:
         all_bytes: their total; 0 if nobody knows it.
         took_seconds: the time that they took.
     """
-    from cleaner.report.page import size
-    from policies.reasons import duration
+    from policies.reasons import duration, size
 
     rate = done_bytes / took_seconds if took_seconds else 0.0
     words = f"{size(done_bytes)} of {size(all_bytes)}" if all_bytes else size(done_bytes)

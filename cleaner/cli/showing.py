@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -10,9 +11,13 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.report.rollup.view import View
+from cleaner.cli.exit_status import ExitStatus, complain
+from cleaner.cli.values import at_least_one
+from cleaner.report.rollup.view import Sort, View
+from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,10 +25,91 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from cleaner.config.layers import LoadedLayers
     from cleaner.engine.outcome import Outcome
     from cleaner.events import EventLog
+    from cleaner.report.overview.provenance import Provenance
     from cleaner.report.page import Lines, Report
     from policies.plan import Plan
+
+
+def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
+    """Add ``-q``, ``--sort`` and ``--limit``.
+
+    Args:
+        group: of options.
+        what: the report lists, such as ``topics``.
+    """
+    add_quiet_argument(group)
+    group.add_argument(
+        "--sort",
+        choices=[sort.value for sort in Sort],
+        help=f"order of the {what} in the text: largest, most to reclaim, dirtiest, or next to expire first",
+    )
+    group.add_argument(
+        "--limit", type=at_least_one, metavar="N", help=f"list N {what} in the text (default: what fits 60 lines)"
+    )
+
+
+def add_quiet_argument(group: argparse._ActionsContainer) -> None:
+    """Add ``-q`` alone, to a command whose report is no list to sort."""
+    group.add_argument("-q", "--quiet", action="store_true", help="report the totals alone")
+
+
+def quiet_view(args: argparse.Namespace) -> View:
+    """Return what ``-q`` and ``-v`` say. Raises: InvalidConfig for both."""
+    if args.quiet and args.verbose:
+        raise InvalidConfig("--quiet", None, "does not go with --verbose")
+    return View(args.verbose > 0, args.quiet)
+
+
+def view_of(args: argparse.Namespace) -> View:
+    """Return what the options say. Raises: InvalidConfig for ``-q`` with ``-v``."""
+    sort = Sort(args.sort) if args.sort else None
+    return quiet_view(args)._replace(sort=sort, limit=args.limit)
+
+
+def add_html_argument(group: argparse._ActionsContainer) -> None:
+    """Add the option ``--html``."""
+    group.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a page of HTML that needs no other file; needs pip install '.[report]' in the sources",
+    )
+
+
+def check_html(args: argparse.Namespace, *log_dirs: Path) -> None:
+    """Refuse a page that could not be written. Raises: InvalidConfig."""
+    if args.html:
+        from cleaner.pages.writing import check_page
+
+        check_page("--html", args.html, log_dirs)
+
+
+def provenance_if_asked(args: argparse.Namespace, loaded: LoadedLayers) -> Provenance | None:
+    """Return who makes the page, and of which configuration; None if no page is asked for."""
+    if not args.html:
+        return None
+    from cleaner.cli.metrics import clock_ms
+    from cleaner.pages.writing import provenance_of
+
+    return provenance_of(loaded, args.words, clock_ms())
+
+
+def write_html(args: argparse.Namespace, report: Report) -> ExitStatus:
+    """Write the page of a report, if one is asked for. Return the status: FAILED if it could not be written."""
+    if args.html:
+        from cleaner.errors import UnwritableFile
+        from cleaner.pages.writing import write_page
+
+        try:
+            write_page(args.html, report.document())
+        except UnwritableFile as error:
+            complain(str(error))
+            return ExitStatus.FAILED
+    return ExitStatus.DONE
+
 
 _ASKS_FOR_STYLES: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 """Variables by which rich shows styles where stdout is no terminal, too."""

@@ -1,15 +1,20 @@
-"""The wait for the lock of a log dir: around a broker's start and stop, others let go of it soon."""
+"""The wait for the lock of a log dir, and the answer to SIGINT and SIGTERM while a command changes log dirs."""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from cleaner.cli.exit_status import complain
+from cleaner.cli.exit_status import Terminated, complain
 
 if TYPE_CHECKING:
+    from cleaner.engine.cleaner import Cleaner
     from storage.lock import LogDirLock
+
 
 WAIT_SECONDS: Final = 10.0
 """A broker that ends, and a hold of the daemon, are over by then; a broker that runs stays."""
@@ -39,3 +44,35 @@ class Waiting:
                 if time.monotonic() >= self._until_seconds or self.stopping():
                     raise
             time.sleep(_LOOK_SECONDS)
+
+
+@contextmanager
+def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
+    """Let SIGINT and SIGTERM end the run between two steps. A second signal ends it at once; recovery cleans up.
+
+    Yields: the numbers of the signals that came.
+    """
+    came: list[int] = []
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        cleaner.stop()
+        restore()
+
+    for number in previous:
+        signal.signal(number, stop)
+    try:
+        yield came
+    except (KeyboardInterrupt, Terminated):
+        if came:
+            complain(
+                "ended at once by a second signal; logcleaner history says what was done, the next run does the rest"
+            )
+        raise
+    finally:
+        restore()

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from cleaner.config.inputs import CommandFiles
+from cleaner.config.files import CommandFiles, misspelt, read_server_properties
 from cleaner.config.layers import Settings, build_layers, removed_of
-from cleaner.config.server_properties import misspelt, read_server_properties
 from cleaner.config.settings import examine_settings
 from policies.config.config_keys import TOPIC_KEY
 from policies.config.config_layers import ConfigLayers

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policies.config.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers, Configured
 from policies.config.config_sources import ConfigSources, RawLayer, Said, removed_in
-from policies.config.configured import Configured
 from policies.facts import ConfigFacts
 from storage.errors import InvalidConfig, InvalidConfigs
 from storage.properties import Property

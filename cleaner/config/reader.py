@@ -16,10 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cleaner.config.file_states import State, state_of_directory
-from cleaner.config.inputs import CommandFiles
+from cleaner.config.files import CommandFiles, State, misspelt, read_server_properties, state_of_directory
 from cleaner.config.layers import LoadedLayers, Settings, build_layers, removed_of, with_cluster_metadata
-from cleaner.config.server_properties import misspelt, read_server_properties
 from policies.config.policy import BrokerPolicy, Layer
 from policies.facts import ConfigFacts
 from storage.directory import despite_vanishing, followed

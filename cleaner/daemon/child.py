@@ -21,7 +21,7 @@ from typing import Final
 
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, TaskRefused, ToldEvent, Unusable
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.listener import Listener
+from cleaner.engine.means import Listener
 from cleaner.events import Event
 from storage.errors import LogCleanerError
 

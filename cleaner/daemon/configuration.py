@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.config.file_states import State, state_of_directory, state_of_file
+from cleaner.config.files import State, state_of_directory, state_of_file
 from cleaner.config.layers import LoadedLayers
 from cleaner.config.reader import METADATA_DIR
 from policies.config.config_layers import ConfigLayers
-from policies.config.file_layers import FileLayers
-from policies.config.loosened import Loosened, loosened
+from policies.config.loosened import FileLayers, Loosened, loosened
 from policies.config.policy import BrokerPolicy
 from storage.directory import is_read_once
 from storage.errors import LogCleanerError

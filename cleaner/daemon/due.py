@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from cleaner.config.file_states import State
+from cleaner.config.files import State
 from cleaner.daemon.observer import JobKind
 from cleaner.engine.outcome import Outcome
 from policies.config.policy import BrokerPolicy
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
-from policies.steps import compaction_steps
+from policies.planning import compaction_steps
 from storage.names import TopicPartition
 
 BACKOFF_MIN_MS: Final = 60_000

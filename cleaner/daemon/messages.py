@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cleaner.engine.outcome import Outcome
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.plan import PartitionKey, Plan, Request
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from cleaner.daemon.due import Failure, Job, Work
 from cleaner.daemon.observer import JobDone, JobKind, Observer
 from cleaner.daemon.pulse import Pulse
-from cleaner.engine.listener import PASSES
+from cleaner.engine.means import PASSES
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.errors import told
 from cleaner.events import Event, EventLog

@@ -15,24 +15,19 @@ from typing import Any, Final, get_args, get_type_hints
 from pydantic import TypeAdapter
 
 from cleaner.documents.analysis import AnalysisDocument
-from cleaner.documents.config import ConfigDocument
-from cleaner.documents.deletion import DeletionDocument
-from cleaner.documents.diff import DiffDocument
-from cleaner.documents.doctor import DoctorDocument
-from cleaner.documents.erasure import ErasureDocument
+from cleaner.documents.changes import (
+    DeletionDocument,
+    ExportDocument,
+    HistoryDocument,
+    ImportDocument,
+    ManifestDocument,
+    RestoreDocument,
+    SweepDocument,
+)
+from cleaner.documents.checks import DiffDocument, DoctorDocument, ErasureDocument, PreflightDocument, VerifyDocument
 from cleaner.documents.explain import ExplainDocument
-from cleaner.documents.export import ExportDocument
-from cleaner.documents.history import HistoryDocument
-from cleaner.documents.imports import ImportDocument
-from cleaner.documents.lookup import LookupDocument
-from cleaner.documents.manifest import ManifestDocument
-from cleaner.documents.owners import OwnersDocument
+from cleaner.documents.looks import ConfigDocument, LookupDocument, OwnersDocument, TopicsDocument
 from cleaner.documents.plan import PlanDocument
-from cleaner.documents.preflight import PreflightDocument
-from cleaner.documents.restore import RestoreDocument
-from cleaner.documents.sweep import SweepDocument
-from cleaner.documents.topics import TopicsDocument
-from cleaner.documents.verify import VerifyDocument
 
 FOLDER: Final = Path(__file__).parents[1] / "report" / "schemas"
 _DOCUMENTS: Final = (

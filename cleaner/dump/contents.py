@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from cleaner.dump.decoding.control_records import control_text, parse_control_record
-from cleaner.dump.decoding.decoders import decode_text
+from cleaner.dump.decoding import control_text, decode_text, parse_control_record
 from cleaner.dump.options import DumpOptions, TopicDecoder
 from cleaner.export.fields import told
 from storage.errors import InvalidRecord

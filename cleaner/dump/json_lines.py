@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cleaner.dump.decoding.control_records import parse_control_record
-from cleaner.dump.decoding.decoders import decode_json
-from cleaner.dump.decoding.java_json import plain_json
+from cleaner.dump.decoding import decode_json, parse_control_record, plain_json
 from cleaner.dump.files import DumpedFile
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord

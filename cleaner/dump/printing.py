@@ -36,8 +36,7 @@ from storage.kernels.status import Status
 from storage.printing.lines import print_lines
 from storage.printing.vocabulary import JSON_WORDS, TEXT_WORDS, Print
 from storage.records import Record
-from storage.records.header import sequence_after
-from storage.records.v2 import decode_headers
+from storage.records.v2 import decode_headers, sequence_after
 from storage.scan.arena import Arena
 from storage.scan.as_stored import StoredBatch, StoredRows
 from storage.scan.selected import INT64_MAX, INT64_MIN

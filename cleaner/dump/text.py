@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cleaner.dump.decoding.control_records import control_text, parse_control_record
-from cleaner.dump.decoding.decoders import RecordContents, decode_text
+from cleaner.dump.decoding import RecordContents, control_text, decode_text, java_text, parse_control_record
 from cleaner.dump.files import DumpedFile, DumpedKind, without_controls
-from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions
 from cleaner.dump.stored import Stored, StoredRecord
 from storage.errors import CorruptBatch, InvalidRecord

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from cleaner.engine.listener import Listener
-from cleaner.engine.means import Means
+from cleaner.engine.means import Listener, Means
 from policies.plan import Plan
-from policies.replanning import without_compactions
+from policies.planning import without_compactions
 from storage.kernels import why_unusable
 
 if TYPE_CHECKING:

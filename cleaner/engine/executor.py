@@ -1,6 +1,6 @@
 """Spend the plan of one log dir: deletions of every partition first, then compactions, each through the journal.
 
-Deletions come first since they make space and need next to none; ``policies.steps`` says in which order. A partition
+Deletions come first since they make space and need next to none; ``policies.planning`` says in which order. A partition
 that fails is reported and stops nobody else.
 
 With 0 bytes free nothing can be written, the journal neither, and then no further step is begun in this log dir. With
@@ -20,20 +20,19 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from cleaner.engine.compactor import Compactor, Local
 from cleaner.engine.deletion import check_unchanged, remove_segments, retire_segments, truncate_leader_epochs
-from cleaner.engine.figures import DiskFigures
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
-from cleaner.engine.listener import Listener
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Listener, Means, Stopped
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.outcome import Basis, PartitionResult
+from cleaner.engine.space import DiskFigures
 from cleaner.engine.uncleanable import HeldBack, Uncleanable, guarded_entry
 from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan, Request
-from policies.steps import compaction_crews, compaction_steps, deletion_steps
+from policies.planning import compaction_crews, compaction_steps, deletion_steps
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
 from storage.filesystem import OutOfSpace
 from storage.log.listing import list_partition

@@ -24,7 +24,7 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Plan
-from policies.replanning import held_back
+from policies.planning import deletion_steps, held_back, with_oldest_apart
 from policies.rescue import (
     Gain,
     SpaceTarget,
@@ -36,7 +36,6 @@ from policies.rescue import (
     worth_compacting,
     worth_deleting,
 )
-from policies.steps import deletion_steps, with_oldest_apart
 from storage.log_dir import LogDir
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from storage.segment import BLOCK_BYTES, SegmentFile

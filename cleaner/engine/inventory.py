@@ -25,12 +25,10 @@ from storage.directory import despite_vanishing, opened
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end, largest_unindexed_timestamp
-from storage.log.leader_epochs import read_leader_epochs
+from storage.log.leader_epochs import read_leader_epochs, read_topic_id, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
-from storage.log.producer_state import ProducerState
-from storage.log.producers import load_producer_state
+from storage.log.producer_state import ProducerState, load_producer_state
 from storage.log.recovery import plan_recovery
-from storage.log.topic_id import read_topic_id, topic_id_if_readable
 from storage.log_dir import Checkpoints, LogDir, Offsets
 from storage.names import FileState, TopicPartition
 from storage.segment import Segment, reading

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cleaner.engine.clock import Clock, SystemClock
-from cleaner.engine.listener import Listener, Silent
 from policies.config.policy import BrokerPolicy
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
@@ -15,6 +14,36 @@ from storage.filesystem import FileSystem
 if TYPE_CHECKING:
     from policies.config.config_layers import ConfigLayers
     from storage.log_dir import LogDir
+
+
+PASSES: Final = 2
+"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
+
+
+class Listener(Protocol):
+    """Hears what the engine does while it does it: log events and progress."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Hear of an event; names and fields are listed in ``cleaner.events``."""
+
+    def expect(self, size_bytes: int) -> None:
+        """Hear how many more bytes of input compactions are about to deal with, ``PASSES`` times."""
+
+    def progress(self, done_bytes: int) -> None:
+        """Hear how many more bytes of the compaction's input were dealt with."""
+
+
+class Silent:
+    """A listener that ignores everything."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Ignore the event."""
+
+    def expect(self, size_bytes: int) -> None:
+        """Ignore the total."""
+
+    def progress(self, done_bytes: int) -> None:
+        """Ignore the progress."""
 
 
 class Stopped(LogCleanerError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cleaner.engine.figures import NO_CHANGE, DiskFigures
+from cleaner.engine.space import NO_CHANGE, DiskFigures
 from policies.findings.only_copies import KeptFile
 from policies.plan import Compaction, Deletion, PartitionKey
 from policies.reasons import Reason

@@ -17,9 +17,8 @@ from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_jou
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restore import DeletionFacts, RetiredFile, RetiredSegment
-from storage.log.leader_epochs import read_leader_epochs
+from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
 from storage.log.listing import Listing
-from storage.log.topic_id import topic_id_if_readable
 from storage.names import (
     FileKind,
     FileState,

@@ -14,8 +14,7 @@ from cleaner.export.fields import Fields, shown, told
 from storage.arrays import Table
 from storage.codecs.compression import Compression
 from storage.kernels.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
-from storage.records.header import sequence_after
-from storage.records.v2 import decode_headers
+from storage.records.v2 import decode_headers, sequence_after
 from storage.scan.chunks import Chunk
 from storage.scan.extents import Extent
 from storage.scan.legacy_rows import NO_TIMESTAMP_TYPE

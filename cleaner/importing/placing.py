@@ -11,7 +11,7 @@ from pathlib import Path
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
 from policies.importing import ImportFacts, Placement, placement
 from storage.errors import ErrorKind, LogCleanerError
-from storage.log.topic_id import topic_id_if_readable
+from storage.log.leader_epochs import topic_id_if_readable
 from storage.log_dir import LogDir
 from storage.names import DirState, TopicPartition, parse_partition_dir_name
 

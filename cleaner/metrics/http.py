@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from cleaner.config.layers import Settings
 from cleaner.daemon.observer import Observer
-from cleaner.engine.listener import Listener
+from cleaner.engine.means import Listener
 from cleaner.metrics.registry import Metrics
 from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.doctor.examining import Examination
 from cleaner.engine.doctor.walking import WalkBudget
-from cleaner.engine.space.unlinked import file_systems_of
+from cleaner.engine.space import file_systems_of
 from cleaner.report.overview.values import OverviewFinding
 from storage.names import parse_topic_partition
 

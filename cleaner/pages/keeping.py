@@ -20,7 +20,7 @@ from cleaner.config.layers import LoadedLayers
 from cleaner.daemon.observer import Observer
 from cleaner.engine.clock import SystemClock
 from cleaner.engine.freeing import volumes_of
-from cleaner.engine.listener import Listener
+from cleaner.engine.means import Listener
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal.rehearsal import expected_result
 from cleaner.errors import told

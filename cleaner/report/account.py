@@ -8,7 +8,7 @@ from itertools import repeat
 from textwrap import wrap
 from typing import Any, Final
 
-from cleaner.engine.space.account import (
+from cleaner.engine.space import (
     NOTHING,
     Account,
     Accounts,
@@ -24,8 +24,8 @@ from cleaner.engine.space.account import (
     largest,
 )
 from cleaner.printable import printable
-from cleaner.report.page import ATTENTION, Page, counted, in_columns, size
-from policies.reasons import duration
+from cleaner.report.page import ATTENTION, Page, in_columns
+from policies.reasons import counted, duration, size
 
 LABELS: Final = {
     SpaceKind.SEGMENTS: "segments (.log)",

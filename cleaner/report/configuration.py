@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.printable import printable
-from cleaner.report.page import ATTENTION, Lines, Page, counted
+from cleaner.report.page import ATTENTION, Lines, Page
 from policies.config.config_keys import (
     BROKER_KEY,
     DOUBLE_MAX,
@@ -18,10 +18,11 @@ from policies.config.config_keys import (
     Value,
     ValueUnit,
 )
+from policies.config.config_layers import Explanation, LayerValue
 from policies.config.config_values import kafka_text, show_value
-from policies.config.explanation import Explanation, LayerValue
 from policies.config.key_descriptions import meaning_of, type_of
 from policies.config.policy import NOBODY, Layer
+from policies.reasons import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

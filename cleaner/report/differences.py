@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cleaner.report.page import Lines, Page, counted
-from policies.reasons import duration, moment
+from cleaner.report.page import Lines, Page
+from policies.reasons import counted, duration, moment
 
 if TYPE_CHECKING:
     from cleaner.engine.diff.comparing import Compared

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cleaner.engine.restore.history import History
-from cleaner.report.page import Lines, Page, counted, size
-from policies.reasons import moment
+from cleaner.engine.restore import History
+from cleaner.report.page import Lines, Page
+from policies.reasons import counted, moment, size
 
 SCHEMA: Final = "logcleaner.history/1"
 _ALWAYS: Final = {"recover": "finished or undid an interrupted step", "release": "no longer on hold"}

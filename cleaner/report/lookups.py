@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cleaner.engine.lookup.looking import LogPlace, LookedUp
+from cleaner.engine.lookup import LogPlace, LookedUp
 from cleaner.export.fields import told
 from cleaner.printable import printable
-from cleaner.report.page import Lines, Page, counted, size
-from policies.reasons import moment
-from storage.log.search.steps import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
+from cleaner.report.page import Lines, Page
+from policies.reasons import counted, moment, size
+from storage.log.search import FoundBatch, Lookup, LookupOutcome, LookupStep, StepBasis, StepKind
 from storage.records import Record
 
 SCHEMA: Final = "logcleaner.lookup/1"

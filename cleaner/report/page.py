@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import humanize
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from cleaner.printable import printable
 from cleaner.report.rollup.view import View
+from policies.reasons import counted, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -192,39 +191,19 @@ def shortened(name: str, columns: int) -> str:
     return f"{name[: kept - kept // 2]}{_GAP}{name[len(name) - kept // 2 :]}"
 
 
-def size(size_bytes: int) -> str:
-    """Return a size for people, such as ``1.2 GiB``."""
-    return _small(size_bytes) if abs(size_bytes) < 1 << 10 else humanize.naturalsize(size_bytes, binary=True)
-
-
 def two_sizes(one_bytes: int, other_bytes: int) -> tuple[str, str]:
     """Return two sizes for people that stand side by side; different ones get as many digits as tell them apart."""
     both = one_bytes, other_bytes
     for digits in range(1, _DIGITS_MAX + 1):
-        one, other = (_sized(bytes_, digits) for bytes_ in both)
+        one, other = (size(bytes_, digits) for bytes_ in both)
         if one != other or one_bytes == other_bytes:
             return one, other
-    return _small(one_bytes), _small(other_bytes)
-
-
-def _sized(size_bytes: int, digits: int) -> str:
-    if abs(size_bytes) < 1 << 10:
-        return _small(size_bytes)
-    return humanize.naturalsize(size_bytes, binary=True, format=f"%.{digits}f")
-
-
-def _small(size_bytes: int) -> str:
-    return f"{size_bytes:,} byte{'' if size_bytes == 1 else 's'}"
+    return counted(one_bytes, "byte"), counted(other_bytes, "byte")
 
 
 def sparse(size_bytes: int, disk_bytes: int) -> str:
     """Return the size of files; with what their blocks take, if that is less than half, as of preallocated indexes."""
     return f"{size(size_bytes)} ({size(disk_bytes)} on disk)" if 2 * disk_bytes < size_bytes else size(size_bytes)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as ``1 segment`` or ``1,200 segments``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 NAME_MIN: Final = 16
@@ -252,3 +231,93 @@ def in_columns(
     for name, (_, *cells) in zip(names, rows, strict=True):
         one = zip((name, *cells), sides, widths, strict=True)
         yield gap.join(f"{cell:{side}{width}}" for cell, side, width in one).rstrip()
+
+
+KEPT: Final = "█"
+FREED: Final = "░"
+ELSEWHERE: Final = "▒"
+FREE: Final = "·"
+KEPT_STYLE: Final = "cyan"
+FREED_STYLE: Final = "red"
+GROWTH_STYLE: Final = "cyan"
+BAR_MIN: Final = 14
+"""A shorter bar tells nothing that the figures do not; the headings need as many columns."""
+BAR_MAX: Final = 32
+_STEPS: Final = "▁▂▃▄▅▆▇█"
+_GAP_OF_BARS: Final = "  "
+
+Pieces = tuple[tuple[str, str], ...]
+"""Texts, each with its style."""
+
+
+class Drawn(NamedTuple):
+    """The figures of one row that are drawn."""
+
+    kept_bytes: int
+    freed_bytes: int
+    by_day: tuple[int, ...]
+    """The bytes written on each of the last days, the oldest first; empty if nothing is known."""
+
+
+def sparkline(amounts: Sequence[int]) -> str:
+    """Return a column for each amount, the largest as high as a line; a blank for nothing."""
+    most = max(amounts, default=0)
+    return "".join(_STEPS[(len(_STEPS) - 1) * amount // most] if amount else " " for amount in amounts)
+
+
+def bar(parts: Sequence[tuple[str, int]], full: int, columns: int) -> str:
+    """Return a bar of some parts, one behind the other.
+
+    Args:
+        parts: a character and an amount each. An amount that is not 0 has at least one column.
+        full: the amount that takes all columns.
+        columns: of a full bar.
+    """
+    drawn, behind = "", 0
+    for character, amount in parts:
+        behind += amount
+        if amount > 0:
+            drawn += character * max(round(behind * columns / max(full, 1)) - len(drawn), 1)
+    return drawn[:columns]
+
+
+def beside(rows: Sequence[Drawn], columns: int, days: int) -> list[Pieces]:
+    """Return what stands to the right of a table: the headings, then the pictures of each row.
+
+    Args:
+        rows: of the table.
+        columns: that are left of the terminal; with too few of them, each row gets nothing.
+        days: of a sparkline, which is left out first.
+    """
+    with_growth = columns >= BAR_MIN + len(_GAP_OF_BARS) + max(days, len("GROWTH")) + len(_GAP_OF_BARS) and any(
+        r.by_day for r in rows
+    )
+    growth_columns = max(days, len("GROWTH")) + len(_GAP_OF_BARS) if with_growth else 0
+    bar_columns = min(columns - growth_columns - len(_GAP_OF_BARS), BAR_MAX)
+    if bar_columns < BAR_MIN or not rows:
+        return [() for _ in range(len(rows) + 1)]
+    heading = f"{_GAP_OF_BARS}KEPT {KEPT} FREED {FREED}"
+    if with_growth:
+        heading = f"{_GAP_OF_BARS}{'GROWTH':{growth_columns - len(_GAP_OF_BARS)}}{heading}"
+    full = max(row.kept_bytes + row.freed_bytes for row in rows)
+    return [((heading, "bold"),), *(_pictures(row, full, bar_columns, growth_columns) for row in rows)]
+
+
+def _pictures(row: Drawn, full: int, columns: int, growth_columns: int) -> Pieces:
+    whole = bar([(KEPT, row.kept_bytes), (FREED, row.freed_bytes)], full, columns)
+    kept = whole.rstrip(FREED)
+    growth = f"{_GAP_OF_BARS}{sparkline(row.by_day):{growth_columns - len(_GAP_OF_BARS)}}" if growth_columns else ""
+    return (growth, GROWTH_STYLE), (_GAP_OF_BARS, ""), (kept, KEPT_STYLE), (whole[len(kept) :], FREED_STYLE)
+
+
+def disk(elsewhere_bytes: int, kept_bytes: int, freed_bytes: int, free_bytes: int, columns: int) -> Lines:
+    """Return the bar of a file system with its legend: two lines at most so many columns wide."""
+    parts = (ELSEWHERE, elsewhere_bytes), (KEPT, kept_bytes), (FREED, freed_bytes), (FREE, free_bytes)
+    drawn = bar(parts, sum(amount for _, amount in parts), min(columns - len(_GAP_OF_BARS), 2 * BAR_MAX))
+    lines = Lines()
+    pieces = [(_GAP_OF_BARS, "")]
+    for character, style in ((ELSEWHERE, ""), (KEPT, KEPT_STYLE), (FREED, FREED_STYLE), (FREE, "")):
+        pieces.append((character * drawn.count(character), style))
+    lines.pieces(pieces)
+    lines.add(f"{_GAP_OF_BARS}{ELSEWHERE} other files  {KEPT} logs that stay  {FREED} freed  {FREE} free")
+    return lines

@@ -8,11 +8,10 @@ from itertools import groupby
 from typing import Any, Final
 
 from cleaner.engine.repair.reverting import RevertResult
-from cleaner.engine.restore.restorable import RestoreResult
-from cleaner.report.page import Lines, Page, counted, size
-from policies.explain.words import offsets
-from policies.findings.reverting import RevertCode, RevertVerdict
-from policies.reasons import moment
+from cleaner.engine.restore import RestoreResult
+from cleaner.report.page import Lines, Page
+from policies.findings.repairs import RevertCode, RevertVerdict
+from policies.reasons import counted, moment, offsets, size
 from policies.restore import MoveVerdict, Restoration, RestoreCode, RestoreVerdict
 from storage.names import TopicPartition
 

@@ -10,9 +10,9 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from cleaner.engine.outcome import Outcome, PartitionResult
-from cleaner.report.page import YEAR_9999_MS, counted
+from cleaner.report.page import YEAR_9999_MS
 from policies.plan import PartitionPlan
-from policies.reasons import Action, Reason, ReasonCode, Verdict, moment
+from policies.reasons import Action, Reason, ReasonCode, Verdict, counted, moment
 
 STYLES: Final = {Action.DELETE: "red", Action.COMPACT: "cyan", Action.KEEP: "green"}
 """The style of the word for a fate."""

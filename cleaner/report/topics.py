@@ -9,19 +9,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cleaner.engine.space.account import Accounts
+from cleaner.engine.space import Accounts
 from cleaner.report.account import accounts_fields, directory_fields, tell_accounts
-from cleaner.report.bars import Drawn, beside
-from cleaner.report.forecast.documents import documents
-from cleaner.report.forecast.runways import lines as runway_lines
-from cleaner.report.page import LINES_MAX, Lines, Page, counted, in_columns, size
+from cleaner.report.page import LINES_MAX, Drawn, Lines, Page, beside, in_columns
 from cleaner.report.rollup.rolled import TopicRoll, expected, in_order, rank, roll_of, topics_of
-from policies.expiry import next_expiry_ms
+from cleaner.report.runways import documents
+from cleaner.report.runways import lines as runway_lines
 from policies.facts import UnreadablePartition
 from policies.forecast.births import DAYS, births_by_day, seen_ms
 from policies.forecast.runway import Runway
 from policies.plan import PartitionKey, PartitionPlan, Plan
-from policies.reasons import duration
+from policies.planning import next_expiry_ms
+from policies.reasons import counted, duration, size
 from storage.names import TopicPartition
 
 Causes = Mapping[PartitionKey, str]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cleaner.engine.figures import DiskFigures
 from cleaner.engine.outcome import Basis, Outcome
+from cleaner.engine.space import DiskFigures
 from policies.plan import PartitionPlan, Plan
 
 

@@ -5,11 +5,11 @@ part of an extent in memory, with the fields of its records located. ``cleaner.a
 None of these needs Spark: ``cleaner.export`` uses them, too. A *choice* selects partitions by name.
 
 ``table`` is the data source: ``source`` plans a batch read, ``stream`` plans micro-batches, within ``bounds`` that
-options name. ``reading`` is the work of their tasks. ``sink`` writes new partitions, each in ``parts``.
-``bulk`` compacts: it sends ``work`` to the ``tasks`` of its executors, and ``shuffle`` finds the survivors.
+options name. ``reading`` is the work of their tasks. ``sink`` writes new partitions, each in parts.
+``bulk`` compacts: it sends work to the ``tasks`` of its executors, and ``shuffle`` finds the survivors.
 
 ``analysis`` examines a *snapshot*. Its tasks hand over *facts* (stretches of batches, keys) and measure the *savings*
-of a compaction. ``tables`` makes rows of tables of the figures that Spark aggregates.
+of a compaction. ``analyzing`` makes rows of tables of the figures that Spark aggregates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cleaner.errors import how_to_install
-from cleaner.spark.errors import SparkUnavailable
+from cleaner.spark.session import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,6 +9,10 @@ A value that destroys data must have been stated:
 - If a topic's own configuration in the cluster metadata says ``delete``, the topic is compacted only if ``[topics]``
   says so by its exact name; a glob or ``--set`` does not suffice. The same holds for ``compact``, the other way round.
 - Topics named ``__*`` take their retention only from the cluster metadata or from their exact name in ``[topics]``.
+
+The origin of a key's value: every value that was stated for a topic, and the one that holds.
+
+``policies.config.config_layers`` makes these.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from policies.config.config_keys import BROKER_KEY, BROKER_KEYS, NO_LIMIT, SYNONYM_OF, TOPIC_KEY, TOPIC_KEYS, ConfigKey
 from policies.config.config_sources import (
@@ -29,9 +35,59 @@ from policies.config.config_sources import (
     unknown_key,
     unread_of,
 )
-from policies.config.explanation import Exclusion, Explanation, LayerValue
 from policies.config.policy import NOBODY, OUR_DEFAULT, BrokerPolicy, Layer, Stated, TopicPolicy
+from policies.facts import ConfigFacts
 from storage.errors import InvalidConfig, InvalidConfigs
+
+
+class Exclusion(Enum):
+    """A reason why a value does not count, whatever stronger layers state."""
+
+    INTERNAL_TOPIC = "topics named __* take retention.* only from the cluster metadata or by their exact name"
+    WEAKER_NAME = "a stronger name of the same key stands beside it"
+
+
+class LayerValue(NamedTuple):
+    """One layer's value of a key.
+
+    Attributes:
+        pattern: the name or glob of ``[topics]`` that states the value; None in other layers.
+        excluded: why the value does not count; None if it holds unless a stronger layer states another.
+    """
+
+    stated: Stated
+    pattern: str | None = None
+    excluded: Exclusion | None = None
+
+    @property
+    def applies(self) -> bool:
+        """Return False if a rule excludes the value."""
+        return self.excluded is None
+
+
+class Explanation(NamedTuple):
+    """Every stated value of a key, lowest layer first, and the value that holds."""
+
+    key: str
+    topic: str | None
+    values: tuple[LayerValue, ...]
+
+    @property
+    def winner(self) -> Stated:
+        """Return the value that holds."""
+        return self.winning.stated
+
+    @property
+    def winning(self) -> LayerValue:
+        """Return the value that holds, with the pattern that states it."""
+        return next(value for value in reversed(self.values) if value.applies)
+
+    @property
+    def is_stated(self) -> bool:
+        """Return whether somebody stated the value, or it is not Kafka's default."""
+        key = TOPIC_KEY.get(self.key) or BROKER_KEY[self.key]
+        return self.winner.layer is not Layer.KAFKA_DEFAULT or self.winner.value != key.default
+
 
 _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
 _NO_LIMITS: Final = {
@@ -349,3 +405,20 @@ _RETENTION_UNSTATED: Final = {
     key: stated for key, stated in kafka_defaults(limits_stated=False).items() if key.startswith("retention.")
 }
 """The retention of a topic named ``__*`` if no layer names the topic exactly."""
+
+
+class Configured(NamedTuple):
+    """The configuration that a run acts on. A run reads it again under the locks of the log dirs.
+
+    Attributes:
+        log_dirs: directories that a broker names in ``log.dirs``.
+        layers: all stated values, by layer.
+        facts: log dir, resolved -> the facts that tell whether this is the configuration of its broker.
+        name: the file that a person edits: the configuration file, else ``server.properties``. None if there is no
+            file: then everything was stated for this run, and the reload guard has nothing to compare.
+    """
+
+    log_dirs: tuple[Path, ...]
+    layers: ConfigLayers
+    facts: Mapping[Path, ConfigFacts] = {}
+    name: str | None = None

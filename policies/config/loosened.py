@@ -1,19 +1,34 @@
-"""Compare two configurations: find what the second one lets go that the first one kept, by topic and key.
+"""Compare two configurations of a run, or one with ``--set``: what does the second one let go that the first kept?
+
+The part of a configuration that its files state: what an edit changes, and what a cluster does not.
+
+The reload guard compares two of these under the same cluster metadata. So it sees what a person saved, whatever the
+cluster changed meanwhile, and whatever ``--set`` says of one run.
+
+Compare two configurations: find what the second one lets go that the first one kept, by topic and key.
 
 One room for the question. A run asks it between its two readings of the configuration, a daemon between the one in
 force and the one that was just saved. The comparison knows no file and no segment: it looks at the values that hold
 for a topic, and so at all layers at once. It does not matter which layer the value came from, or why it is gone.
+
+Compare the configuration that a run reads under the locks with the one that it read before them.
+
+Whoever starts a run has looked at the first one. So nothing that protects may disappear between the two: neither a
+value, nor a guard rail, nor the line that leaves a log dir out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from policies.config.config_keys import NO_LIMIT
-from policies.config.config_layers import ConfigLayers
-from policies.config.policy import BrokerPolicy, Stated, TopicPolicy
+from policies.config.config_keys import BROKER_KEY, NO_LIMIT, TOPIC_KEY, Value
+from policies.config.config_layers import ConfigLayers, Configured, kafka_defaults
+from policies.config.config_sources import StatedLayer
+from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
+from policies.guards import config_guard
 
 
 class Loosened(NamedTuple):
@@ -148,3 +163,249 @@ LIMITING_KEYS: Final = frozenset(
     (*_LOOSER, "log.cleaner.enable", "producer.id.expiration.ms", "clock.jump.max", "reload.guard")
 )
 """Every key that ``loosened`` looks at."""
+
+
+_OF_FILES: Final = (Layer.SERVER_PROPERTIES, Layer.DEFAULTS)
+_Values = Mapping[str, Value]
+
+
+class FileLayers(NamedTuple):
+    """The keys that let records go, as files state them.
+
+    Attributes:
+        limits_stated: Kafka's default limits hold, because ``server.properties`` or ``kafka.defaults`` says so.
+        broad: the layers of files that name no topic.
+        topics: (name or glob, table) of ``[topics]``, the strongest last; empty tables, too: they name topics.
+        has_metadata: there was cluster metadata beside the files.
+    """
+
+    limits_stated: bool
+    broad: Mapping[Layer, StatedLayer]
+    topics: tuple[tuple[str, StatedLayer], ...]
+    has_metadata: bool
+
+    @classmethod
+    def of(cls, layers: ConfigLayers) -> FileLayers:
+        """Return what the files of a configuration state."""
+        return cls(
+            layers.broad[Layer.KAFKA_DEFAULT]["retention.ms"].origin != NOBODY,
+            {layer: _limiting(layers.broad.get(layer, {})) for layer in _OF_FILES},
+            tuple((pattern, _limiting(table)) for pattern, table in layers.topics_file),
+            layers.topic_ids is not None,
+        )
+
+    def within(self, layers: ConfigLayers) -> ConfigLayers:
+        """Return these layers beside the cluster metadata and the ``--set`` of a configuration of today."""
+        broad = {**layers.broad, **self.broad, Layer.KAFKA_DEFAULT: kafka_defaults(limits_stated=self.limits_stated)}
+        return replace(layers, broad=broad, topics_file=self.topics)
+
+    @property
+    def values(self) -> object:
+        """The values alone, without the places that state them: two that are equal here let the same go."""
+        tables = [*self.broad.items(), *self.topics]
+        return self.limits_stated, self.has_metadata, [(name, _values(table)) for name, table in tables]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON value from which ``from_json`` makes an equal one."""
+        return {
+            "limits_stated": self.limits_stated,
+            "has_metadata": self.has_metadata,
+            "broad": {layer.name: _shown(table) for layer, table in self.broad.items()},
+            "topics": [[pattern, _shown(table)] for pattern, table in self.topics],
+        }
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> FileLayers:
+        """Return what ``as_json`` wrote; keys that this version does not know are left out.
+
+        Raises: KeyError, TypeError, ValueError.
+        """
+        return cls(
+            bool(said["limits_stated"]),
+            {layer: _read(layer, said["broad"][layer.name]) for layer in _OF_FILES},
+            tuple((str(pattern), _read(Layer.TOPICS_NAME, table)) for pattern, table in said["topics"]),
+            bool(said["has_metadata"]),
+        )
+
+
+def _limiting(table: StatedLayer) -> StatedLayer:
+    return {key: stated for key, stated in table.items() if key in LIMITING_KEYS}
+
+
+def _values(table: StatedLayer) -> _Values:
+    return {key: stated.value for key, stated in table.items()}
+
+
+def _shown(table: StatedLayer) -> dict[str, list[Any]]:
+    return {key: [stated.value, stated.layer.name, stated.origin, stated.name] for key, stated in table.items()}
+
+
+def _read(layer: Layer, said: Mapping[str, Any]) -> StatedLayer:
+    found = {}
+    for key, (value, of_layer, origin, name) in said.items():
+        if key in TOPIC_KEY or key in BROKER_KEY:
+            parsed = tuple(value) if isinstance(value, list) else value
+            of = Layer[of_layer] if layer is Layer.TOPICS_NAME else layer
+            found[key] = Stated(key, parsed, of, f"confirmed last: {str(origin).removeprefix(_BEFORE)}", str(name))
+    return found
+
+
+_BEFORE: Final = "confirmed last: "
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """The effect of one key of ``--set``.
+
+    Attributes:
+        stated: the value of ``--set``.
+        before: topics that it hits -> the value in force without it, in people's words.
+        idle: topics that it says nothing to: they are not deleted from, or not compacted.
+        same: topics that have this value in force anyway.
+        barred: topics named ``__*``, which take ``retention.*`` from no ``--set``.
+        unknown: topics that a run leaves alone, because their configuration is unknown.
+        refused: the unknown topics whose configuration is known without ``--set`` -> why ``--set`` makes it unknown.
+    """
+
+    stated: Stated
+    before: dict[str, str] = field(default_factory=dict)
+    idle: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    barred: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> str:
+        """The effect in one sentence."""
+        return f"{self.stated.key}={self.stated.shown}: {'; '.join(self._parts())}"
+
+    def _parts(self) -> Iterator[str]:
+        by_value: dict[str, list[str]] = {}
+        for topic, before in self.before.items():
+            by_value.setdefault(before, []).append(topic)
+        for before, topics in sorted(by_value.items(), key=lambda found: -len(found[1])):
+            yield f"{_counted(topics)}, {before} before ({named(topics)})"
+        if not self.before:
+            yield "changes no topic"
+        if self.same:
+            yield f"the same before: {_counted(self.same)}"
+        if self.idle:
+            lacking = "delete" if self.stated.key in _KEYS_OF_RETENTION else "compact"
+            yield f"without effect: {_counted(self.idle)} without {lacking} in cleanup.policy"
+        if self.barred:
+            yield f"not hit: {_counted(self.barred)} named __*, which take it only from {_BY_NAME}"
+        if self.refused:
+            yield f"not touched: {_counted(list(self.refused))}, {_because(self.refused)}"
+        if unknown := [topic for topic in self.unknown if topic not in self.refused]:
+            yield f"not touched: {_counted(unknown)} of unknown configuration ({named(unknown)})"
+
+
+_NAMED_MAX: Final = 3
+_BY_NAME: Final = "the cluster metadata or their exact name under [topics]"
+_KEYS_OF_RETENTION: Final = frozenset(
+    {"retention.ms", "retention.bytes", "retention.future.timestamps", "max.delete.ratio"}
+)
+_KEYS_OF_COMPACTION: Final = frozenset(
+    {
+        *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"),
+        *("compaction.upgrade.format", "max.unkeyed.ratio"),
+    }
+)
+
+
+def _counted(topics: Sequence[str]) -> str:
+    return f"{len(topics):,} topic{'' if len(topics) == 1 else 's'}"
+
+
+def named(topics: Sequence[str]) -> str:
+    """Return the names of some topics, and the number of the others: ``a, b, c and 4 more``."""
+    others = len(topics) - _NAMED_MAX
+    return ", ".join(topics) if others <= 1 else f"{', '.join(topics[:_NAMED_MAX])} and {others:,} more"
+
+
+def _because(refused: Mapping[str, str]) -> str:
+    """Return the reason of the first topic, which names that topic."""
+    topic, because = next(iter(refused.items()))
+    return f"{named(list(refused))}: {because}" if len(refused) == 1 else f"{named(list(refused))}: {topic}: {because}"
+
+
+def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ...]:
+    """Return what each topic key of ``--set`` changes.
+
+    Args:
+        layers: the configuration, with ``--set``.
+        topics: the names of the topics of the run.
+    """
+    found = {key: Override(stated) for key, stated in layers.broad[Layer.SET].items() if key in TOPIC_KEY}
+    if not found:
+        return ()
+    without = replace(layers, broad={**layers.broad, Layer.SET: {}})
+    for topic in sorted(set(topics)):
+        policy, before = layers.policy_for(topic), without.policy_for(topic)
+        for override in found.values():
+            _sort_in(topic, policy, before, override)
+    return tuple(found.values())
+
+
+def _sort_in(topic: str, policy: TopicPolicy, before: TopicPolicy, override: Override) -> None:
+    """Put a topic where it belongs, by its configuration with ``--set`` and without."""
+    key = override.stated.key
+    if policy.unknown:
+        override.unknown.append(topic)
+        if key == "cleanup.policy" and policy.unknown_because and not before.unknown:
+            override.refused[topic] = policy.unknown_because
+    elif policy.stated[key].layer is not Layer.SET:
+        override.barred.append(topic)
+    elif _says_nothing_to(policy, key):
+        override.idle.append(topic)
+    elif key == "cleanup.policy" and before.unknown:
+        override.before[topic] = "unknown"
+    elif policy.stated[key].value == before.stated[key].value:
+        override.same.append(topic)
+    else:
+        override.before[topic] = before.stated[key].shown
+
+
+def _says_nothing_to(policy: TopicPolicy, key: str) -> bool:
+    is_of_retention, is_of_compaction = key in _KEYS_OF_RETENTION, key in _KEYS_OF_COMPACTION
+    return (is_of_retention and not policy.cleanup_delete) or (is_of_compaction and not policy.cleanup_compact)
+
+
+def lost_protection(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence for each key whose second value lets more go, with both values and the places that state them.
+
+    Args:
+        before: as it was read first.
+        after: as it was read under the locks.
+        topics: the topics that the run may change.
+    """
+    told: dict[str, list[str]] = {}
+    for found in _loosened_values(before, after, topics):
+        told.setdefault(found.told, []).extend([found.topic] if found.topic else [])
+    values = (f"{sentence}{_of(of_topics)}" for sentence, of_topics in told.items())
+    return (*_log_dirs(before, after), *values, *_guards(before, after))
+
+
+def _loosened_values(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[Loosened, ...]:
+    return () if before.layers == after.layers else loosened(before.layers, after.layers, topics)
+
+
+def _of(topics: list[str]) -> str:
+    return f", for {'topic' if len(topics) == 1 else f'{len(topics):,} topics:'} {named(topics)}" if topics else ""
+
+
+def _log_dirs(before: Configured, after: Configured) -> Iterator[str]:
+    """Yield a sentence if the run is to change log dirs that were not named before."""
+    old, new = (read.layers.broker_policy().value_of("log.dirs") for read in (before, after))
+    is_new = set(after.log_dirs) - set(before.log_dirs)
+    if is_new and old.value != new.value:
+        yield f"{new.sentence}, before {old.sentence}"
+
+
+def _guards(before: Configured, after: Configured) -> Iterator[str]:
+    """Yield a sentence for each log dir whose configuration was perhaps another broker's, and now seems its own."""
+    for path, facts in after.facts.items():
+        guard = config_guard(before.facts[path]) if path in before.facts else None
+        if guard and config_guard(facts) is None:
+            yield f"{path}: before, a guard rail held it back: {guard.code}: {guard.text}"

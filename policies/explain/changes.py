@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 from policies.compaction import Cleanable
 from policies.explain.fates import Case, SegmentFate
 from policies.explain.rolling import roll_of
-from policies.explain.words import counted, size
 from policies.plan import PartitionPlan
-from policies.reasons import INT64_MAX, ReasonCode
+from policies.reasons import INT64_MAX, ReasonCode, counted, size
 
 _MOMENTS_MAX: Final = 64
 """The most moments that are tried to find the one at which a round begins."""

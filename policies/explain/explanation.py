@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.config.policy import BrokerPolicy
-from policies.explain.blockers import Blocker
+from policies.explain.blockers import (
+    Blocker,
+    compaction_blockers,
+    file_blockers,
+    high_watermark_blockers,
+    partition_blockers,
+    retention_blockers,
+)
 from policies.explain.changes import ComingChange, coming_changes
 from policies.explain.fates import Case, SegmentFate, case_of
 from policies.explain.observations import Observations
-from policies.explain.of_compaction import compaction_blockers
-from policies.explain.of_partition import file_blockers, high_watermark_blockers, partition_blockers
-from policies.explain.of_retention import retention_blockers
 from policies.plan import PartitionPlan, Request
 
 

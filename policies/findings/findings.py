@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from storage.anomalies import CheckedSegment
+from storage.names import FileKind, segment_file_name
 
 
 class FindingCode(StrEnum):
@@ -133,3 +138,96 @@ def worst_first(findings: list[Finding]) -> list[Finding]:
 
 def _rank(finding: Finding) -> tuple[int, str, int, str]:
     return finding.harm, finding.path, -1 if finding.position is None else finding.position, finding.code
+
+
+class Standing(NamedTuple):
+    """The place of a segment in its log, and the state of its broker."""
+
+    directory: str
+    base_offset: int
+    is_last: bool
+    """Whether it is the active segment."""
+    is_live: bool
+    """Whether a broker, or another process, holds the lock of the log dir."""
+    is_recovered: bool
+    """Whether the next start of the broker recovers the segment: it did not stop cleanly, or it is the metadata log."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether the broker stopped cleanly, and wrote all that it knew."""
+        return not (self.is_live or self.is_recovered)
+
+    def path_of(self, kind: FileKind) -> str:
+        """Return the path of one of its files."""
+        return f"{self.directory}/{segment_file_name(self.base_offset, kind)}"
+
+
+class SegmentHistory(NamedTuple):
+    """The facts that a check of one segment gives, and where it stands."""
+
+    standing: Standing
+    facts: CheckedSegment
+
+
+class LogHistory(NamedTuple):
+    """The facts that the segments of a partition tell, ascending."""
+
+    directory: str
+    segments: Sequence[SegmentHistory]
+
+    @property
+    def start_offset(self) -> int:
+        """The base offset of the first segment."""
+        return self.segments[0].standing.base_offset if self.segments else 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last batch."""
+        return self.segments[-1].facts.next_offset if self.segments else 0
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether a part of a segment was not understood."""
+        return any(segment.facts.is_damaged for segment in self.segments)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether no batch and no record between start and end is gone: nothing was compacted away."""
+        return (
+            not self.is_damaged
+            and all(segment.facts.is_full and not segment.facts.gaps for segment in self.segments)
+            and all(one.facts.next_offset == other.standing.base_offset for one, other in pairwise(self.segments))
+        )
+
+
+FETCH_AGAIN: Final = (
+    "Copy the directory to a safe place; then let the broker fetch the partition from another replica, or restore it"
+    " from a backup."
+)
+REBUILD: Final = "Stop the broker, and run logcleaner verify --repair: it builds the file anew from the log."
+BY_ITSELF: Final = "Nothing: the next start of the broker recovers the log, and builds the file anew."
+TIME_INDEX_PADDED: Final = (
+    "a broker takes 1970 for the segment's newest record, and retention by time deletes the segment at its next check"
+)
+END_LOST: Final = (
+    "Mend nothing by hand. Let a replica that has the end lead before clients write; without one, a backup is all there"
+    " is."
+)
+START_LOST: Final = "Keep the broker stopped, copy the directory, and bring the missing segments back from a replica."
+CLEANED_ANEW: Final = "Nothing: the next round of the broker, or of clean, writes the checkpoint anew."
+WRITE_TOPIC_ID: Final = (
+    "Before the broker starts, run logcleaner verify --repair=topic-id: it writes the id if nothing speaks against it."
+)
+SPLIT_BY_ITSELF: Final = "Start the broker once: it splits the segment while it loads the log."
+OTHER_TOPIC: Final = (
+    "Nothing, if the records are those of a topic that was deleted and made again; copy the directory if somebody wants"
+    " them."
+)
+UNOWNED: Final = "If nobody misses its records, leave it to the broker; else copy the directory before the next start."
+STRANGE_DIRECTORY: Final = (
+    "Move it out of the log dir; beside lost+found, use a directory below the mount point as log dir."
+)
+BRING_BACK: Final = (
+    "Keep the broker stopped, and bring the directory back from a backup; or let a replica that has the records lead"
+    " before this broker starts."
+)

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.of_tails import RECOVER_TAIL
-from policies.findings.remedies import (
+from policies.findings.findings import (
     BRING_BACK,
     CLEANED_ANEW,
     END_LOST,
@@ -18,7 +16,12 @@ from policies.findings.remedies import (
     START_LOST,
     STRANGE_DIRECTORY,
     WRITE_TOPIC_ID,
+    Finding,
+    FindingCode,
+    Harm,
+    RepairGroup,
 )
+from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.lost import LostPartition, SetAside
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,

@@ -3,6 +3,10 @@
 A derived file is made anew of the log, which must be whole for that. The topic id is written only where the metadata
 log leaves no doubt whose directory this is. A ``.log`` loses only zeros, and only where nothing says that records were
 there. Nothing else is ever changed: no batch, no CRC, no log end, no checkpoint.
+
+Decide which repairs can be taken back: facts in, verdicts out.
+
+A repair comes back if what it replaced still waits, unchanged, and if the file is still what the repair made of it.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.reasons import moment
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileKind, FileState, parse_segment_file_name
 
 
@@ -348,3 +353,73 @@ def _deed(facts: RepairFacts) -> str:
     source = "the cluster metadata" if facts.topic else "the log"
     made = f"{facts.made_bytes} bytes, made of {source}"
     return f"{made}; it was missing" if facts.size_bytes is None else f"{made}, in place of {facts.size_bytes} bytes"
+
+
+class Content(NamedTuple):
+    """The size and the CRC-32 of a file's bytes."""
+
+    size_bytes: int
+    crc: int
+
+
+class RepairNote(NamedTuple):
+    """One repair as the journal has it."""
+
+    time_ms: int
+    """The moment just before the repair, epoch ms."""
+    file_name: str
+    kind: str
+    kept: Content | None
+    """The file that was replaced; None if there was none, or if zeros were cut off."""
+    made: Content | None
+    """The new file; None if zeros were cut off."""
+    cut_from: int | None
+    cut_to: int | None
+    """The sizes of a ``.log`` before and after its zeros, or what else was no batch, were cut off."""
+    tail: Content | None = None
+    """The bytes that were cut off and kept; None if they were zeros."""
+    tail_name: str = ""
+    """The name of the file that keeps it."""
+
+
+class FoundContent(NamedTuple):
+    """The file of a note as it is now, and what waits of it. None where there is no file."""
+
+    present: Content | None
+    waiting: Content | None
+
+
+class RevertCode(StrEnum):
+    """The closed list of verdicts on a repair (docs/repair.md)."""
+
+    REVERTIBLE = "REVERTIBLE"
+    CHANGED_SINCE = "CHANGED_SINCE"
+
+
+class RevertVerdict(NamedTuple):
+    """The decision on one repair, with its reason."""
+
+    note: RepairNote
+    code: RevertCode
+    text: str
+
+
+def revert_verdicts(found: Iterable[tuple[RepairNote, FoundContent]]) -> tuple[RevertVerdict, ...]:
+    """Decide on the newest repair of each file. A repair of which nothing waits any more is left out."""
+    return tuple(verdict for note, content in found if (verdict := _verdict(note, content)))
+
+
+def _verdict(note: RepairNote, found: FoundContent) -> RevertVerdict | None:
+    done = f"repaired {moment(note.time_ms)}"
+    if note.made is None:
+        is_as_cut = found.present is not None and found.present.size_bytes == note.cut_to
+        if is_as_cut and note.tail != found.waiting:
+            return RevertVerdict(note, RevertCode.CHANGED_SINCE, f"{note.tail_name} is not what the repair kept")
+        return RevertVerdict(note, RevertCode.REVERTIBLE, done) if is_as_cut else None
+    if note.kept is None or found.waiting is None or found.present is None:
+        return None  # without the file itself, its segment was deleted since
+    if found.waiting != note.kept:
+        return RevertVerdict(note, RevertCode.CHANGED_SINCE, f"{note.file_name}.deleted is not what the repair kept")
+    if found.present != note.made:
+        return RevertVerdict(note, RevertCode.CHANGED_SINCE, f"{note.file_name} is not what the repair made of it")
+    return RevertVerdict(note, RevertCode.REVERTIBLE, done)

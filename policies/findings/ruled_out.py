@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.remedies import BY_ITSELF, FETCH_AGAIN
+from policies.findings.findings import BY_ITSELF, FETCH_AGAIN, Finding, FindingCode, Harm, RepairGroup
 from policies.findings.repairs import kind_of, missing_near
 from storage.names import FileKind, FileState, parse_segment_file_name
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from policies.config.config_layers import is_internal
 from policies.config.policy import TopicPolicy
-from policies.expiry import retention_verdicts
 from policies.facts import PartitionFacts
 from policies.plan import Only, PartitionPlan, Request
+from policies.planning import retention_verdicts
 from policies.reasons import INT64_MAX, Action
 from policies.retention import barrier, below_log_start, left_bytes, newest
 

@@ -8,10 +8,8 @@ from typing import Final, NamedTuple
 
 from policies.config.policy import BrokerPolicy
 from policies.explain.blockers import Blocker, BlockerCode
-from policies.explain.words import counted, size
-from policies.owners.holdings import Holding, Owner, OwnerState, sum_of
-from policies.owners.partition import PartitionOwners
-from policies.reasons import duration
+from policies.owners.holdings import Holding, Owner, OwnerState, PartitionOwners, sum_of
+from policies.reasons import counted, duration, size
 
 
 class CauseCode(StrEnum):

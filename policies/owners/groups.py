@@ -1,7 +1,13 @@
-"""The groups of a partition of ``__consumer_offsets``: their states, members, topics and expired offsets.
+"""The owners of records: the groups of ``__consumer_offsets``, and the transactional ids of ``__transaction_state``.
+
+The groups of a partition of ``__consumer_offsets``: their states, members, topics and expired offsets.
 
 Source: Kafka ``OffsetMetadataManager.cleanupExpiredOffsets``, ``ClassicGroup.offsetExpirationCondition`` and
 ``isSubscribedToTopic``, ``ConsumerGroup.offsetExpirationCondition``, ``OffsetExpirationConditionImpl``.
+
+The transactional ids of a partition of ``__transaction_state``.
+
+Source: Kafka ``TransactionState``, ``TransactionStateManager.shouldExpire``.
 """
 
 from __future__ import annotations
@@ -11,15 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from policies.owners.holdings import (
-    KeyHolding,
-    Latest,
-    Owner,
-    OwnerState,
-    Terms,
-    TopicHolding,
-    sum_of,
-)
+from policies.owners.holdings import KeyHolding, Latest, Owner, OwnerState, Terms, TopicHolding, sum_of
 
 COMMITS: Final = ("OffsetCommit", "LegacyOffsetCommit")
 CLASSIC: Final = "GroupMetadata"
@@ -169,3 +167,35 @@ def _last_ms(held: list[KeyHolding], commits: list[KeyHolding]) -> int | None:
     committed = [key.value["commitTimestamp"] for key in commits if key.value is not None]
     last_ms = max(committed, default=max((key.holding.last_ms for key in held), default=_NOT_SET))
     return last_ms if last_ms >= 0 else None
+
+
+_STATES: Final = {
+    0: OwnerState.UNUSED,
+    1: OwnerState.ONGOING,
+    2: OwnerState.PREPARE_COMMIT,
+    3: OwnerState.PREPARE_ABORT,
+    4: OwnerState.COMMITTED,
+    5: OwnerState.ABORTED,
+    6: OwnerState.DEAD,
+    7: OwnerState.FENCED,
+}
+_MAY_EXPIRE: Final = frozenset({OwnerState.UNUSED, OwnerState.COMMITTED, OwnerState.ABORTED})
+
+
+def transactional_ids_of(keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]:
+    """Return the owners of some keys, each of which is one transactional id, the largest first."""
+    owners = [_transactional_owner(key, terms) for key in keys]
+    return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
+
+
+def _transactional_owner(key: KeyHolding, terms: Terms) -> Owner:
+    name = key.key["transactionalId"]
+    if key.latest is not Latest.VALUE:
+        last_ms = key.holding.last_ms if key.holding.last_ms >= 0 else None
+        return Owner(name, OwnerState.DEAD, "", None, last_ms, key.holding)
+    if key.value is None:
+        return Owner(name, OwnerState.UNKNOWN, "", None, None, key.holding)
+    state = _STATES.get(key.value["transactionStatus"], OwnerState.UNKNOWN)
+    last_ms = key.value["transactionLastUpdateTimestampMs"]
+    is_expired = state in _MAY_EXPIRE and last_ms <= terms.now_ms - terms.transactional_id_expiration_ms
+    return Owner(name, state, "", None, last_ms if last_ms >= 0 else None, key.holding, int(is_expired))

@@ -1,21 +1,45 @@
-"""The verdict on a whole start: which log dirs come up, what becomes of each partition, and what stops the broker."""
+"""The verdict on a whole start: which log dirs come up, what becomes of each partition, and what stops the broker.
+
+The end of moves between log dirs that a stop of the broker interrupted: a ``-future`` directory takes its name.
+
+The controller assigns a moved partition to its new log dir before the broker renames the directory there. A broker
+that stopped between the two renames it at its next start, as soon as it knows the cluster metadata.
+
+Source: Kafka ``LogManager.recoverAbandonedFutureLogs`` (KAFKA-16082).
+
+The names of directories as Kafka reads them, which lets more through than it ever writes.
+
+Source: Kafka ``LocalLog.parseTopicPartitionName``.
+
+The loader before Kafka 3.0, where it differs: it recovers each swapped segment, and replaces the sources by it.
+
+Source: Kafka 2.8 ``Log.loadSegments``, ``removeTempFilesAndCollectSwapFiles``, ``completeSwapOperations``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from policies.findings.of_tails import RECOVER_TAIL
-from policies.findings.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.findings import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
-from policies.preflight.files import LoadingStopped, log_name
+from policies.preflight.files import (
+    CLEANED,
+    DELETED,
+    INDEX_SUFFIXES,
+    OFFSET_MAX,
+    SWAP,
+    LoadingStopped,
+    base_offset_of,
+    log_name,
+    names_of,
+)
 from policies.preflight.identity import Identities
 from policies.preflight.loading import Loading
 from policies.preflight.lost import LostPartition, SetAside, is_here, lost_partitions, sole_copies
 from policies.preflight.metadata import METADATA_DIR, MetadataStart
-from policies.preflight.names import STRAY_SINCE
-from policies.preflight.old_loading import SWAPS_RENAMED_SINCE, OldLoading
-from policies.preflight.promotion import PROMOTED_SINCE, is_lost, promote
 from policies.preflight.start import (
     Dirs,
     LogDirStart,
@@ -36,6 +60,188 @@ from storage.names import (
     parse_segment_file_name,
     segment_file_name,
 )
+
+PROMOTED_SINCE: Final = Release(3, 7)
+_READ_LATER: Final = {HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT}
+_PROMOTED: Final = "the cluster metadata assign the partition to this log dir: it takes the place of the current one"
+
+
+def promote(
+    log_dirs: Sequence[LogDirStart], replicas: Replicas, directory_ids: Mapping[str, str]
+) -> tuple[list[LogDirStart], list[Refusal]]:
+    """Return the log dirs with each ``-future`` directory renamed that lies where the metadata have its partition.
+
+    Args:
+        log_dirs: as they are loaded.
+        replicas: of the cluster metadata.
+        directory_ids: path -> ``directory.id``.
+
+    Returns: the log dirs, and what stops the broker: a current directory beside it has the name already.
+    """
+    taken: dict[tuple[str, str], LogStart] = {}
+    refusals = []
+    online = [log_dir for log_dir in log_dirs if not is_lost(log_dir)]
+    for log_dir in log_dirs:
+        for log in log_dir.logs:
+            if log.fate is not PartitionFate.FUTURE or not _is_assigned(log, log_dir, replicas, directory_ids):
+                continue
+            offline = _offline_of(log, log_dir, log_dirs)
+            if offline is not None:
+                failure = KafkaFailure("KafkaStorageException", f"it takes its name now, and {offline} is offline")
+                refusals.append(Refusal(f"{log_dir.path}/{log.name}", failure))
+                continue
+            here = next((one for one in online for old in one.logs if _is_current(old, log) and one is log_dir), None)
+            if here is not None:
+                cause = f"the cluster metadata assign it here, and {log.topic_partition} is here already"
+                refusals.append(Refusal(f"{log_dir.path}/{log.name}", KafkaFailure("KafkaStorageException", cause)))
+                continue
+            step = StartStep(StartStepKind.RENAME, "", _PROMOTED)
+            promoted = log._replace(fate=PartitionFate.SERVED, is_promoted=True, steps=(*log.steps, step))
+            taken[log_dir.path, log.name] = promoted
+            for one in online:
+                for old in one.logs:
+                    if _is_current(old, log):
+                        taken[one.path, old.name] = _replaced(old, promoted, log_dir.path)
+    return [
+        one._replace(logs=tuple(taken.get((one.path, log.name), log) for log in one.logs)) for one in log_dirs
+    ], refusals
+
+
+def is_lost(log_dir: LogDirStart) -> bool:
+    """Return whether a log dir goes offline while its partitions are loaded, and not later."""
+    return log_dir.state is Dirs.OFFLINE and not {file for file, _ in log_dir.failures} <= _READ_LATER
+
+
+def _offline_of(future: LogStart, log_dir: LogDirStart, log_dirs: Sequence[LogDirStart]) -> str | None:
+    """Return the log dir that is offline, of those of a ``-future`` directory and of its current one; None if none is.
+
+    Kafka stops over it: it renames directories there all the same.
+    """
+    concerned = [one for one in log_dirs if one is log_dir or any(_is_current(log, future) for log in one.logs)]
+    return next((one.path for one in concerned if is_lost(one)), None)
+
+
+def _is_assigned(log: LogStart, log_dir: LogDirStart, replicas: Replicas, directory_ids: Mapping[str, str]) -> bool:
+    assigned = replicas.directory_of(log.topic_id, log.topic_partition.partition)
+    return assigned is not None and assigned == directory_ids.get(log_dir.path)
+
+
+def _is_current(log: LogStart, future: LogStart) -> bool:
+    is_served = log.fate is PartitionFate.SERVED and not log.is_promoted
+    return is_served and (log.topic_partition, log.topic_id) == (future.topic_partition, future.topic_id)
+
+
+def _replaced(log: LogStart, by: LogStart, path: str) -> LogStart:
+    why = f"the move to {path} ends: {by.name} takes its place"
+    step = StartStep(StartStepKind.DELETE_LATER, "", why)
+    return log._replace(fate=PartitionFate.DELETED, steps=(step,), replaced_up_to=by.log_end_offset)
+
+
+STRAY_SINCE: Final = Release(3, 7)
+"""Since then ``-stray`` directories are known, and what the metadata do not place here becomes one."""
+REMOTE_SINCE: Final = Release(3, 5)
+"""Since then the directory ``remote-log-index-cache`` is left alone."""
+_PARTITION: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_PARTITION_MAX: Final = (1 << 31) - 1
+
+
+def parse_kafka_name(name: str, *, knows_stray: bool) -> TopicPartition | None:
+    """Return the partition that Kafka takes a directory for; None where it refuses to start over the name.
+
+    Args:
+        name: of the directory.
+        knows_stray: whether this Kafka has ``-stray`` directories.
+    """
+    states = [state for state in (DirState.DELETE, DirState.FUTURE, DirState.STRAY) if state.value]
+    for state in states:
+        if name.endswith(state.value) and (knows_stray or state is not DirState.STRAY):
+            if not re.fullmatch(r"(\S+)-(\S+)\.(\S+)" + state.value, name):
+                return None
+            name = name[: name.rindex(".")]
+            break
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not _PARTITION.fullmatch(partition):
+        return None
+    number = int(partition)
+    return TopicPartition(topic, number) if -_PARTITION_MAX - 1 <= number <= _PARTITION_MAX else None
+
+
+SWAPS_RENAMED_SINCE: Final = Release(3, 0)
+
+
+class OldLoading(Loading):
+    """The loading of one partition by Kafka 2.8."""
+
+    _swaps: tuple[str, ...] = ()
+
+    def _clear_leftovers(self) -> None:
+        self._check_readable()
+        names = self.files.names()
+        swaps = []
+        for name in names:
+            if name.endswith(DELETED):
+                self.files.delete(name, "was to be deleted before the broker stopped")
+            elif name.endswith(SWAP) and name.removesuffix(SWAP).endswith((".log", *INDEX_SUFFIXES)):
+                base = base_offset_of(name)
+                for index in names_of(base)[1:]:
+                    self.files.delete(index, "a swap of its segment was interrupted")
+                if name.endswith(".log" + SWAP):
+                    swaps.append(name)
+        cleaned = [name for name in names if name.endswith(CLEANED)]
+        undone_from = min(map(base_offset_of, cleaned), default=OFFSET_MAX)
+        for name in [name for name in swaps if base_offset_of(name) >= undone_from]:
+            swaps.remove(name)
+            base = base_offset_of(name)
+            for one in names_of(base):
+                self.files.delete(one + SWAP, "of a swap that had not begun: a .cleaned file is there")
+        for name in cleaned:
+            self.files.delete(name, "an unfinished compaction wrote it")
+        self._swaps = tuple(swaps)
+
+    def _complete_swaps(self) -> None:
+        for name in self._swaps:
+            self._complete_swap(name, base_offset_of(name))
+
+    def _complete_swap(self, swap: str, base: int) -> None:
+        producers = self._new_producers()
+        producers.rebuild(self.bases, self._checkpointed_start, base, self._replay, trusts_absence=False)
+        size_bytes = self.files.sizes[swap]
+        if not size_bytes:
+            self._note_empty_swap(swap, base)
+        self.files.note(StartStepKind.RECOVER, swap, "a swap that was interrupted", size_bytes=size_bytes)
+        found = self._contents.recovered(swap, base)
+        if found.failure:  # nobody splits a swap
+            raise LoadingStopped(found.failure, swap)
+        if found.producers_end is not None:
+            producers.map_end = found.producers_end
+        producers.write()
+        end = base if found.next_offset is None else found.next_offset
+        replaced = [old for old in self.bases if base <= old < end or old == self._floor(base)] if end > base else []
+        replaced = [old for old in replaced if self._end_of(old) > base]
+        for old in replaced:
+            self.bases.remove(old)
+            for name in names_of(old):
+                self.files.retire(name, "a finished compaction replaced it")
+        self._producers.retire([old for old in replaced if old != base])
+        self._take_name(swap, base, found.valid_bytes)
+        if found.aborts:
+            self.files.sizes[names_of(base).txn_index] = 0
+        self._recovered[base] = found
+        self._add(base)
+
+    def _floor(self, offset: int) -> int | None:
+        return max((base for base in self.bases if base <= offset), default=None)
+
+    def _take_name(self, swap: str, base: int, valid_bytes: int) -> None:
+        if valid_bytes < self.files.sizes[swap]:
+            self._cut(swap, valid_bytes, base, "the swap is damaged")
+        for name in names_of(base):
+            if name + SWAP in self.files.sizes:
+                self.files.rename(name + SWAP, name, "finishes a compaction that was interrupted")
+            elif not name.endswith((".log", ".txnindex")):
+                self.files.sizes[name] = 0
+                self.files.note(StartStepKind.REBUILD, name, "a swap of its segment was interrupted")
+
 
 IO_BY_CHECKPOINT: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _OLD_MAJOR: Final = 2

@@ -7,9 +7,8 @@ if TYPE_CHECKING:
     from storage.log.config import LogConfig
     from storage.log.log import Log
     from storage.log.read import AnyBatch
-    from storage.log.search.timestamps import SpecialTimestamp, TimestampOffset
-    from storage.log.writing.append import Appended, Producer
-    from storage.log.writing.origin import AppendOrigin
+    from storage.log.search import SpecialTimestamp, TimestampOffset
+    from storage.log.writing.validation import Appended, AppendOrigin, Producer
 
 __all__ = [
     "AnyBatch",
@@ -25,13 +24,13 @@ __all__ = [
 
 _HOMES = {
     "AnyBatch": "storage.log.read",
-    "AppendOrigin": "storage.log.writing.origin",
-    "Appended": "storage.log.writing.append",
+    "AppendOrigin": "storage.log.writing.validation",
+    "Appended": "storage.log.writing.validation",
     "Log": "storage.log.log",
     "LogConfig": "storage.log.config",
-    "Producer": "storage.log.writing.append",
-    "SpecialTimestamp": "storage.log.search.timestamps",
-    "TimestampOffset": "storage.log.search.timestamps",
+    "Producer": "storage.log.writing.validation",
+    "SpecialTimestamp": "storage.log.search",
+    "TimestampOffset": "storage.log.search",
 }
 
 

@@ -26,7 +26,7 @@ from storage.log.config import LogConfig
 from storage.log.errors import OffsetIndexed
 from storage.log.read import last_offset_entry
 from storage.log.roll import ActiveFacts, segment_at
-from storage.log.writing.batches import NewBatch
+from storage.log.writing.validation import NewBatch
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch

@@ -1,4 +1,4 @@
-"""``leader-epoch-checkpoint``: from which offset on each leader epoch wrote."""
+"""The small files of a partition directory: ``leader-epoch-checkpoint`` and ``partition.metadata``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from storage.checkpoints import (
     LeaderEpochEntry,
     format_leader_epochs,
     parse_leader_epochs,
+    parse_partition_metadata,
     truncate_from_end,
     truncate_from_start,
 )
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.log.errors import InvalidLeaderEpoch
 from storage.log_dir import read_file
-from storage.names import LEADER_EPOCH_CHECKPOINT
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE
 
 
 class LeaderEpochs:
@@ -105,3 +107,21 @@ def read_leader_epochs(directory: Path) -> list[LeaderEpochEntry]:
     path = directory / LEADER_EPOCH_CHECKPOINT
     data = read_file(path)
     return [] if data is None else parse_leader_epochs(data, path)
+
+
+def read_topic_id(directory: Path) -> str | None:
+    """Return the topic id of a partition directory; None if it has no such file.
+
+    Raises: CorruptCheckpoint, UnreadableFile.
+    """
+    path = directory / PARTITION_METADATA_FILE
+    data = read_file(path)
+    return None if data is None else parse_partition_metadata(data, path)
+
+
+def topic_id_if_readable(directory: Path) -> str | None:
+    """Return the topic id of a partition directory; None also if the file cannot be read."""
+    try:
+        return read_topic_id(directory)
+    except LogCleanerError:
+        return None

@@ -25,19 +25,15 @@ from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
 from storage.log.errors import RecordBatchTooLarge
 from storage.log.listing import Listing, list_partition
-from storage.log.log_files import LogFiles, create_partition
+from storage.log.log_files import LogFiles, create_partition, locked
 from storage.log.read import AnyBatch, read_batches
 from storage.log.roll import Arrival, must_roll
-from storage.log.search.timestamps import SpecialTimestamp, TimestampOffset, lookup_record
+from storage.log.search import SpecialTimestamp, TimestampOffset, lookup_record
 from storage.log.writing.admission import Admission
-from storage.log.writing.append import Appended, Producer, build_batch
-from storage.log.writing.batches import Admitted
-from storage.log.writing.locked import locked
-from storage.log.writing.origin import AppendOrigin
 from storage.log.writing.producer_checks import ProducerChanges
-from storage.log.writing.validation import Stamp
+from storage.log.writing.validation import Admitted, Appended, AppendOrigin, Producer, Stamp, build_batch
 from storage.records import Record
-from storage.records.record import NO_LEADER_EPOCH, NO_TIMESTAMP
+from storage.records.v2 import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _ANY_EPOCH: Final = (1 << 31) - 1
 

@@ -7,10 +7,11 @@ Source:     Kafka UnifiedLog, LocalLog, LogManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from storage.checkpoints import (
     LeaderEpochEntry,
@@ -28,10 +29,8 @@ from storage.log.end import SegmentEnd, find_end
 from storage.log.errors import CannotRoll, OffsetOutOfRange
 from storage.log.leader_epochs import LeaderEpochs, ensure_valid_epoch
 from storage.log.listing import Listing, list_partition
-from storage.log.producer_state import ProducerState
-from storage.log.producers import replay_producers
+from storage.log.producer_state import ProducerState, replay_producers
 from storage.log.roll import create_segment, write_snapshot
-from storage.log.writing.locked import locked
 from storage.log_dir import read_file
 from storage.names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -43,6 +42,28 @@ from storage.names import (
     parse_topic_partition,
 )
 from storage.segment import Segment
+
+
+class Lockable(Protocol):
+    """An object with a lock."""
+
+    _lock: RLock
+
+
+Owner = TypeVar("Owner", bound=Lockable)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def locked(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
+    """Return the method, made to hold ``_lock`` of its object for as long as it runs."""
+
+    @wraps(method)
+    def holding(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return holding
 
 
 class LogFiles:

@@ -4,31 +4,68 @@ Compaction must not lose the last batch of an active producer, and nothing at or
 may be compacted; both need this state.
 
 Source: Kafka ``ProducerStateManager``, ``ProducerStateEntry``, ``ProducerAppendInfo``.
+
+The order in which Kafka writes producers into a snapshot: that of Java's ``HashMap<Long, ...>``.
+
+A map keeps its entries in buckets, and doubles them when it holds more than three quarters as many entries, or nine in
+one bucket while there are fewer than 64 buckets. It never has fewer again. Within a bucket the order is that of
+insertion. Not mirrored: nine ids or more in one of 64 buckets or more, which Java makes a tree of; ids that brokers
+hand out do not come to that.
+
+Source: ``java.util.HashMap``, ``Long.hashCode``; Kafka ``ProducerStateManager.writeSnapshot``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, CorruptBatch
-from storage.log.hash_order import HashOrder
-from storage.records import (
-    Batch,
-    BatchHeader,
-    LegacyBatch,
-    PositionedHeader,
-    TxnMarker,
-    iter_headers,
-    read_batch,
-)
-from storage.records.header import OFFSET_MAX
-from storage.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from storage.log_dir import read_file
+from storage.records import Batch, BatchHeader, LegacyBatch, PositionedHeader, TxnMarker, iter_headers, read_batch
+from storage.records.v2 import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, OFFSET_MAX
+from storage.segment import Segment, SegmentFile, reading
 from storage.txn_index import AbortedTxn
+
+_BUCKETS_MIN: Final = 16
+_TREE_BUCKETS_MIN: Final = 64
+_CROWD: Final = 9
+_HASH_BITS: Final = (1 << 32) - 1
+_LONG_BITS: Final = (1 << 64) - 1
+
+
+class HashOrder:
+    """The buckets of one map, whose keys are held by somebody else."""
+
+    def __init__(self) -> None:
+        self._buckets = _BUCKETS_MIN
+
+    def grow(self, keys: Iterable[int]) -> None:
+        """Have as many buckets as the keys asked for when they were put in. To be told before keys go."""
+        listed = list(keys)
+        while len(listed) * 4 > self._buckets * 3:
+            self._buckets *= 2
+        while self._buckets < _TREE_BUCKETS_MIN and self._is_crowded(listed):
+            self._buckets *= 2
+
+    def ordered(self, keys: Iterable[int]) -> list[int]:
+        """Return the keys, given in the order of insertion, as the map gives them."""
+        listed = list(keys)
+        self.grow(listed)
+        return sorted(listed, key=self._bucket)
+
+    def _is_crowded(self, keys: list[int]) -> bool:
+        return any(count >= _CROWD for count in Counter(map(self._bucket, keys)).values())
+
+    def _bucket(self, key: int) -> int:
+        unsigned = key & _LONG_BITS
+        hashed = (unsigned ^ unsigned >> 32) & _HASH_BITS
+        return (hashed ^ hashed >> 16) & (self._buckets - 1)
+
 
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct(">hIi")
@@ -265,3 +302,69 @@ class ProducerState:
             return None
         stable_offset = min((start for _, start in self.open_txns()), default=header.base_offset + 1)
         return AbortedTxn(entry.producer_id, first_offset, header.base_offset, stable_offset)
+
+
+def load_producer_state(
+    snapshots: Sequence[SegmentFile],
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    expiration_ms: int,
+) -> ProducerState:
+    """Return the state of every producer at the log end, without producers that are idle for too long.
+
+    Arguments and errors: see ``replay_producers``. Source: Kafka ProducerStateManager.removeExpiredProducers.
+    """
+    state = replay_producers(snapshots, segments, log_start_offset, log_end_offset, now_ms, expiration_ms)
+    state.expire(now_ms, expiration_ms)
+    return state
+
+
+def replay_producers(
+    snapshots: Sequence[SegmentFile],
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    expiration_ms: int,
+) -> ProducerState:
+    """Return the state of every producer at the log end, as a start makes it: it drops idle producers of a snapshot
+    alone.
+
+    Args:
+        snapshots: of the partition, ascending.
+        segments: ascending.
+        log_start_offset: a snapshot at or below it is of no use; the replay starts there where no other is valid.
+        log_end_offset: where the replay ends; a snapshot above it speaks of batches that are gone.
+        now_ms: epoch ms, for the expiry of idle producers.
+        expiration_ms: ``producer.id.expiration.ms``.
+
+    Raises: CorruptBatch, UnreadableFile.
+    Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
+    """
+    usable = [s for s in snapshots if log_start_offset < s.name.base_offset <= log_end_offset]
+    state, start_offset = _newest_valid(usable, now_ms, expiration_ms) or (ProducerState(), log_start_offset)
+    for place, segment in enumerate(segments):
+        is_last = place + 1 == len(segments)
+        if is_last or segments[place + 1].base_offset > start_offset:
+            with reading(segment.log.path) as descriptor:
+                state.replay(descriptor, segment.log.path, start_offset, log_end_offset)
+    return state
+
+
+def _newest_valid(
+    snapshots: Sequence[SegmentFile], now_ms: int, expiration_ms: int
+) -> tuple[ProducerState, int] | None:
+    """Read the newest snapshot that is whole. If one is damaged, the replay is longer, as a broker's is."""
+    for snapshot in reversed(snapshots):
+        try:
+            data = read_file(snapshot.path)
+            if data is None:
+                continue
+            entries = parse_snapshot(data, snapshot.path)
+        except CorruptSnapshot:
+            continue
+        living = [entry for entry in entries if not entry.is_expired(now_ms, expiration_ms)]
+        return ProducerState(living), snapshot.name.base_offset
+    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from storage.metadata.metadata_records import ConfigSet, TopicCreated
+from storage.metadata.metadata_log import ConfigSet, TopicCreated
 
 _FRAME_VERSION: Final = 1
 _TOPIC, _PARTITION, _CONFIG, _FEATURE_LEVEL = 2, 3, 4, 12

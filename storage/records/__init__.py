@@ -4,19 +4,24 @@ Python.
 The compiled kernels do the same faster; tests hold one against the other.
 """
 
-from storage.records.control import ControlType, TxnMarker, parse_control_type
-from storage.records.encode import encode_batch
-from storage.records.header import BatchHeader, parse_header
-from storage.records.legacy import LegacyBatch, LegacyHeader
-from storage.records.legacy_encode import encode_message, encode_wrapper
+from storage.records.legacy import LegacyBatch, LegacyHeader, encode_message, encode_wrapper
 from storage.records.read_batches import (
     HeaderIterator,
     PositionedHeader,
     iter_headers,
     read_batch,
 )
-from storage.records.record import DECOMPRESSED_BYTES_MAX, Record
-from storage.records.v2 import Batch
+from storage.records.v2 import (
+    DECOMPRESSED_BYTES_MAX,
+    Batch,
+    BatchHeader,
+    ControlType,
+    Record,
+    TxnMarker,
+    encode_batch,
+    parse_control_type,
+    parse_header,
+)
 
 __all__ = [
     "DECOMPRESSED_BYTES_MAX",

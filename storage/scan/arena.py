@@ -13,7 +13,7 @@ from storage.codecs.compression import decompress_onto
 from storage.errors import CorruptBatch, CorruptCompressedData
 from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BYTES_MIN
 from storage.kernels.status import Status
-from storage.records.record import DECOMPRESSED_BYTES_MAX
+from storage.records.v2 import DECOMPRESSED_BYTES_MAX
 from storage.scan.slices import Slice
 
 ARENA_BYTES: Final = 1 << 22

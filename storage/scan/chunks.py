@@ -18,7 +18,7 @@ from storage.errors import CorruptBatch
 from storage.kernels.layout import CONTROL, LOCATED_FIELDS
 from storage.kernels.locate import locate_records
 from storage.kernels.status import Status
-from storage.records.header import ATTRIBUTE_TRANSACTIONAL, OFFSET_MAX
+from storage.records.v2 import ATTRIBUTE_TRANSACTIONAL, OFFSET_MAX
 from storage.scan.arena import Arena, Run
 from storage.scan.extents import Extent
 from storage.scan.partitions import OffsetRange

@@ -22,10 +22,17 @@ from storage.errors import CorruptBatch
 from storage.kernels.layout import BATCH, LOCATED_FIELDS, UNKNOWN
 from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import LegacyBatch, Record
-from storage.records.header import LOG_OVERHEAD_BYTES, MAGIC_POSITION
 from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
-from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
-from storage.records.varint import write_varint
+from storage.records.v2 import (
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    write_varint,
+)
 
 if TYPE_CHECKING:
     from storage.scan.partitions import OffsetRange

@@ -16,7 +16,7 @@ from storage.kernels.layout import BATCH
 from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.names import FileKind, parse_segment_file_name
-from storage.records.header import OFFSET_MAX
+from storage.records.v2 import OFFSET_MAX
 from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
 from storage.scan.reader import BatchReader

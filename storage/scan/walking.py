@@ -23,11 +23,9 @@ from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
 from storage.kernels.status import Status
 from storage.names import FileKind
-from storage.records.checksum import agrees
-from storage.records.header import MAGIC_POSITION, OFFSET_MAX
 from storage.records.legacy import parse_legacy_header
 from storage.records.read_batches import batch_size
-from storage.records.record import NO_LEADER_EPOCH, NO_PRODUCER_ID
+from storage.records.v2 import MAGIC_POSITION, NO_LEADER_EPOCH, NO_PRODUCER_ID, OFFSET_MAX, agrees
 from storage.scan.arena import Arena
 from storage.scan.files import Buffer
 from storage.scan.reader import BatchReader, Found

@@ -13,8 +13,7 @@ from typing import Final, Self
 
 from cleaner.engine.compaction import Compacted, Round, compact
 from cleaner.engine.inventory import Survey, survey_log_dir
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, Silent
 from policies.compaction import CompactionRound, grouped
 from policies.facts import PartitionFacts
 from policies.plan import Compaction
@@ -23,10 +22,9 @@ from storage.log import AppendOrigin, Log, LogConfig
 from storage.log.config import NO_LIMIT_MS
 from storage.log.listing import list_partition
 from storage.log.log_files import create_partition
-from storage.log.producer_state import BatchMetadata, ProducerState
-from storage.log.producers import load_producer_state
+from storage.log.producer_state import BatchMetadata, ProducerState, load_producer_state
 from storage.log.read import AnyBatch
-from storage.log.writing.append import Producer
+from storage.log.writing.validation import Producer
 from storage.log_dir import LogDir
 from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, parse_txn_index

@@ -8,13 +8,13 @@ import pytest
 
 from cleaner import Cleaner
 from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.config import TimestampType
 from storage.records import Record, encode_batch
-from storage.records.control import ControlType
+from storage.records.v2 import ControlType
 from tests.batches import format_control_key, iter_batches
 from tests.behaviours.lives import AMPLE, Life, Writer, small_map
 from tests.partition_dirs import (

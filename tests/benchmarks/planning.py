@@ -54,9 +54,9 @@ _PLAN: Final = """\
 import sys
 from cleaner.cli.main import _collect_seldom, build_parser
 from cleaner.cli.opening import open_cleaner
-from cleaner.config.inputs import CommandFiles
+from cleaner.config.files import CommandFiles
 from cleaner.engine.clock import SystemClock
-from cleaner.engine.listener import Silent
+from cleaner.engine.means import Silent
 from policies.plan import Request
 _collect_seldom()
 args = build_parser().parse_args(["topics", *sys.argv[1:]])

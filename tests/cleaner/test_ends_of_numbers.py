@@ -31,9 +31,8 @@ from policies.config.config_keys import (
     ValueKind,
     ValueUnit,
 )
-from policies.config.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers, Configured
 from policies.config.config_values import parse_value
-from policies.config.configured import Configured
 from policies.plan import Plan
 from storage.errors import InvalidConfigs
 from storage.records import Record

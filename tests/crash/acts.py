@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from cleaner.engine.delete_records.deleting import delete_records as delete_from
-from cleaner.engine.delete_records.deleting import plan_deletion
+from cleaner.engine.delete_records import delete_records as delete_from
+from cleaner.engine.delete_records import plan_deletion
 from cleaner.engine.doctor.sweeping import Named, Sweeper
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, Silent
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
-from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.restore import Restorer
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.repairs import DERIVED, RepairKind

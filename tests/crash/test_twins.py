@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine import deletion
+from cleaner.engine import deletion, restore
 from cleaner.engine.compaction import targets
 from cleaner.engine.executor import Executor
-from cleaner.engine.repair import mending
+from cleaner.engine.repair import repairing
 from cleaner.engine.repair.observing import PlannedRepair
-from cleaner.engine.restore import restore
 from policies.plan import PartitionPlan
 from policies.restore import Restoration
 from storage.errors import LogCleanerError
@@ -120,7 +119,7 @@ def takes_the_old_file_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
             file.write(content)
         fs.rename(file.path, planned.path, Purpose.REPAIR)
 
-    monkeypatch.setattr(mending, "_replace", replace)
+    monkeypatch.setattr(repairing, "_replace", replace)
 
 
 @pytest.mark.parametrize(

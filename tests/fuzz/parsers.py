@@ -16,7 +16,7 @@ from storage.checkpoints import (
 from storage.errors import LogCleanerError
 from storage.indexes import parse_offset_index, parse_time_index
 from storage.log.producer_state import parse_snapshot
-from storage.metadata.metadata_records import parse_metadata_record
+from storage.metadata.metadata_log import parse_metadata_record
 from storage.properties import parse_properties
 from storage.schemas.coordinator import CoordinatorRecords
 from storage.schemas.offsets_topic import OFFSETS_TOPIC

@@ -15,9 +15,9 @@ from storage.checkpoints import HoldId, format_hold_ids, format_offset_checkpoin
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
-from storage.log.writing.append import Producer
+from storage.log.writing.validation import Producer
 from storage.metadata.metadata_encode import encode_config, encode_feature_level, encode_topic
-from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated
+from storage.metadata.metadata_log import ConfigSet, ResourceType, TopicCreated
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,

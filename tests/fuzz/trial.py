@@ -26,7 +26,7 @@ from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome
 from cleaner.report.topics import TopicsReport
 from policies import Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.plan import Plan
 from storage.checkpoints import parse_offset_checkpoint
 from storage.errors import LogCleanerError

@@ -11,9 +11,8 @@ from typing import Any, Final
 from cleaner import Cleaner
 from cleaner.engine.means import Means
 from policies import Request
-from policies.config.config_layers import ConfigLayers
+from policies.config.config_layers import ConfigLayers, Configured
 from policies.config.config_sources import ConfigSources, Said
-from policies.config.configured import Configured
 from policies.plan import PartitionPlan
 from storage.names import TopicPartition
 from tests.batches import iter_batches

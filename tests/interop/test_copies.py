@@ -15,8 +15,7 @@ from cleaner.engine.copy.manifest import damaged_files, read_manifest
 from cleaner.engine.diff.comparing import ComparedDir, compared
 from cleaner.engine.means import Means
 from policies import Request
-from policies.config.config_layers import ConfigLayers
-from policies.config.configured import Configured
+from policies.config.config_layers import ConfigLayers, Configured
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log import Log as Appending

@@ -15,10 +15,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.delete_records.deleting import delete_records, plan_deletion
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from cleaner.engine.delete_records import delete_records, plan_deletion
+from cleaner.engine.means import Means, Silent
+from policies.config.config_layers import Configured
 from policies.record_deletion import Before
 from storage.filesystem import FileSystem
 from storage.names import LOG_START_OFFSET_CHECKPOINT

@@ -12,7 +12,7 @@ import pytest
 
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
-from storage.records.header import ATTRIBUTE_COMPRESSION
+from storage.records.v2 import ATTRIBUTE_COMPRESSION
 from tests.interop.lives.batches import with_header
 from tests.interop.lives.comparing import STUMBLES, decoded, file_differences
 from tests.interop.lives.kafka_side import KafkaLives, KafkaSide

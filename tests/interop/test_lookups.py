@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.lookup.looking import LogPlace, LookedUp, LookupTarget, look_up
+from cleaner.engine.lookup import LogPlace, LookedUp, LookupTarget, look_up
 from cleaner.report.lookups import range_error
-from storage.log.search.steps import LookupOutcome, StepBasis
+from storage.log.search import LookupOutcome, StepBasis
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.partitions import FoundPartition

@@ -19,8 +19,8 @@ from confluent_kafka import Producer
 
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
-from storage.log.topic_id import read_topic_id
-from storage.log.writing.origin import AppendOrigin
+from storage.log.leader_epochs import read_topic_id
+from storage.log.writing.validation import AppendOrigin
 from storage.records import Batch as OurBatch
 from tests.batches import iter_batches
 from tests.interop import clients

@@ -9,11 +9,10 @@ import pytest
 
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.means import Means, Silent
+from cleaner.engine.restore import Restorer
 from policies import Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.plan import Only
 from policies.restore import RestoreCode
 from storage.filesystem import FileSystem

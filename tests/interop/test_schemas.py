@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 
-from storage.schemas.client_messages import CLIENT_MESSAGES
 from storage.schemas.cluster_metadata import CLUSTER_METADATA
+from storage.schemas.coordinator import CLIENT_MESSAGES, SHARE_STATE, TRANSACTIONS_TOPIC
 from storage.schemas.decoding import NO_UUID, decode
 from storage.schemas.notation import Field, Versions
 from storage.schemas.offsets_topic import OFFSETS_TOPIC
 from storage.schemas.remote_log import REMOTE_LOG
-from storage.schemas.share_state import SHARE_STATE
-from storage.schemas.transactions_topic import TRANSACTIONS_TOPIC
 from tests.interop.referee import KAFKA_MESSAGES, OLD_JVM_OPTIONS, Referee
 
 pytestmark = pytest.mark.kafka

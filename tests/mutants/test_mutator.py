@@ -128,7 +128,7 @@ def test_a_listed_mutant_is_of_code_that_is_still_there(path: str, gone: str, co
 
 
 def test_listed_mutants_of_code_that_is_gone_are_told(ours):
-    gone = {("cleaner/no_such.py", "a", "b"), ("policies/steps.py", "no such line", "none")}
+    gone = {("cleaner/no_such.py", "a", "b"), ("policies/planning.py", "no such line", "none")}
     assert stale(equivalents() | gone, ours) >= gone
     assert not stale(equivalents(), ours) & {
         one for one in equivalents() if one[0] == "policies/config/config_sources.py"
@@ -160,7 +160,7 @@ def tree(tmp_path: Path) -> Tree:
 
 @pytest.mark.parametrize("is_noticed", [True, False])
 def test_a_mutant_is_tried_in_a_copy_and_taken_back(tree: Tree, is_noticed: bool):
-    path = "policies/steps.py"
+    path = "policies/planning.py"
     source = (ROOT / path).read_bytes()
     mutant = Mutant(path, 0, 0, "raise ValueError\n" if is_noticed else "# nothing\n", (1, 1))
     verdict = tree.judge(mutant, Map({path: {"1": [TEST]}}, {}), 60)

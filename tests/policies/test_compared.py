@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policies.compared import age_beside, share_beside, size_beside
 from policies.config.config_keys import LONG_MAX, TOPIC_KEY, ValueUnit
 from policies.config.config_values import show_value
+from policies.reasons import age_beside, share_beside, size_beside
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.expiry import next_expiry_ms
 from policies.plan import Only, Request
-from policies.planning import plan_partition
+from policies.planning import next_expiry_ms, plan_partition
 from tests.builders import NOW_MS, a_log, a_policy
 
 DAY_MS = 86_400_000

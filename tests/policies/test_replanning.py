@@ -2,8 +2,7 @@
 
 from policies.facts import LogDirFacts, UnreadablePartition
 from policies.plan import Request
-from policies.planning import plan
-from policies.replanning import limited_to, replanned, without_compactions
+from policies.planning import limited_to, plan, replanned, without_compactions
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, a_log, a_policy
 

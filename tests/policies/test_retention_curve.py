@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from policies.config.policy import TopicPolicy
 from policies.facts import PartitionFacts
 from policies.reasons import Action
-from policies.retention import retention
-from policies.retention_curve import CurvePoint, curve_by_size, curve_by_time
+from policies.retention import CurvePoint, curve_by_size, curve_by_time, retention
 from tests.builders import NOW_MS, a_log, a_policy
 
 

@@ -6,12 +6,12 @@ from policies.config.config_keys import DOUBLE_MAX
 from policies.config.policy import BrokerPolicy
 from policies.facts import LogDirFacts
 from policies.plan import Request
-from policies.planning import plan
-from policies.steps import (
+from policies.planning import (
     SIDE_BY_SIDE_BYTES_MAX,
     compaction_crews,
     compaction_steps,
     deletion_steps,
+    plan,
     scratch_bytes,
     with_oldest_apart,
 )

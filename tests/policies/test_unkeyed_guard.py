@@ -10,9 +10,8 @@ from policies.config.policy import Layer, Stated, TopicPolicy
 from policies.facts import CountedRound, KeyCount, LogDirFacts, PartitionFacts
 from policies.guards import may_drop_unkeyed, unkeyed_guard
 from policies.plan import Only, PartitionPlan, Request
-from policies.planning import plan, plan_partition
+from policies.planning import held_back, plan, plan_partition
 from policies.reasons import Action, ReasonCode
-from policies.replanning import held_back
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, a_log, a_policy
 

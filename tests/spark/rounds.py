@@ -13,8 +13,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compactor import Compactor
 from cleaner.engine.means import Means
 from policies import Request
-from policies.config.config_layers import ConfigLayers
-from policies.config.configured import Configured
+from policies.config.config_layers import ConfigLayers, Configured
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, FakeClock, PartitionDir, committed, configured, keyed, request
 

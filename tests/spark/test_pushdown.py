@@ -20,8 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from cleaner.spark.table.options import parse_options
-from cleaner.spark.table.pushdown import EVERYTHING, narrowing_of
-from cleaner.spark.table.source import PushdownReader
+from cleaner.spark.table.source import EVERYTHING, PushdownReader, narrowing_of
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import keys, read_pushed
 

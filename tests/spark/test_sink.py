@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
-from cleaner.spark.table.parts import Part, PartitionExists
-from cleaner.spark.table.sink import KafkaLogWriter, WrittenParts
+from cleaner.spark.table.sink import KafkaLogWriter, Part, PartitionExists, WrittenParts
 from storage.errors import InvalidConfig, NotALogDir
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked

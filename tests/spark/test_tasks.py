@@ -18,11 +18,9 @@ from cleaner.engine.copy.moment import SourceChanged
 from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
-from cleaner.spark.bulk.scratch import new_suffix, sweep
-from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk
-from cleaner.spark.bulk.work import PLACE_BITS, GroupWork
-from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
-from policies.config.configured import Configured
+from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, SpanWalk, new_suffix, sweep
+from cleaner.spark.session import SparkJobFailed, UnseenLogDir
+from policies.config.config_layers import Configured
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem

@@ -11,8 +11,7 @@ import pytest
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
-from storage.lock import LockLost, LogDirLock, LogDirLocked, holder_of
-from storage.mounts import UnreliableLock
+from storage.lock import LockLost, LogDirLock, LogDirLocked, UnreliableLock, holder_of
 
 POSIX_LOCK = """
 import fcntl, sys

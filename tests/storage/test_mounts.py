@@ -4,7 +4,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from storage.mounts import MOUNT_INFO, shared_type, type_of
+from storage.lock import MOUNT_INFO, shared_type, type_of
 
 MOUNTS = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cleaner import __version__
 from cleaner.cli.confirming import (
@@ -18,32 +19,81 @@ from cleaner.cli.confirming import (
     confirm_held_back,
     tell_guards,
 )
-from cleaner.cli.engines import add_engine_arguments, opened_compactor
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import tell_misnamed, tell_overrides, warn_of_directories_without_segments
+from cleaner.cli.naming import add_log_dirs_operand, tell_misnamed, tell_overrides, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
-from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.progress import ProgressBar
-from cleaner.cli.screen.html import add_html_argument, check_html, write_html
-from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import hold_failures, show, tell_failures
-from cleaner.cli.stopping import stopping_on_signals
+from cleaner.cli.showing import (
+    add_html_argument,
+    add_view_arguments,
+    check_html,
+    hold_failures,
+    show,
+    tell_failures,
+    view_of,
+    write_html,
+)
 from cleaner.cli.values import at_least_one, moment, span_ms
+from cleaner.cli.waiting import stopping_on_signals
+from cleaner.errors import how_to_install
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cleaner.config.layers import LoadedLayers
     from cleaner.engine.cleaner import Cleaner
+    from cleaner.engine.compactor import Compactor
     from cleaner.engine.outcome import Outcome
     from cleaner.engine.rehearsal.what_if import Answered
     from cleaner.report.cleaning import CleaningReport
     from cleaner.report.overview.values import Overview
     from policies.forecast.what_if import Question
     from policies.plan import Plan, Request
+
+
+_EMBEDDED: Final = "local[*]"
+
+
+def add_engine_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the options ``--engine`` and ``--master``."""
+    group.add_argument(
+        "--engine",
+        choices=("local", "spark"),
+        default="local",
+        help="compact in this process (local, the default) or with Spark",
+    )
+    group.add_argument(
+        "--master",
+        metavar="URL",
+        help=f"with --engine spark: master of the cluster (default: {_EMBEDDED}, this machine)",
+    )
+
+
+@contextmanager
+def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
+    """Open the engine that ``--engine`` names; yield None for this process. A dry run needs no cluster.
+
+    Raises: InvalidConfig for ``--master`` without Spark; SparkUnavailable.
+    """
+    if args.engine == "local" and args.master:
+        raise InvalidConfig("--master", args.master, "needs --engine spark")
+    if args.engine == "local" or args.dry_run:
+        yield None
+        return
+    try:
+        from cleaner.spark.bulk.bulk import Bulk
+        from cleaner.spark.session import start_session
+    except ImportError as error:
+        from cleaner.spark.session import SparkUnavailable
+
+        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
+    session = start_session(args.master or _EMBEDDED, {})
+    try:
+        yield Bulk(session)
+    finally:
+        session.stop()
+
 
 HELP = "delete what retention allows, compact what is dirty, once"
 
@@ -110,7 +160,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
-    from cleaner.engine.listener import PASSES
+    from cleaner.engine.means import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
     from storage.lock import LogDirLocked
@@ -225,7 +275,7 @@ def _request(args: argparse.Namespace) -> Request:
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
     """Carry out the request. Return plan, outcome, and the exit status of a signal that came meanwhile, else 0."""
     if args.dry_run:
-        from policies.replanning import held_back
+        from policies.planning import held_back
 
         plan = cleaner.plan(request)
         outcome = cleaner.would_do(plan, exact=args.exact)
@@ -240,7 +290,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
 
 def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request) -> tuple[Plan, Outcome, int]:
     """Do what guard rails had held back. Return the results of both runs, as ``_act`` does."""
-    from policies.replanning import limited_to, replanned
+    from policies.planning import limited_to, replanned
 
     keys = outcome.guards.keys()
     try:
@@ -289,7 +339,7 @@ def _tell_uncommitted(plan: Plan) -> None:
 
 def _or_more(count: int, noun: str) -> str:
     """Return a text such as `` or of 3 more topics``; empty if there are no more."""
-    from cleaner.report.page import counted
+    from policies.reasons import counted
 
     return f" or of {counted(count, f'more {noun}')}" if count else ""
 
@@ -331,6 +381,6 @@ def with_answers(report: CleaningReport, answered: Sequence[Answered]) -> Cleani
     """Return a report that has the answers, too; the same one if nothing was asked."""
     if not answered:
         return report
-    from cleaner.report.forecast.what_if import WhatIfReport
+    from cleaner.report.what_if import WhatIfReport
 
     return WhatIfReport(report.plan, report.outcome, overview=report.overview, answered=tuple(answered))

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND, check_partition
+from cleaner.cli.naming import OPERAND, OnePartition, check_partition
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
-from cleaner.cli.operands import OnePartition
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment, offset, partition_or_text
@@ -23,7 +22,7 @@ from storage.errors import InvalidConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cleaner.engine.delete_records.deleting import DeletedRecords
+    from cleaner.engine.delete_records import DeletedRecords
     from policies.record_deletion import Before
 
 HELP = "delete the oldest records of a partition, as a broker does"
@@ -66,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Decide, ask, decide again under the lock, delete, and show what was done."""
-    from cleaner.engine.delete_records.deleting import UnsurveyedPartition, delete_records, plan_deletion
+    from cleaner.engine.delete_records import UnsurveyedPartition, delete_records, plan_deletion
     from cleaner.events import EventLog, format_of
-    from cleaner.report.delete_records.deleted_records import RecordDeletionReport, danger_of
+    from cleaner.report.delete_records import RecordDeletionReport, danger_of
     from policies.plan import Request
     from policies.record_deletion import RefusedDeletion
 
@@ -129,7 +128,7 @@ def _log_start(shown: DeletedRecords) -> int:
 
 def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
     """Show a decision that is not carried out. Returns the exit status."""
-    from cleaner.report.delete_records.deleted_records import RecordDeletionReport
+    from cleaner.report.delete_records import RecordDeletionReport
     from policies.record_deletion import RefusedDeletion
 
     show(RecordDeletionReport(shown, args.dry_run), as_json=args.json)
@@ -142,7 +141,7 @@ def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
 
 def _counted(shown: DeletedRecords) -> DeletedRecords:
     """Add the number of records that become unreadable, as far as they can be read."""
-    from cleaner.engine.delete_records.counting import count_in
+    from cleaner.engine.delete_records import count_in
     from policies.record_deletion import RecordDeletion
 
     decided = shown.decided

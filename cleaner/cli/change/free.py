@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import tell_misnamed, tell_overrides
+from cleaner.cli.naming import add_log_dirs_operand, tell_misnamed, tell_overrides
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
-from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.progress import ProgressBar
-from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import draw, draws, hold_failures, show, tell, tell_failures
-from cleaner.cli.stopping import stopping_on_signals
+from cleaner.cli.showing import add_view_arguments, draw, draws, hold_failures, show, tell, tell_failures, view_of
 from cleaner.cli.values import target
-from cleaner.cli.waiting import Waiting
+from cleaner.cli.waiting import Waiting, stopping_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Delete if a target is not met, and show what was done."""
-    from cleaner.engine.listener import PASSES
+    from cleaner.engine.means import PASSES
     from cleaner.events import EventLog, format_of
     from cleaner.report.cleaning import CleaningReport
 
@@ -135,7 +132,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, waiting: Waiting, *, is_met
 
 
 def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: SpaceTarget, *, would: bool) -> None:
-    from cleaner.report.page import size
+    from policies.reasons import size
 
     for earlier, later in zip(before, after, strict=True):
         gained_bytes, short_bytes = later.free_bytes - earlier.free_bytes, wanted.short_bytes(later)
@@ -149,7 +146,7 @@ def _tell_volumes(before: Sequence[Volume], after: Sequence[Volume], wanted: Spa
 
 def _draw_volumes(rescued: Rescued) -> None:
     """Draw what takes each file system, and what the run frees of it; on a terminal only."""
-    from cleaner.report.bars import disk
+    from cleaner.report.page import disk
 
     if not draws():
         return
@@ -164,7 +161,7 @@ def _draw_volumes(rescued: Rescued) -> None:
 
 def _tell_measured(rescued: Rescued) -> None:
     """Print how much the deleted files took and how much is free now, and the partitions that freed too little."""
-    from cleaner.report.page import size
+    from policies.reasons import size
 
     for earlier, later in zip(rescued.before, rescued.after, strict=True):
         if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
@@ -183,7 +180,7 @@ def _tell_measured(rescued: Rescued) -> None:
 
 def _tell_short(args: argparse.Namespace, rescued: Rescued) -> None:
     """Print one line for each file system that stays below the target."""
-    from cleaner.report.page import size
+    from policies.reasons import size
 
     if rescued.outcome.interrupted:
         return
@@ -210,7 +207,7 @@ def _is_unlimited(partition: PartitionPlan) -> bool:
 
 def _nobody_limits(unlimited: Sequence[PartitionPlan]) -> str:
     """Return which partitions keep all for want of a limit. Compacted ones need none, and have NO_LIMIT, too."""
-    from cleaner.report.page import counted
+    from policies.reasons import counted
 
     names = [str(p.facts.topic_partition) for p in unlimited]
     more = ", ..." if len(names) > _NAMED_MAX else ""
@@ -220,7 +217,7 @@ def _nobody_limits(unlimited: Sequence[PartitionPlan]) -> str:
 
 def _stopped(here: Sequence[PartitionPlan], rescued: Rescued, volume: Volume) -> tuple[str, str] | None:
     """Return what stopped the deletions that policy allows, and what to do; None if nothing did."""
-    from cleaner.report.page import counted
+    from policies.reasons import counted
 
     if held := sum(p.guard is not None for p in here):
         return f"a guard rail holds {counted(held, 'partition')} back", "the next lines name it"
@@ -232,8 +229,7 @@ def _stopped(here: Sequence[PartitionPlan], rescued: Rescued, volume: Volume) ->
 
 def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
     """Return what keeps all of some partitions but a limit, and what to do; None if nothing does."""
-    from cleaner.report.page import counted
-    from policies.reasons import ReasonCode
+    from policies.reasons import ReasonCode, counted
 
     if unknown := sum(p.config_is_unknown for p in here):
         return f"the cleanup policy of {counted(unknown, 'partition')} is unknown", _unknown_remedy(here)
@@ -251,7 +247,7 @@ def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
 
 def _limit(args: argparse.Namespace, rescued: Rescued, volume: Volume) -> tuple[str, str]:
     """Return what keeps a file system below the target, and what to do."""
-    from cleaner.report.page import counted, size
+    from policies.reasons import counted, size
 
     if (wanted_bytes := rescued.target.wanted_bytes(volume)) > volume.size_bytes:
         return f"the file system has {size(volume.size_bytes)} in all", f"ask for less than {size(wanted_bytes)}"

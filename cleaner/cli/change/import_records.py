@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cleaner.cli.parser import Parser
     from cleaner.engine.means import OpenLogDirs
     from cleaner.importing.inputs import Inputs
-    from cleaner.report.delete_records.imports import ImportReport
+    from cleaner.report.imports import ImportReport
     from storage.log_dir import LogDir
 
 HELP = "make a new partition of what export wrote"
@@ -106,11 +106,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> ImportReport:
     """Make the partition, or rehearse that, and return the result."""
-    from cleaner.importing.batching import batches
-    from cleaner.importing.building import build, check_space, rehearse
+    from cleaner.importing.building import batches, build, check_private, check_space, rehearse, remove_leftovers
     from cleaner.importing.placing import check_absent, new_topic_id, topic_id_for
-    from cleaner.importing.private import check_private, remove_leftovers
-    from cleaner.report.delete_records.imports import ImportReport
+    from cleaner.report.imports import ImportReport
     from storage.codecs.compression import Compression
 
     wanted, log_dir = args.topic_partition, _target(args, opened.log_dirs)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
+from cleaner.cli.naming import LOG_DIR, OPERAND, OnePartition, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
-from cleaner.cli.operands import LOG_DIR, OnePartition
 from cleaner.cli.showing import hold_failures, show
 from cleaner.cli.values import partition_or_text
 from cleaner.cli.waiting import Waiting
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cleaner.cli.parser import Parser
-    from cleaner.engine.restore.restore import Restorer
+    from cleaner.engine.restore import Restorer
     from cleaner.events import EventLog
     from storage.log_dir import LogDir
 
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Restore, release or list, and show the result."""
     from cleaner.engine.locks import OwnLocks
     from cleaner.engine.means import Means
-    from cleaner.engine.restore.restore import Restorer
+    from cleaner.engine.restore import Restorer
     from cleaner.events import EventLog, format_of
 
     _check_usage(args)
@@ -82,7 +81,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog, log_dirs: Sequence[LogDir]) -> int:
-    from cleaner.engine.restore.history import compactions
+    from cleaner.engine.restore import compactions
     from cleaner.report.restores import RestoreReport
 
     wanted = wanted_partitions(args)

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on, lines_of, status_of
-from cleaner.cli.missing import check_metadata, find_missing
-from cleaner.cli.naming import patterns_without_topic, symlinks_in
-from cleaner.cli.opening import add_log_dir_arguments, read_configuration, reader_of
-from cleaner.cli.operands import add_log_dirs_operand
+from cleaner.cli.naming import add_log_dirs_operand, patterns_without_topic, symlinks_in
+from cleaner.cli.opening import add_log_dir_arguments, check_metadata, find_missing, read_configuration, reader_of
 from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from cleaner.daemon.configuration import Configuration
     from cleaner.daemon.daemon import Daemon
     from cleaner.daemon.observer import Observer
-    from cleaner.engine.listener import Listener
+    from cleaner.engine.means import Listener
     from cleaner.events import EventLog
 
 HELP = "serve log dirs as a daemon, until SIGTERM"

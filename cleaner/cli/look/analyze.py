@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms
-from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_topics, warn_of_names, warn_of_symlinks
-from cleaner.cli.opening import add_log_dir_arguments, load
-from cleaner.cli.operands import add_log_dirs_operand
-from cleaner.cli.screen.html import add_html_argument, check_html, provenance_if_asked, write_html
-from cleaner.cli.showing import show
+from cleaner.cli.naming import add_log_dirs_operand, check_topics, warn_of_names, warn_of_symlinks
+from cleaner.cli.opening import add_log_dir_arguments, load, without_missing
+from cleaner.cli.showing import add_html_argument, check_html, provenance_if_asked, show, write_html
 
 if TYPE_CHECKING:
     from cleaner.report.findings import Analysis
@@ -49,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     report = AnalysisReport(analysis, provenance)
     show(report, as_json=args.json, pager=args.pager)
     if args.output:
-        from cleaner.spark.analysis.write_tables import write_tables
+        from cleaner.spark.analysis.analyzing import write_tables
 
         write_tables(analysis, args.output)
     for problem in analysis.problems:
@@ -62,7 +59,7 @@ def _analyze(args: argparse.Namespace) -> tuple[Analysis, Provenance | None]:
     """Open the configuration and Spark before any log dir is read, then analyze."""
     from cleaner.engine.cleaner import Cleaner
     from cleaner.spark import open_session
-    from policies.config.configured import Configured
+    from policies.config.config_layers import Configured
     from policies.plan import Request
     from storage.kernels import check_usable
     from storage.log_dir import LogDir
@@ -77,8 +74,7 @@ def _analyze(args: argparse.Namespace) -> tuple[Analysis, Provenance | None]:
     cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers))
     spark = open_session(args.master)
     try:
-        from cleaner.spark.analysis.analyzing import analyze
-        from cleaner.spark.analysis.snapshot import take_snapshot
+        from cleaner.spark.analysis.analyzing import analyze, take_snapshot
         from cleaner.spark.stage_lines import StageLines
 
         request = Request(clock_ms(), force_compaction=True, confirmed=True, topics=tuple(args.topic))

@@ -8,10 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.missing import without_missing
-from cleaner.cli.naming import check_patterns, named_topics, topics_of, warn_of_names, warn_of_patterns
-from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of
-from cleaner.cli.operands import add_log_dirs_operand
+from cleaner.cli.naming import (
+    add_log_dirs_operand,
+    check_patterns,
+    named_topics,
+    topics_of,
+    warn_of_names,
+    warn_of_patterns,
+)
+from cleaner.cli.opening import add_log_dir_arguments, overridden, read_configuration, reader_of, without_missing
 from cleaner.cli.parser import Parser
 from cleaner.cli.showing import show
 from storage.errors import InvalidConfig, LogCleanerError
@@ -19,7 +24,7 @@ from storage.errors import InvalidConfig, LogCleanerError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cleaner.cli.missing import Missing
+    from cleaner.cli.opening import Missing
     from cleaner.config.layers import LoadedLayers
     from cleaner.report.configuration import Read, Scope
     from policies.plan import Plan
@@ -212,8 +217,7 @@ def _apply(args: argparse.Namespace) -> int:
 
 def _waiting(plan: Plan, would_go: Plan) -> Iterator[str]:
     """Yield a line for all that waits, and for what becomes due by it. ``would_go``: a plan by the saved limits."""
-    from cleaner.report.page import counted, size
-    from policies.reasons import ReasonCode
+    from policies.reasons import ReasonCode, counted, size
 
     for guard in plan.guards:
         if guard.startswith(ReasonCode.RELOAD_GUARD):

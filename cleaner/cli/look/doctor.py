@@ -13,10 +13,9 @@ from cleaner.cli.confirming import add_danger_arguments
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.look.preflight import node_of
 from cleaner.cli.look.verify import check_unless_signalled, request_of
+from cleaner.cli.naming import add_log_dirs_operand
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
-from cleaner.cli.operands import add_log_dirs_operand
-from cleaner.cli.screen.views import add_quiet_argument, quiet_view
-from cleaner.cli.showing import show
+from cleaner.cli.showing import add_quiet_argument, quiet_view, show
 from storage.errors import Corrupt, InvalidConfig
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run or args.yes or args.force_lock:
         raise InvalidConfig("--dry-run" if args.dry_run else "--yes" if args.yes else "--force-lock", None,
                             "goes with --sweep: without it, doctor changes nothing")  # fmt: skip
-    from cleaner.report.doctor.diagnosis import DoctorReport
+    from cleaner.report.doctor import DoctorReport
 
     view = quiet_view(args)
     found = _diagnosis(args)
@@ -93,9 +92,9 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.doctor.examining import Examination
     from cleaner.engine.doctor.walking import WalkBudget
-    from cleaner.engine.listener import Silent
+    from cleaner.engine.means import Silent
     from cleaner.engine.preflight.preflight import start_verdict
-    from cleaner.engine.space.unlinked import file_systems_of
+    from cleaner.engine.space import file_systems_of
     from policies.findings.shapes.diagnosis import with_checked
     from policies.plan import Request
     from policies.preflight.facts import NEWEST
@@ -143,7 +142,7 @@ def _sweep(args: argparse.Namespace) -> int:
     from cleaner.engine.locks import OwnLocks
     from cleaner.engine.means import Means
     from cleaner.events import EventLog, format_of
-    from cleaner.report.doctor.sweeps import SweepReport
+    from cleaner.report.doctor import SweepReport
     from policies.findings.sweeping import SweepAct
     from storage.log_dir import LogDir
 

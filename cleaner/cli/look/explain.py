@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND, check_partition
+from cleaner.cli.naming import OPERAND, OnePartition, check_partition
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
-from cleaner.cli.operands import OnePartition
-from cleaner.cli.screen.html import add_html_argument, check_html, provenance_if_asked, write_html
-from cleaner.cli.showing import show
+from cleaner.cli.showing import add_html_argument, check_html, provenance_if_asked, show, write_html
 from cleaner.cli.values import moment, offset, partition_or_text, segment
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan as ``clean`` does, observe the partition, and show the explanation."""
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.listener import Silent
+    from cleaner.engine.means import Silent
     from policies.plan import Request
     from storage.log_dir import LogDir
 
@@ -90,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
 def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[ExplanationReport, Plan]:
     """Plan and explain; plan anew if a broker deleted segments meanwhile."""
     from cleaner.engine.explain.choosing import choose
-    from cleaner.engine.explain.observing import PartitionChanged
-    from cleaner.engine.space.accounting import space_of
+    from cleaner.engine.explain.explaining import PartitionChanged
+    from cleaner.engine.space import space_of
     from cleaner.report.explanation import ExplanationReport
 
     wanted, wish = args.topic_partition, _wish(args, request.now_ms)

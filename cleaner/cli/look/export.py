@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.look.selecting import add_selection_arguments, selection_of
-from cleaner.cli.naming import OPERAND
+from cleaner.cli.naming import OPERAND, OnePartition
 from cleaner.cli.opening import add_place_arguments, one_partition
-from cleaner.cli.operands import OnePartition
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
@@ -103,7 +102,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _target(args: argparse.Namespace, reading: Reading) -> AbstractContextManager[BinaryIO]:
     if args.file == _STDOUT:
         return nullcontext(sys.stdout.buffer)
-    from cleaner.export.target import new_file
+    from cleaner.export.transfer import new_file
 
     return new_file(args.file, reading.partition.directory.parent)
 
@@ -122,7 +121,7 @@ def _writer(args: argparse.Namespace, file: BinaryIO) -> Writer:
 
 
 def _show(args: argparse.Namespace, reading: Reading, records: int) -> None:
-    from cleaner.report.exports import ExportReport
+    from cleaner.report.imports import ExportReport
 
     topic, partition = reading.partition.topic_partition
     log_dir, file, size_bytes = str(reading.partition.directory.parent), str(args.file), args.file.stat().st_size

@@ -6,9 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, help_on
-from cleaner.cli.naming import OPERAND, check_remembered, warn_of_symlinks
+from cleaner.cli.naming import LOG_DIR, OPERAND, OnePartition, check_remembered, warn_of_symlinks
 from cleaner.cli.opening import add_place_arguments, open_log_dirs, wanted_partitions
-from cleaner.cli.operands import LOG_DIR, OnePartition
 from cleaner.cli.showing import show
 from cleaner.cli.values import partition_or_text
 
@@ -37,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the journals, and show their entries."""
-    from cleaner.engine.restore.history import read_history
+    from cleaner.engine.restore import read_history
     from cleaner.report.history import HistoryReport
 
     log_dirs = open_log_dirs(args)

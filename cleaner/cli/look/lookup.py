@@ -6,16 +6,15 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND
+from cleaner.cli.naming import OPERAND, OnePartition
 from cleaner.cli.opening import add_place_arguments, one_partition
-from cleaner.cli.operands import OnePartition
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment, offset, topic_partition
 from cleaner.journald import Level
 
 if TYPE_CHECKING:
     from cleaner.cli.values import Moment
-    from cleaner.engine.lookup.looking import LookedUp, LookupTarget
+    from cleaner.engine.lookup import LookedUp, LookupTarget
 
 HELP: Final = "find the record at an offset or a time, and show it"
 _WORDS: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search the partition, and show what was found."""
-    from cleaner.engine.lookup.looking import look_up
+    from cleaner.engine.lookup import look_up
     from cleaner.report.lookups import LookupReport, range_error
 
     looked_up = look_up(one_partition(args), _target(args))
@@ -80,7 +79,7 @@ def _moment_or_word(text: str) -> Moment | str:
 
 def _target(args: argparse.Namespace) -> LookupTarget:
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.lookup.looking import LogPlace, LookupTarget
+    from cleaner.engine.lookup import LogPlace, LookupTarget
 
     if args.timestamp is None:
         return LookupTarget(offset=args.offset)

@@ -12,8 +12,7 @@ from cleaner.cli.naming import partitions_of
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.parser import did_you_mean
 from cleaner.cli.progress import ProgressBar
-from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import show
+from cleaner.cli.showing import add_view_arguments, show, view_of
 from cleaner.cli.values import moment
 from storage.errors import InvalidConfig, InvalidConfigs, LogCleanerError
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from cleaner.engine.cleaner import Cleaner
     from policies.config.policy import BrokerPolicy
     from policies.facts import UnreadablePartition
-    from policies.owners.holdings import Terms
-    from policies.owners.partition import PartitionOwners
+    from policies.owners.holdings import PartitionOwners, Terms
     from policies.plan import PartitionPlan, Plan, Request
     from storage.log_dir import LogDir
 
@@ -58,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.listener import Silent
-    from cleaner.engine.owners.owners import TOPICS
-    from cleaner.report.owners.report import OwnersReport
+    from cleaner.engine.means import Silent
+    from cleaner.engine.owners import TOPICS
+    from cleaner.report.owners import OwnersReport
     from policies.plan import Request
     from storage.log_dir import LogDir
 
@@ -101,7 +99,7 @@ def _read(
 ) -> tuple[list[PartitionOwners], list[UnreadablePartition], list[str]]:
     """Return the partitions that were read, the partitions that cannot be read, and the errors of the log dirs."""
     from policies.facts import UnreadablePartition
-    from policies.owners.partition import terms_of
+    from policies.owners.holdings import terms_of
 
     plan = cleaner.plan(request)
     found: list[PartitionOwners] = []
@@ -122,8 +120,8 @@ def _owners_of(
     cleaner: Cleaner, plan: Plan, planned: PartitionPlan, terms: Terms, bar: ProgressBar
 ) -> list[PartitionOwners]:
     """Read a partition in each log dir that holds it; plan anew if a broker changed it meanwhile."""
-    from cleaner.engine.explain.observing import PartitionChanged
-    from cleaner.engine.owners.owners import owners_of
+    from cleaner.engine.explain.explaining import PartitionChanged
+    from cleaner.engine.owners import owners_of
     from storage.errors import UnreadableFile
     from storage.scan.files import SegmentGone
 

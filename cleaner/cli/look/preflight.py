@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
+from cleaner.cli.naming import add_log_dirs_operand
 from cleaner.cli.opening import add_log_dir_arguments, load
-from cleaner.cli.operands import add_log_dirs_operand
 from cleaner.cli.showing import show
 from policies.preflight.facts import NEWEST, Release
 from storage.errors import LogCleanerError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cleaner.config.layers import LoadedLayers
-    from cleaner.engine.preflight.estimate import StartNeed
-    from cleaner.engine.preflight.preflight import Node
+    from cleaner.engine.preflight.preflight import Node, StartNeed
     from policies.preflight.start import Start
 
 HELP: Final = "tell what the next start of Kafka will do or refuse"
@@ -67,9 +66,8 @@ def release_of(text: str) -> Release:
 
 def run(args: argparse.Namespace) -> int:
     """Read the log dirs, predict, and show the prediction."""
-    from cleaner.engine.preflight.estimate import need_of
-    from cleaner.engine.preflight.preflight import predict_start
-    from cleaner.report.preflight.preflight import PreflightReport
+    from cleaner.engine.preflight.preflight import need_of, predict_start
+    from cleaner.report.preflight import PreflightReport
 
     loaded = load(args, with_cluster_metadata=False)
     _check_dirs(loaded.log_dirs)

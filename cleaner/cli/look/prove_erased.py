@@ -66,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     given = _given(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.listener import Silent
-    from cleaner.engine.prove_erased.cut_names import may_be_named
+    from cleaner.engine.means import Silent
+    from cleaner.engine.prove_erased.places import may_be_named
     from cleaner.engine.prove_erased.proving import HolderPlans, KeySearch, list_places, prove
     from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
-    from cleaner.report.prove_erased.erasure import ErasureReport
+    from cleaner.report.prove_erased import ErasureReport
 
     encoding, globs = KeyEncoding(args.encoding), tuple(args.topic)
     keys = wanted_keys(given, encoding)
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_globs(globs: Sequence[str], log_dirs: Sequence[Path], places: Iterable[FilePlace]) -> None:
     """Refuse each glob that names no partition there, not even one whose name Kafka may have cut."""
-    from cleaner.engine.prove_erased.cut_names import may_be_named
+    from cleaner.engine.prove_erased.places import may_be_named
 
     known = {place.topic_partition: place for place in places if place.topic_partition}
     names = {place.path.parent.name for place in known.values()}

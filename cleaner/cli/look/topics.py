@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import warn_of_directories_without_segments
+from cleaner.cli.naming import add_log_dirs_operand, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
-from cleaner.cli.operands import add_log_dirs_operand
-from cleaner.cli.screen.views import add_view_arguments, view_of
-from cleaner.cli.showing import show
+from cleaner.cli.showing import add_view_arguments, show, view_of
 
 HELP = "list the partitions: policy, bytes, offsets, next expiry"
 
@@ -27,10 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, and show one line for each partition."""
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.listener import Silent
-    from cleaner.engine.space.account import Accounts
-    from cleaner.engine.space.accounting import Accountant
-    from cleaner.engine.space.unlinked import file_systems_of
+    from cleaner.engine.means import Silent
+    from cleaner.engine.space import Accountant, Accounts, file_systems_of
     from cleaner.report.topics import TopicsReport
     from policies.plan import Request
 

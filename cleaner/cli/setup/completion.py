@@ -240,7 +240,7 @@ def _path(text: str) -> Path:
 
 
 def _dirs_in_config(path: Path) -> list[str]:
-    from cleaner.config.toml_lines import leaves
+    from cleaner.config.settings import leaves
 
     if not path.is_file():  # a completion takes nothing out of a pipe
         return []

@@ -83,6 +83,6 @@ def _line(made: MadeTopic) -> str:
 
 
 def _size(size_bytes: int) -> str:
-    from cleaner.report.page import size
+    from policies.reasons import size
 
     return size(size_bytes)

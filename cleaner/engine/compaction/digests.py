@@ -14,7 +14,7 @@ from storage.kernels.keys import sip_hash
 from storage.kernels.layout import DIGEST
 from storage.kernels.status import BatchFate, Status
 from storage.records import Record
-from storage.records.varint import write_varint
+from storage.records.v2 import write_varint
 from storage.scan.arena import Arena
 from storage.scan.legacy_rows import MESSAGES_BYTES_MAX
 from storage.scan.slices import Slice

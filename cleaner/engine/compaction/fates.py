@@ -30,8 +30,7 @@ from storage.kernels.layout import CONTROL, DELETE_HORIZON
 from storage.log.producer_state import ProducerState
 from storage.log.read import floor_place
 from storage.names import FileKind
-from storage.records.control import CONTROL_BYTES_MAX, ControlType, parse_control_type
-from storage.records.header import OFFSET_MAX
+from storage.records.v2 import CONTROL_BYTES_MAX, OFFSET_MAX, ControlType, parse_control_type
 from storage.scan.segments import open_segment
 from storage.scan.slices import Checksums, Slice
 from storage.segment import Segment

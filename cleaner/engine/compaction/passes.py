@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from policies.facts import KeyCount
 from storage.arrays import Words
-from storage.records.record import NO_TIMESTAMP
+from storage.records.v2 import NO_TIMESTAMP
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Position, Slice
 from storage.segment import Segment

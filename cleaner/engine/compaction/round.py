@@ -20,9 +20,9 @@ from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.survivors import Finder, is_dirty
 from cleaner.engine.compaction.targets import Destination, InPlace, IntoCopy, Nowhere
 from cleaner.engine.deletion import check_unchanged
-from cleaner.engine.figures import DiskFigures
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means
+from cleaner.engine.space import DiskFigures
 from cleaner.engine.uncleanable import HeldBack
 from policies.compaction import grouped
 from policies.config.policy import TopicPolicy

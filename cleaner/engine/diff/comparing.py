@@ -20,9 +20,9 @@ from cleaner.errors import told
 from storage.checkpoints import CorruptCheckpoint
 from storage.directory import followed
 from storage.errors import ErrorKind, LogCleanerError, NotALogDir
+from storage.log.leader_epochs import topic_id_if_readable
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
-from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -32,9 +32,8 @@ from storage.names import (
 )
 
 if TYPE_CHECKING:
-    from cleaner.engine.diff.lost_since import Between
     from cleaner.engine.diff.record_diff import Difference
-    from cleaner.engine.diff.two_states import State
+    from cleaner.engine.diff.two_states import Between, State
 
 
 RetentionOf = Callable[[TopicPartition], int | None]
@@ -258,7 +257,7 @@ def compared(
 
     Raises: CorruptManifest, UnreadableFile of the later place's manifest.
     """
-    from cleaner.engine.diff.lost_since import Between  # noqa: PLC0415 - loads the kernels
+    from cleaner.engine.diff.two_states import Between  # noqa: PLC0415 - loads the kernels
 
     is_copy_of_it = after.is_copy_of(before)
     left_out = after.manifest.left_out if after.manifest and after.is_whole else frozenset()

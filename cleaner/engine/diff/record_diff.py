@@ -33,8 +33,17 @@ from cleaner.engine.compaction.fates import TRANSACTIONAL, Fates
 from cleaner.engine.compaction.key_map import Budget, KeyMap, Secret, new_secret
 from cleaner.engine.compaction.passes import OpenSpan, Walked
 from cleaner.engine.compaction.survivors import Finder
-from cleaner.engine.diff.lost_since import Between, LaterTombstones, LeftRecords, Markers
-from cleaner.engine.diff.two_states import OFFSET_END, OpenedState, State, aborted_in_both, joined
+from cleaner.engine.diff.two_states import (
+    OFFSET_END,
+    Between,
+    LaterTombstones,
+    LeftRecords,
+    Markers,
+    OpenedState,
+    State,
+    aborted_in_both,
+    joined,
+)
 from cleaner.engine.inventory import LogEndsBeforeItsStart
 from policies.retain import AbortedTransaction
 from storage.arrays import Integers, Table, Words

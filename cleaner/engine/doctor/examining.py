@@ -2,26 +2,31 @@
 
 No lock is taken, nothing is changed. Beside a live broker files vanish and grow: a partition that changes while it is
 looked at is looked at again, and left out if it is gone.
+
+Reads what ``__remote_log_metadata`` says of segments in remote storage, and keeps segments whose events do not add
+up.
+
+Source: Kafka BytesApiMessageSerde, RemoteLogSegmentState, RemoteLogMetadataCache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.glancing import overflowing
 from cleaner.engine.doctor.missing import CheckpointLines, loss_symptoms, newest_snapshot
-from cleaner.engine.doctor.remote_log import BYTES_MAX, TOPIC, remote_metadata
-from cleaner.engine.doctor.surroundings import entries_of, unlinked_of
 from cleaner.engine.doctor.walking import WalkBudget, walk
-from cleaner.engine.explain.observing import Glanced, Look, PartitionChanged, observe
+from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.space.account import FileSystemAccount
+from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
 from cleaner.engine.verify.hollow import hollow_swap_facts, recovered, strange_logs
 from cleaner.engine.verify.log_dir_files import read_meta_properties
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
@@ -32,32 +37,185 @@ from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.findings.shapes.diagnosis import Diagnosis, diagnose
+from policies.findings.shapes.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
 from policies.findings.shapes.symptoms import (
     NOT_WALKED,
     DamagedMetadata,
+    EntryKind,
     EntrySymptoms,
     LogDirSymptoms,
     PartitionSymptoms,
+    RemoteCopy,
     RemoteMetadata,
     TopicIdentity,
+    UnlinkedSymptoms,
 )
 from policies.plan import LogDirPlan, PartitionPlan, Plan
-from policies.preflight.lost import LostPartition
+from policies.preflight.lost import LostPartition, SetAside
 from policies.preflight.metadata import METADATA_DIR
-from storage.directory import despite_vanishing, status_of
-from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFile
+from storage.directory import despite_vanishing, opened, status_of
+from storage.errors import Corrupt, InvalidRecord, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.end import find_end
-from storage.log.leader_epochs import read_leader_epochs
+from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
-from storage.log.topic_id import topic_id_if_readable
+from storage.log.read import AnyBatch, read_batches
 from storage.log_dir import LogDir
 from storage.names import (
+    IMPORT_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
+    REMOTE_INDEX_CACHE,
+    SCRATCH_SUFFIX,
+    DirState,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
+    parse_segment_file_name,
+    parse_topic_partition,
 )
+from storage.schemas.decoding import Fields, decode
+from storage.schemas.remote_log import REMOTE_LOG
 from storage.segment import Segment
+
+COLLECTED_WITHIN_MS: Final = 3_600_000
+"""A broker lets go of what it deleted itself within this time."""
+_KINDS: Final = {DirState.STRAY: EntryKind.STRAY, DirState.DELETE: EntryKind.DELETE}
+
+
+def entries_of(
+    log_dir: Path, layers: ConfigLayers, now_ms: int, sole_copies: Mapping[str, SetAside]
+) -> Iterator[EntrySymptoms]:
+    """Yield the directories that are no live partition, by name.
+
+    Args:
+        log_dir: its path.
+        layers: state the delays.
+        now_ms: the moment of the look, epoch ms.
+        sole_copies: the directories that hold the only copy of a partition that belongs here, by name.
+
+    Raises: UnreadableFile.
+    """
+    found: list[tuple[str, os.stat_result]] = []
+    with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+    for name, status in sorted(found, key=lambda pair: pair[0]):
+        if not stat.S_ISDIR(status.st_mode) or name.endswith(SCRATCH_SUFFIX):
+            continue
+        kind, topic = _kind_of(name)
+        if kind is not None:
+            delay_ms = layers.policy_for(topic).file_delete_delay_ms if topic else 0
+            size_bytes = account_of(log_dir / name).total.disk_bytes
+            age_ms = max(now_ms - status.st_ctime_ns // 1_000_000, 0)
+            yield EntrySymptoms(str(log_dir / name), kind, size_bytes, age_ms, delay_ms, sole_copies.get(name))
+
+
+def _is_kept(file: UnlinkedFile, now_ms: int) -> bool:
+    name = parse_segment_file_name(Path(file.path).name)
+    if name is None:
+        return False
+    return name.state is not FileState.DELETED or now_ms - file.unlinked_ms > COLLECTED_WITHIN_MS
+
+
+def _kind_of(name: str) -> tuple[EntryKind | None, str]:
+    """Return the kind of a directory, and its topic; None for a partition that is live, or moving."""
+    if name == REMOTE_INDEX_CACHE:
+        return EntryKind.INDEX_CACHE, ""
+    if name.endswith(IMPORT_SUFFIX) and parse_topic_partition(name.removesuffix(IMPORT_SUFFIX)):
+        return EntryKind.IMPORT, ""
+    parsed = parse_partition_dir_name(name)
+    if parsed is None:
+        return EntryKind.STRANGE, ""
+    return _KINDS.get(parsed.state), parsed.topic_partition.topic
+
+
+def unlinked_of(log_dir: Path, files: Iterable[UnlinkedFile], now_ms: int) -> UnlinkedSymptoms | None:
+    """Return the files of a log dir that have no name any more; None if there are none.
+
+    A broker that deletes a segment itself keeps its index files mapped until its next garbage collections.
+
+    Args:
+        log_dir: its path.
+        files: the unlinked files of its file system, the largest first.
+        now_ms: the moment of the look, epoch ms.
+    """
+    own = [file for file in files if Path(file.path).is_relative_to(log_dir) and _is_kept(file, now_ms)]
+    if not own:
+        return None
+    largest = own[0]
+    return UnlinkedSymptoms(len(own), sum(file.disk_bytes for file in own), largest.path, largest.pid, largest.command)
+
+
+TOPIC: Final = "__remote_log_metadata"
+BYTES_MAX: Final = 64 << 20
+"""A larger partition is read only if all is asked for."""
+_DELETED: Final = "DELETE_SEGMENT_FINISHED"
+_STATES: Final = {0: COPY_STARTED, 1: COPY_FINISHED, 2: DELETE_STARTED, 3: _DELETED}
+_SEGMENT, _UPDATE = 0, 1
+_PREFIX_BYTES: Final = 2
+"""The key of the message and its version, as varints, of one byte each."""
+_NAMES: Final = {_SEGMENT: "RemoteLogSegmentMetadataRecord", _UPDATE: "RemoteLogSegmentMetadataUpdateRecord"}
+
+
+class _Event(NamedTuple):
+    is_first: bool
+    segment_id: str
+    topic_partition: str
+    state: str
+    time_ms: int
+
+
+def remote_metadata(
+    path: str, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
+) -> RemoteMetadata:
+    """Return the segments whose events do not add up: begun and never ended, or without their first event.
+
+    Where one event is of a later Kafka, nothing is known to be missing.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    copies: dict[str, RemoteCopy] = {}
+    known: set[str] = set()
+    for event in _events(read_batches(segments, log_start_offset, log_end_offset)):
+        if event is None:
+            return RemoteMetadata(path, 0, ())
+        if event.is_first:
+            known.add(event.segment_id)
+        state = event.state if event.segment_id in known else UNKNOWN_START
+        if state in (COPY_STARTED, DELETE_STARTED, UNKNOWN_START):
+            copies[event.segment_id] = RemoteCopy(state, event.topic_partition, event.time_ms)
+        else:
+            copies.pop(event.segment_id, None)
+        if event.state == _DELETED:
+            copies.pop(event.segment_id, None)
+    return RemoteMetadata(path, len(known | copies.keys()), tuple(copies.values()))
+
+
+def _events(batches: Iterable[AnyBatch]) -> Iterator[_Event | None]:
+    """Yield the events about segments; None for one of a version that nobody here knows."""
+    for batch in batches:
+        for record in batch.records():
+            data = record.value or b""
+            if len(data) < _PREFIX_BYTES or data[0] not in _NAMES:
+                continue
+            if not REMOTE_LOG[_NAMES[data[0]]].versions.holds(data[1]):
+                yield None
+                continue
+            with suppress(InvalidRecord):
+                yield _event(data)
+
+
+def _event(data: bytes) -> _Event:
+    """Decode an event about a segment. Raises: InvalidRecord."""
+    fields = decode(REMOTE_LOG[_NAMES[data[0]]], data[1], data, _PREFIX_BYTES)
+    segment: Fields = fields["remoteLogSegmentId"]
+    partition: Fields = segment["topicIdPartition"]
+    state = _STATES.get(fields["remoteLogSegmentState"])
+    if state is None:
+        raise InvalidRecord(f"state {fields['remoteLogSegmentState']} of a remote segment")
+    name = f"{partition['name']}-{partition['partition']}"
+    return _Event(data[0] == _SEGMENT, segment["id"], name, state, fields["eventTimestampMs"])
+
 
 Progress = Callable[[int], object]
 """Hears the size of each partition that was looked at."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from cleaner.engine.explain.contents import located_in
-from cleaner.engine.explain.observing import Glanced
+from cleaner.engine.explain.explaining import Glanced
 from policies.facts import NO_TIMESTAMP
 from policies.findings.shapes.of_files import TIME_ENTRY_BYTES
 from policies.findings.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
@@ -18,7 +18,7 @@ from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.kernels.layout import KEY_BYTES
 from storage.log.end import find_end
-from storage.log.file_records.positions import counted_end_of
+from storage.log.file_records import counted_end_of
 from storage.names import FileKind
 from storage.records import BatchHeader, LegacyHeader
 from storage.segment import Segment, SegmentFile, reading

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
-from cleaner.engine.explain.observing import Glanced
+from cleaner.engine.explain.explaining import Glanced
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import emptied_segments, lone_indexes, recovered
 from policies.findings.findings import Finding

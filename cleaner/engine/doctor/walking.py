@@ -16,7 +16,7 @@ from policies.findings.shapes.symptoms import HeaderWalk, UnindexedAbort
 from storage.errors import CorruptBatch, CorruptIndex, LogCleanerError
 from storage.log_dir import read_file
 from storage.names import FileKind
-from storage.records.header import (
+from storage.records.v2 import (
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_TRANSACTIONAL,
     OFFSET_MAX,

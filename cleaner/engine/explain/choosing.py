@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cleaner.engine.explain.contents import RecordFound, SegmentContents, contents_of, record_at
-from cleaner.engine.explain.observing import PartitionChanged
+from cleaner.engine.explain.explaining import PartitionChanged
 from policies.explain.explanation import PartitionExplanation
 from policies.explain.fates import SegmentFate
-from policies.explain.words import offsets
 from policies.plan import path_of
-from policies.reasons import moment
+from policies.reasons import moment, offsets
 from storage.errors import InvalidConfig
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
-from storage.log.search.timestamps import lookup_record
+from storage.log.search import lookup_record
 from storage.segment import Segment
 
 

@@ -13,7 +13,7 @@ from storage.errors import LogCleanerError
 from storage.log.read import read_segment
 from storage.names import SEGMENT_KINDS, parse_topic_partition
 from storage.records import Record
-from storage.records.header import (
+from storage.records.v2 import (
     ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_DELETE_HORIZON,

@@ -3,30 +3,334 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
 
-from cleaner.engine.explain.observing import Look, observe
+from cleaner.engine.explain.contents import located_in, stamped_batches
+from cleaner.engine.journal import read_journal
+from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis
 from cleaner.engine.rehearsal.rehearsal import Rehearsal
+from cleaner.engine.uncleanable import uncleanable_in
+from cleaner.errors import told as told_error
 from policies.explain.blockers import BlockerCode
 from policies.explain.explanation import PartitionExplanation, explain
-from policies.explain.observations import Observations, TopicHere
-from policies.facts import LogDirFacts
+from policies.explain.observations import (
+    NO_HORIZONS,
+    UNUSED,
+    ActiveUse,
+    DeleteHorizons,
+    FailedAttempts,
+    Observations,
+    OpenTransaction,
+    RecordPlace,
+    SegmentTimes,
+    TopicHere,
+    WaitingFiles,
+)
+from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts
 from policies.guards import compaction_held_back
-from policies.plan import PartitionPlan, Plan
-from storage.errors import LogCleanerError, UnreadableFile
-from storage.log.listing import list_partition
-from storage.log.read import read_segment
+from policies.plan import PartitionPlan, Plan, path_of
+from storage.directory import opened, status_of
+from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
+from storage.log.end import SegmentEdges, edges_of
+from storage.log.listing import Listing, list_partition
+from storage.log.producer_state import ProducerState, load_producer_state
+from storage.log.read import offset_entries, position_of, read_segment, time_entries
+from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
-from storage.names import TopicPartition
-from storage.records.header import OFFSET_MAX
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, FileState, TopicPartition
+from storage.records import BatchHeader, LegacyHeader, iter_headers
+from storage.records.v2 import OFFSET_MAX
+from storage.schemas.coordinator import TRANSACTIONS_TOPIC
 from storage.schemas.decoding import decode
-from storage.schemas.transactions_topic import TRANSACTIONS_TOPIC
-from storage.segment import Segment
+from storage.segment import Segment, SegmentFile, reading
+
+HORIZON_BYTES_MAX: Final = 1 << 30
+"""Unless all is asked for, delete horizons are looked for only in so much of a log: every byte of it is read."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The manner in which a partition is observed.
+
+    Attributes:
+        now_ms: the moment of the explanation, epoch ms.
+        producer_expiration_ms: ``producer.id.expiration.ms``.
+        exact: read all that may hold delete horizons, however much it is.
+        is_brief: leave out what takes long where there are thousands of partitions: delete horizons, and what only the
+            journal tells.
+    """
+
+    now_ms: int
+    producer_expiration_ms: int
+    exact: bool = False
+    is_brief: bool = False
+
+
+class Glanced(NamedTuple):
+    """The files of a partition as a recovery leaves them, and the edges of its segments."""
+
+    listing: Listing
+    edges: tuple[SegmentEdges, ...]
+
+    @staticmethod
+    def at(listing: Listing) -> Glanced:
+        """Read the edges of all segments; the directory is opened once. Raises: UnreadableFile."""
+        with as_unreadable(listing.directory), opened(listing.directory) as parent:
+            return Glanced(listing, tuple([edges_of(segment, parent) for segment in listing.segments]))
+
+
+def observe(
+    log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look: Look, glanced: Glanced | None = None
+) -> Observations:
+    """Observe a partition. What cannot be read is left out, and told in ``problems``.
+
+    Args:
+        log_dir: that has it.
+        planned: its plan.
+        topic: what the log dirs have of its topic.
+        look: the manner.
+        glanced: at its segments; None if nobody did yet.
+
+    Raises: LogCleanerError if the partition itself cannot be listed.
+    """
+    facts, problems = planned.facts, list[str]()
+    directory = Path(path_of(facts))
+    listing = glanced.listing if glanced else plan_recovery(list_partition(directory)).listing
+    by_base = {segment.base_offset: segment for segment in listing.segments}
+    segments = [by_base[s.base_offset] for s in facts.segments if s.base_offset in by_base]
+    if len(segments) < len(facts.segments):  # beside a live broker: the caller plans again
+        raise PartitionChanged(directory)
+
+    def told(read: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return read()
+        except LogCleanerError as error:
+            problems.append(told_error(error))
+            return otherwise
+
+    seen = told(lambda: glanced or Glanced.at(listing), None)
+    edges = dict(zip(by_base, seen.edges, strict=True)) if seen else {}
+    times = told(lambda: _times(segments, edges), tuple(SegmentTimes() for _ in segments))
+    state = told(lambda: _producers(facts, listing, look), ProducerState())
+    at = LogDir(Path(facts.log_dir))
+    return Observations(
+        times,
+        told(lambda: _use(segments, edges), UNUSED),
+        told(lambda: _future(segments, times, look.now_ms), None),
+        _last_stable_offset(facts, state),
+        told(lambda: tuple(_transactions(state, segments)), ()),
+        NO_HORIZONS if look.is_brief else told(lambda: _horizons(planned, segments, look), NO_HORIZONS),
+        None if look.is_brief else told(lambda: waiting_files(planned), None),
+        None if look.is_brief else told(lambda: failed_attempts(facts), None),
+        topic,
+        told(lambda: at.offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition), None),
+        _file_time_ms(at.path / CLEANER_OFFSET_CHECKPOINT),
+        log_dir.locked_by,
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+class PartitionChanged(LogCleanerError):
+    """A partition of which a broker deleted segments while it was looked at."""
+
+    directory: Path
+
+    def __str__(self) -> str:
+        return f"{self.directory}: changed while it was looked at; run again"
+
+
+def _times(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> tuple[SegmentTimes, ...]:
+    if not edges:
+        return tuple(SegmentTimes() for _ in segments)
+    directory = segments[0].directory
+    with as_unreadable(directory), opened(directory) as parent:
+        return tuple([_segment_times(segment, edges[segment.base_offset], parent) for segment in segments])
+
+
+def _segment_times(segment: Segment, edges: SegmentEdges, parent: int) -> SegmentTimes:
+    entry = segment.newest_entry(parent)
+    indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
+    newest_ms = max(indexed_ms, edges.largest_ms)
+    offset = entry.offset if entry and newest_ms == indexed_ms else None
+    return SegmentTimes(first_timestamp(edges.first) if edges.first else NO_TIMESTAMP, newest_ms, offset)
+
+
+def first_timestamp(header: BatchHeader | LegacyHeader) -> int:
+    """Return the timestamp of a batch's first record; the largest one of the batch if its header says no more."""
+    is_told = isinstance(header, BatchHeader) and not (header.has_delete_horizon or header.is_log_append_time)
+    if is_told and isinstance(header, BatchHeader) and header.base_timestamp_ms >= 0:
+        return header.base_timestamp_ms
+    return header.max_timestamp_ms
+
+
+def _use(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> ActiveUse:
+    if not segments or not edges:
+        return UNUSED
+    active = segments[-1]
+    header = edges[active.base_offset].first
+    first_ms = header.max_timestamp_ms if header else NO_TIMESTAMP
+    return ActiveUse(first_ms, len(offset_entries(active)), len(time_entries(active)))
+
+
+def _future(segments: Sequence[Segment], times: Sequence[SegmentTimes], now_ms: int) -> RecordPlace | None:
+    """Find the record with the greatest timestamp of the first segment that reaches into the future."""
+    for segment, found in zip(segments, times, strict=True):
+        if found.newest_ms > now_ms:
+            return _record_of(segment, found) if found.newest_offset is not None else None
+    return None
+
+
+def _record_of(segment: Segment, times: SegmentTimes) -> RecordPlace | None:
+    """Find the first record with the newest timestamp, in the batch that the time index names."""
+    from storage.kernels.layout import OFFSET, TIMESTAMP  # noqa: PLC0415 - it loads numpy
+
+    last_offset = times.newest_offset or 0
+    with reading(segment.log.path) as descriptor:
+        headers = iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, last_offset))
+        batch = next((found for found in headers if found.header.last_offset >= last_offset), None)
+    if batch is None:
+        return None
+    for located in located_in(segment, batch.position, batch.position + batch.header.size_bytes, with_control=True):
+        for place in (located[TIMESTAMP] == times.newest_ms).nonzero()[0][:1].tolist():
+            return RecordPlace(int(located[OFFSET][place]), times.newest_ms)
+    return None
+
+
+def _producers(facts: PartitionFacts, listing: Listing, look: Look) -> ProducerState:
+    return load_producer_state(
+        listing.snapshots,
+        listing.segments,
+        facts.log_start_offset,
+        facts.log_end_offset,
+        look.now_ms,
+        look.producer_expiration_ms,
+    )
+
+
+def _last_stable_offset(facts: PartitionFacts, state: ProducerState) -> int | None:
+    if facts.last_stable_offset is not None or facts.high_watermark is None:
+        return facts.last_stable_offset
+    unstable = state.first_unstable_offset(facts.high_watermark)
+    return facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
+
+
+def _transactions(state: ProducerState, segments: Sequence[Segment]) -> Iterator[OpenTransaction]:
+    open_ = [(p.open_txn_first_offset, p) for p in state.producers.values() if p.open_txn_first_offset is not None]
+    for offset, producer in sorted(open_, key=lambda pair: pair[0]):
+        since_ms = _first_batch_ms(segments, offset)
+        yield OpenTransaction(producer.producer_id, producer.epoch, offset, since_ms)
+
+
+def _first_batch_ms(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return the timestamp of the batch that begins at an offset, epoch ms; None if there is none."""
+    below = [segment for segment in segments if segment.base_offset <= offset]
+    for batch in read_segment(below[-1], offset, offset + 1) if below else ():
+        if (first_ms := first_timestamp(batch.header)) >= 0:
+            return first_ms
+    return None
+
+
+def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -> DeleteHorizons:
+    """Look for delete horizons in what was compacted before, the oldest segments first, as far as the bound allows."""
+    section = planned.section
+    if section is None or section.is_first:
+        return NO_HORIZONS
+    clean = [segment for segment in segments if segment.base_offset < section.first_dirty_offset]
+    left_bytes, read = HORIZON_BYTES_MAX, list[Segment]()
+    for segment in clean:
+        left_bytes -= segment.size_bytes
+        if left_bytes >= 0 or look.exact:
+            read.append(segment)
+    unread_bytes = sum(segment.size_bytes for segment in clean) - sum(segment.size_bytes for segment in read)
+    return stamped_batches(read)._replace(unread_bytes=unread_bytes)
+
+
+def _file_time_ms(path: Path) -> int | None:
+    with suppress(OSError):
+        return status_of(path).st_mtime_ns // 1_000_000
+    return None
+
+
+def failed_attempts(facts: PartitionFacts) -> FailedAttempts | None:
+    """Return the failures since the last success; None if the last attempt did not fail.
+
+    Raises: UnreadableFile.
+    """
+    name = str(facts.topic_partition)
+    entries = [entry for entry in read_journal(Path(facts.log_dir)) if entry.get("partition") == name]
+    failing = failing_since(entries)
+    noted = uncleanable_in(entries).get(name)
+    if failing is None or noted is None:
+        return None
+    changed = noted.may_retry(list_partition(Path(path_of(facts))))
+    return FailedAttempts(*failing, noted.cause, changed)
+
+
+def failing_since(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Return the times of the first and of the last failure in a row, epoch ms; None if the last attempt went well.
+
+    A ``compact`` line tells that an attempt begins. One that no ``failed`` line follows went well.
+
+    Args:
+        entries: of one partition, oldest first.
+    """
+    since_ms = last_ms = None
+    is_begun = False
+    for entry in entries:
+        match entry:
+            case {"what": "compact"}:
+                since_ms = None if is_begun else since_ms
+                is_begun = True
+            case {"what": "failed", "time_ms": int(time_ms)}:
+                since_ms, last_ms, is_begun = since_ms or time_ms, time_ms, False
+    return None if since_ms is None or last_ms is None or is_begun else (since_ms, last_ms)
+
+
+def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
+    """Return the ``.deleted`` files of a partition that may go; None if there are none. Raises: UnreadableFile."""
+    facts = planned.facts
+    listing = list_partition(Path(path_of(facts)))
+    if not listing.in_state(FileState.DELETED):
+        return None
+    left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
+    files = left.waiting
+    if not files:
+        return None
+    due_ms = [left.due_ms(file) for file in files]
+    replaced_ms = _replaced_ms(facts)
+    return WaitingFiles(
+        len(files),
+        sum(file.size_bytes for file in files),
+        sum(file.disk_bytes for file in files),
+        sum(not left.is_journalled(file) and not _is_replaced(file, replaced_ms) for file in files),
+        min(due_ms),
+        max(due_ms),
+    )
+
+
+def _replaced_ms(facts: PartitionFacts) -> dict[int, int]:
+    """Return when a compaction of ours last began to replace the segment of each base offset, epoch ms."""
+    replaced_ms: dict[int, int] = {}
+    for entry in read_journal(Path(facts.log_dir)):
+        match entry:
+            case {"what": "compact", "partition": name, "time_ms": int(time_ms), "groups": list(groups)}:
+                if name == str(facts.topic_partition):
+                    bases = [base for group in groups if isinstance(group, list) for base in group]
+                    replaced_ms.update(dict.fromkeys(bases, time_ms))
+    return replaced_ms
+
+
+def _is_replaced(file: SegmentFile, replaced_ms: dict[int, int]) -> bool:
+    began_ms = replaced_ms.get(file.name.base_offset)
+    return began_ms is not None and began_ms <= file.changed_ns // 1_000_000
 
 
 def explanations(

@@ -2,31 +2,353 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import pwd
-from collections.abc import Callable, Iterable, Sequence
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.missing import missing_records
-from cleaner.engine.preflight.contents import ReadingBudget
-from cleaner.engine.preflight.estimate import full_disks
-from cleaner.engine.preflight.reading import User, read_identity, read_log_dir, read_metadata
-from policies.preflight.facts import LogDirBefore, Release, Replicas
-from policies.preflight.identity import Identities, IdentityBefore, check_identities
-from policies.preflight.metadata import METADATA_DIR, MetadataStart, load_metadata, with_features
-from policies.preflight.prediction import StartSurroundings, predict
-from policies.preflight.start import LogDirStart, PartitionFate, Start, StartUser
-from policies.preflight.verdict import StartVerdict, verdict_of
-from policies.preflight.zookeeper import check_zookeeper_identities
-from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError
-from storage.log.file_records.walk import CorruptRecord, walk
-from storage.metadata.placements import Placements
-from storage.names import TopicPartition
+from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget
+from policies.preflight.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
+from policies.preflight.identity import Identities, IdentityBefore, check_identities, check_zookeeper_identities
+from policies.preflight.metadata import METADATA_DIR, MetadataBefore, MetadataStart, load_metadata, with_features
+from policies.preflight.prediction import REMOTE_SINCE, STRAY_SINCE, StartSurroundings, parse_kafka_name, predict
+from policies.preflight.start import (
+    LogDirStart,
+    PartitionFate,
+    Start,
+    StartStepKind,
+    StartUser,
+    StartVerdict,
+    verdict_of,
+)
+from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
+from storage.directory import opened
+from storage.errors import CorruptBatch, InvalidConfig, InvalidRecord, LogCleanerError, UnreadableFile, as_unreadable
+from storage.lock import holder_of
+from storage.log.file_records import CorruptRecord, walk
+from storage.log_dir import read_file
+from storage.metadata.assignments import Placements
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE,
+    TopicPartition,
+)
+from storage.properties import parse_properties
 from storage.records import Batch
 from storage.records.read_batches import LogBytes, parse_batch
 from storage.segment import reading
+
+_SAMPLE_BYTES_MAX: Final = 64 << 20
+_SAMPLE_SECONDS_MAX: Final = 0.5
+_PIECE_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4096
+_ENTRY_BYTES: Final = 8 + 12
+_NEW_PARTITION_FILES: Final = 5
+
+
+class StartNeed(NamedTuple):
+    """The time and the space that a start needs for one log dir."""
+
+    recovered_bytes: int
+    """The bytes of the segments that are read batch by batch."""
+    bytes_per_second: float | None
+    """The speed at which a sample of them was read, past the page cache; None if nothing is recovered."""
+    space_bytes: int
+    """Free space for what the start writes: rebuilt indexes, producer snapshots, new partitions."""
+    free_bytes: int
+
+    @property
+    def lacks_space(self) -> bool:
+        """Return whether the disk fills up as Kafka starts."""
+        return self.space_bytes > self.free_bytes
+
+    @property
+    def seconds(self) -> float:
+        """The time that reading takes at that speed."""
+        return self.recovered_bytes / self.bytes_per_second if self.bytes_per_second else 0.0
+
+
+def need_of(log_dir: LogDirStart, interval_bytes: int) -> StartNeed:
+    """Measure and add up what a start needs of a log dir.
+
+    Args:
+        log_dir: what happens to it.
+        interval_bytes: of the log between two entries of an index.
+    """
+    recovered = _recovered(log_dir)
+    return StartNeed(
+        sum(size_bytes for _, size_bytes in recovered),
+        _speed([path for path, size_bytes in recovered if size_bytes]),
+        _space_bytes(log_dir, interval_bytes),
+        _free_bytes(log_dir.path),
+    )
+
+
+def full_disks(start: Start, interval_bytes: int) -> list[str]:
+    """Return the log dirs whose disks fill up as Kafka starts. See ``need_of``."""
+    return [one.path for one in start.log_dirs if _space_bytes(one, interval_bytes) > _free_bytes(one.path)]
+
+
+def _recovered(log_dir: LogDirStart) -> list[tuple[Path, int]]:
+    """Return the segments that are read batch by batch, and their sizes in bytes."""
+    return [
+        (Path(log_dir.path, log.name, step.file), step.size_bytes)
+        for log in log_dir.logs
+        for step in log.steps
+        if step.kind is StartStepKind.RECOVER
+    ]
+
+
+def _space_bytes(log_dir: LogDirStart, interval_bytes: int) -> int:
+    recovered = _recovered(log_dir)
+    indexes = sum(_blocks(size_bytes // max(interval_bytes, 1) * _ENTRY_BYTES) for _, size_bytes in recovered)
+    written = sum(step.kind is StartStepKind.WRITE for log in log_dir.logs for step in log.steps)
+    made = sum(step.kind is StartStepKind.CREATE for step in log_dir.steps) * _NEW_PARTITION_FILES
+    return indexes + (written + made) * _BLOCK_BYTES
+
+
+def _free_bytes(path: str) -> int:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return 0
+    return status.f_bavail * status.f_frsize
+
+
+def _blocks(size_bytes: int) -> int:
+    return -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES
+
+
+def _speed(paths: list[Path]) -> float | None:
+    """Read some of the files, past the page cache where the file system can, and return bytes a second."""
+    read_bytes, started = 0, time.monotonic()
+    with mmap.mmap(-1, _PIECE_BYTES) as buffer:  # page-aligned, as direct reading asks
+        for path in paths:
+            for piece_bytes in _pieces(path, buffer):
+                read_bytes += piece_bytes
+                seconds = time.monotonic() - started
+                if read_bytes >= _SAMPLE_BYTES_MAX or seconds >= _SAMPLE_SECONDS_MAX:
+                    return read_bytes / max(seconds, 1e-6)
+    return read_bytes / max(time.monotonic() - started, 1e-6) if read_bytes else None
+
+
+def _pieces(path: Path, buffer: mmap.mmap) -> Iterator[int]:
+    with suppress(OSError):
+        descriptor = _opened(path)
+        try:
+            at = 0
+            while piece_bytes := os.preadv(descriptor, [buffer], at):
+                yield piece_bytes
+                at += piece_bytes
+                if piece_bytes % _BLOCK_BYTES:
+                    return
+        finally:
+            os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags | os.O_DIRECT)
+    except OSError:
+        return os.open(path, flags)
+
+
+Interval = Callable[[TopicPartition], int]
+"""``index.interval.bytes`` of a partition."""
+
+
+class User(NamedTuple):
+    """The user that the broker runs as."""
+
+    uid: int
+    gid: int
+
+    def may(self, status: os.stat_result, bits: int) -> bool:
+        """Return whether the mode gives this user some of ``rwx``, as the bits 4, 2 and 1."""
+        if self.uid == 0:
+            return True
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid == self.gid else 0
+        return (status.st_mode >> shift) & bits == bits
+
+
+_CHECKPOINTS = RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
+_UNWRAPPED_SINCE = 4
+_READ_WRITE = 6
+_ALL = 7
+_READ = 4
+
+
+def _may(user: User, path: Path, bits: int) -> bool:
+    """Return whether a user may do something with a file, which may be missing."""
+    try:
+        return user.may(path.stat(), bits)
+    except OSError:
+        return True
+
+
+def read_identity(path: Path, user: User) -> IdentityBefore:
+    """Read ``meta.properties`` as a user."""
+    file = path / META_PROPERTIES_FILE
+    if not _may(user, file, _READ):
+        return IdentityBefore(str(path), None, f"user {user.uid} may not read it")
+    try:
+        data = read_file(file)
+        found = None if data is None else parse_properties(data, str(file))
+    except (UnreadableFile, InvalidConfig) as error:
+        is_absent = not path.is_dir() and not path.exists()
+        return IdentityBefore(str(path), None, None if is_absent else str(error), isinstance(error, InvalidConfig))
+    values = None if found is None else {key: one.value for key, one in found.items()}
+    return IdentityBefore(str(path), values)
+
+
+def read_log_dir(
+    path: Path,
+    user: User,
+    interval: Interval,
+    release: Release,
+    *,
+    cleans: bool,
+    budget: ReadingBudget | None = None,
+) -> LogDirBefore:
+    """Read the facts of a log dir.
+
+    Args:
+        path: of the log dir.
+        user: who the broker runs as.
+        interval: see ``Interval``.
+        release: of the Kafka that is to start; it decides which names of directories are known.
+        cleans: whether its log cleaner runs.
+        budget: bounds what is read whole; None for no bound.
+    """
+    failure = _unusable(path, user)
+    if failure:
+        return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
+    names, unparsable = _directories(path, release)
+    partitions = [_read_partition(path, name, partition, user, interval, release, budget) for name, partition in names]
+    return LogDirBefore(
+        str(path),
+        (path / CLEAN_SHUTDOWN_FILE).exists(),
+        _offsets(path / RECOVERY_POINT_CHECKPOINT, user, release),
+        _offsets(path / LOG_START_OFFSET_CHECKPOINT, user, release),
+        _offsets(path / HIGH_WATERMARK_CHECKPOINT, user, release),
+        tuple(one for one in partitions if one is not None),
+        tuple(unparsable),
+        (path / METADATA_DIR).is_dir(),
+        holder_of(path),
+        cleaner_offsets=_offsets(path / CLEANER_OFFSET_CHECKPOINT, user, release) if cleans else {},
+    )
+
+
+def _unusable(path: Path, user: User) -> KafkaFailure | None:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return KafkaFailure("IOException", error.strerror or str(error), is_io=True)
+    if not stat.S_ISDIR(status.st_mode) or not user.may(status, _READ):
+        return KafkaFailure("IOException", "is not a readable log directory", is_io=True)
+    if not user.may(status, _ALL):
+        missing = [name for name in (LOCK_FILE, *_CHECKPOINTS) if not (path / name).exists()]
+        cause = f"user {user.uid} may not write to it" + (f", and {missing[0]} is missing" if missing else "")
+        is_fatal = bool(missing) and LOCK_FILE not in missing  # Kafka makes its checkpoints outside of any catch
+        return KafkaFailure("AccessDeniedException", cause, is_io=not is_fatal)
+    if not _may(user, path / LOCK_FILE, _READ_WRITE):
+        return KafkaFailure("AccessDeniedException", f"user {user.uid} may not write its {LOCK_FILE}", is_io=True)
+    return None
+
+
+def _directories(path: Path, release: Release) -> tuple[list[tuple[str, TopicPartition]], list[str]]:
+    found, unparsable = [], []
+    with as_unreadable(path), opened(path) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            if not entry.is_dir() or (entry.name == REMOTE_INDEX_CACHE and release >= REMOTE_SINCE):
+                continue
+            topic_partition = parse_kafka_name(entry.name, knows_stray=release >= STRAY_SINCE)
+            if topic_partition is None:
+                unparsable.append(entry.name)
+            elif topic_partition.topic != CLUSTER_METADATA_TOPIC:
+                found.append((entry.name, topic_partition))
+    return sorted(found), sorted(unparsable)
+
+
+def _read_partition(
+    log_dir: Path,
+    name: str,
+    topic_partition: TopicPartition,
+    user: User,
+    interval: Interval,
+    release: Release,
+    budget: ReadingBudget | None = None,
+) -> PartitionBefore | None:
+    """Read the facts of a partition directory; None if a live broker has deleted it meanwhile."""
+    directory = log_dir / name
+    if directory.is_symlink():
+        directory = directory.resolve()  # Kafka follows it
+    try:
+        files = tuple(_files(directory, user))
+        status = directory.stat()
+    except FileNotFoundError:
+        return None
+    except LogCleanerError:
+        if not directory.exists():
+            return None
+        raise
+    return PartitionBefore(
+        name,
+        topic_partition,
+        files,
+        leader_epochs_failure(read_file(directory / LEADER_EPOCH_CHECKPOINT), release),
+        read_topic_id(read_file(directory / PARTITION_METADATA_FILE)),
+        DirectoryContents(
+            directory, interval(topic_partition), unwraps=release.major >= _UNWRAPPED_SINCE, budget=budget
+        ),
+        user.may(status, _ALL),
+    )
+
+
+def read_metadata(log_dir: Path, user: User, release: Release) -> MetadataBefore:
+    """Read the facts of the metadata log, which may be missing."""
+    directory = log_dir / METADATA_DIR
+    topic_partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+    found = None
+    if directory.is_dir():
+        found = _read_partition(log_dir, METADATA_DIR, topic_partition, user, lambda _: 4096, release)
+    empty = PartitionBefore(
+        METADATA_DIR, topic_partition, (), None, read_topic_id(None), DirectoryContents(directory, 4096)
+    )
+    return MetadataBefore(found or empty, read_file(directory / "quorum-state") if found else None)
+
+
+def _files(directory: Path, user: User) -> Iterator[FileBefore]:
+    with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode):
+                    yield FileBefore(entry.name, status.st_size, user.may(status, _READ), user.may(status, _READ_WRITE))
+
+
+def _offsets(path: Path, user: User, release: Release) -> Offsets | KafkaFailure:
+    if not _may(user, path, _READ):
+        return KafkaFailure("AccessDeniedException", f"user {user.uid} may not read it", is_io=True)
+    return read_offset_checkpoint(read_file(path), release)
+
 
 _INTERVAL_BYTES: Final = 4096
 _INTERVAL_KEY: Final = "index.interval.bytes"

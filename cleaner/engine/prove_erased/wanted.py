@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from storage.errors import InvalidConfig
-from storage.records.varint import write_varint
+from storage.records.v2 import write_varint
 
 _INT64: Final = struct.Struct(">q")
 _INT64_RANGE: Final = range(-(1 << 63), 1 << 63)

@@ -21,9 +21,8 @@ from policies.facts import LogDirFacts, PartitionFacts, UnreadablePartition
 from policies.forecast.runway import runway
 from policies.forecast.what_if import Question
 from policies.plan import PartitionKey, PartitionPlan, Plan
-from policies.planning import plan
+from policies.planning import held_back, plan
 from policies.reload import Confirmed
-from policies.replanning import held_back
 from policies.rescue import Volume
 from storage.log_dir import Checkpoints, LogDir
 

@@ -19,8 +19,17 @@ from cleaner.engine.journal import Journal, partition_of, read_journal
 from cleaner.engine.means import Means
 from cleaner.engine.repair.kept import kept_name, tail_name
 from cleaner.errors import told
-from policies.findings.repairs import CUTS, RepairKind, kind_of
-from policies.findings.reverting import Content, FoundContent, RepairNote, RevertCode, RevertVerdict, revert_verdicts
+from policies.findings.repairs import (
+    CUTS,
+    Content,
+    FoundContent,
+    RepairKind,
+    RepairNote,
+    RevertCode,
+    RevertVerdict,
+    kind_of,
+    revert_verdicts,
+)
 from storage.directory import open_sized
 from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose

@@ -9,10 +9,9 @@ from pathlib import Path
 from cleaner.engine.journal import partition_of, read_journal
 from policies.findings.repairs import TopicIdFacts
 from storage.errors import LogCleanerError
-from storage.log.leader_epochs import read_leader_epochs
+from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
 from storage.log.listing import list_partition
 from storage.log.rebuild import epochs_in
-from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir
 from storage.metadata.assignments import Assignments, read_assignments
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition, parse_partition_dir_name

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from policies.findings.of_missing import EmptiedSegment
-from policies.findings.of_swaps import HollowSwapFacts
+from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
 from storage.errors import LogCleanerError
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing

@@ -14,7 +14,7 @@ from policies.preflight.texts import read_topic_id as read_as_kafka
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
 from storage.directory import opened
 from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
-from storage.log.topic_id import read_topic_id
+from storage.log.leader_epochs import read_topic_id
 from storage.log_dir import read_file
 from storage.names import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, TopicPartition, parse_topic_partition
 from storage.properties import parse_properties

@@ -10,8 +10,8 @@ from cleaner.engine.repair.topic_ids import ids_of, read_assigned
 from policies.preflight.lost import LostPartition, SetAside, is_here, lost_partitions, sole_copies
 from storage.errors import LogCleanerError, as_unreadable
 from storage.log.end import next_offset_of
+from storage.log.leader_epochs import topic_id_if_readable
 from storage.log.listing import list_partition
-from storage.log.topic_id import topic_id_if_readable
 from storage.log_dir import LogDir
 from storage.metadata.assignments import Assignments
 from storage.names import (

@@ -1,11 +1,23 @@
-"""The content of a page, as values: the same shape for a plan, an explanation and an analysis."""
+"""The content of a page, as values: the same shape for a plan, an explanation and an analysis.
+
+Pack the segments of a document for a page: a reason stands there once, and of each segment only what differs.
+
+The page's script unpacks them. A sentence is split into its words and its figures; the words are kept once for all
+segments that share them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import gzip
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from cleaner.printable import printable
 
 
 class Headline(NamedTuple):
@@ -129,3 +141,98 @@ class PageContent:
     remarks_left_out: int = 0
     segments: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+_FIGURES: Final = re.compile(r"\d(?:[\w.:,-]*\w)?")
+_EXACT_MAX: Final = 1 << 53
+"""JavaScript's numbers are exact up to here; a greater one is packed as text."""
+_LEVEL: Final = 4
+"""A higher one takes twice as long, and makes the page a twentieth smaller."""
+
+
+class Packer:
+    """Packs segments, partition by partition."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[tuple[Any, ...], int] = {}
+        self._limits: dict[tuple[Any, ...], int] = {}
+        self._sentences: dict[tuple[Any, ...], tuple[int, list[str]]] = {}
+        self._columns: dict[str, list[Any]] = {name: [] for name in ("base", "bytes", "newest", "until", "reason")}
+        self._figures: list[str] = []
+        self._starts: list[int] = [0]
+        self._pins: list[list[Any]] = []
+
+    def add(self, partition: Mapping[str, Any]) -> None:
+        """Add the segments of a partition, its offsets, and when it began. ``partition``: as the document has it."""
+        bases, sizes, newests, untils, reasons = self._columns.values()
+        base = newest = 0
+        for segment in partition["segments"]:  # a hundred thousand times: what is usual comes first
+            base_offset, newest_ms = segment["base_offset"], segment["newest_timestamp_ms"]
+            until_ms = segment["reason"]["until_ms"]
+            bases.append(base_offset - base if base_offset < _EXACT_MAX else str(base_offset))
+            base = base_offset if base_offset < _EXACT_MAX else base
+            sizes.append(segment["bytes"])
+            newests.append(_step(newest_ms, newest))
+            untils.append(_step(until_ms, newest_ms or 0))
+            if newest_ms is not None and newest_ms < _EXACT_MAX:
+                newest = newest_ms
+            reasons.append(self._reason(segment["action"], segment["reason"]))
+        self._starts.append(len(bases))
+        names = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "first_dirty_offset")
+        born_ms = partition["segments"][0].get("first_timestamp_ms") if partition["segments"] else None
+        self._pins.append([*(_safe(partition.get(name)) for name in names), _safe(born_ms)])
+
+    def packed(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {
+            **self._columns,
+            "figures": self._figures,
+            "starts": self._starts,
+            "pins": self._pins,
+            "reasons": [[action, code, words, limit] for action, code, words, limit in self._reasons],
+            "limits": [list(limit) for limit in self._limits],
+        }
+
+    def _reason(self, action: str, reason: Mapping[str, Any]) -> int:
+        """Return the place of a reason, and note the figures of its sentence."""
+        text, limit = reason["text"], reason["limit"]
+        place = (limit["value"], limit["file"], limit["line"]) if limit else None
+        known = self._sentences.get((action, text, place))
+        if known is None:
+            told = printable(text)
+            key = action, reason["code"], tuple(_FIGURES.split(told)), self._limit(limit) if limit else None
+            place_of = self._reasons.setdefault(key, len(self._reasons))
+            known = self._sentences[action, text, place] = place_of, _FIGURES.findall(told)
+        self._figures += known[1]
+        return known[0]
+
+    def _limit(self, limit: Mapping[str, Any]) -> int:
+        file = limit["file"] and printable(limit["file"])
+        stated = limit["key"], _safe(limit["value"]), limit["layer"], file, limit["line"]
+        return self._limits.setdefault(stated, len(self._limits))
+
+
+def _safe(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not -_EXACT_MAX < value < _EXACT_MAX else value
+
+
+def _step(value: int | None, before: int) -> int | str | None:
+    """Return the difference to the value before, which packs better; a text if the value is too great."""
+    if value is None or not -_EXACT_MAX < value < _EXACT_MAX:
+        return value if value is None else str(value)
+    return value - before
+
+
+def packed(values: Mapping[str, Any]) -> str:
+    """Return values as compressed JSON in base64: letters that mean nothing in HTML."""
+    text = json.dumps(values, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode("ascii"), _LEVEL, mtime=0)).decode("ascii")
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values of rows by column."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        for name in names:
+            found[name].append(_safe(row[name]))
+    return found

@@ -9,10 +9,8 @@ from typing import Any, Final
 from cleaner.printable import printable
 from cleaner.report.analysis import ROWS_MAX, TITLES, column_heading
 from cleaner.report.html.charts import Series, growth_areas, stacked_bars
-from cleaner.report.html.content import Chart, Column, DataTable, Headline, Kind, PageContent
-from cleaner.report.html.packing import columns_of
-from cleaner.report.page import counted, size
-from policies.reasons import duration, moment
+from cleaner.report.html.content import Chart, Column, DataTable, Headline, Kind, PageContent, columns_of
+from policies.reasons import counted, duration, moment, size
 
 Document = Mapping[str, Any]
 _CAPTIONS: Final = {

@@ -7,10 +7,8 @@ from typing import Any, Final
 
 from cleaner.printable import printable
 from cleaner.report.html.charts import reason_bars
-from cleaner.report.html.content import Column, DataTable, Headline, Kind, PageContent, Remark
-from cleaner.report.html.packing import Packer, columns_of
-from cleaner.report.page import counted, size
-from policies.reasons import moment
+from cleaner.report.html.content import Column, DataTable, Headline, Kind, Packer, PageContent, Remark, columns_of
+from policies.reasons import counted, moment, size
 
 Document = Mapping[str, Any]
 _CONTENTS: Final = ("records", "batches", "transactional_batches", "control_batches", "producers")

@@ -6,13 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cleaner.printable import printable
-from cleaner.report.forecast.runways import in_part, without
 from cleaner.report.html.charts import Series, curve, growth_areas, marks_of, reason_bars, shares, stacked_bars
-from cleaner.report.html.content import Chart, ChartTable, Column, DataTable, Headline, Kind, PageContent, Remark
-from cleaner.report.html.packing import Packer, columns_of
-from cleaner.report.page import counted, size
+from cleaner.report.html.content import (
+    Chart,
+    ChartTable,
+    Column,
+    DataTable,
+    Headline,
+    Kind,
+    Packer,
+    PageContent,
+    Remark,
+    columns_of,
+)
 from cleaner.report.runs import NOT_DONE
-from policies.reasons import duration, moment
+from cleaner.report.runways import in_part, without
+from policies.reasons import counted, duration, moment, size
 
 Document = Mapping[str, Any]
 _DAY_MS: Final = 86_400_000

@@ -1,18 +1,24 @@
-"""Make the overview of a plan and its outcome. It reads no file and asks no clock."""
+"""Make the overview of a plan and its outcome. It reads no file and asks no clock.
+
+The findings of an overview: what the plan cannot do and why, and what keeps bytes, each with its remedy.
+
+What ``explain`` says of one partition by its files is said here by the facts of the plan alone, for the partitions
+whose reasons ask for a person. No file is read.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
-from cleaner.report.forecast.runways import lasts, without
-from cleaner.report.overview.curves import curve_of
-from cleaner.report.overview.findings import FINDINGS_MAX, findings_of
 from cleaner.report.overview.provenance import Provenance
 from cleaner.report.overview.values import (
+    CurvePlace,
+    InForce,
     Later,
     Overview,
     OverviewFinding,
@@ -20,27 +26,215 @@ from cleaner.report.overview.values import (
     PartitionOverview,
     ReasonOverview,
     ReasonShare,
+    RetentionCurve,
     TopicOverview,
     WrittenByDay,
 )
-from cleaner.report.page import counted, size
-from cleaner.report.rollup.freed import freed_figure, freed_of, freed_words
-from cleaner.report.rollup.rolled import Planned, TopicRoll, rolled
-from cleaner.report.rollup.summary import compacted
+from cleaner.report.rollup.listing import compacted
+from cleaner.report.rollup.rolled import Planned, TopicRoll, freed_figure, freed_of, freed_words, rolled
 from cleaner.report.runs import acts_of
-from cleaner.report.totals import Totals
+from cleaner.report.runways import lasts, without
+from cleaner.report.totals import Totals, log_dir_errors
+from policies.config.config_layers import is_internal
 from policies.config.policy import BrokerPolicy, Stated
+from policies.explain.blockers import BlockerCode
+from policies.explain.explanation import blockers_of
+from policies.explain.observations import Observations, SegmentTimes
 from policies.facts import UnreadablePartition
-from policies.forecast.births import DAY_MS
-from policies.forecast.prospects import Expiring, releases
-from policies.forecast.written import UNDATED, bytes_by_day
-from policies.plan import PartitionKey, Plan
-from policies.reasons import Action, moment
+from policies.forecast.births import DAY_MS, UNDATED, bytes_by_day
+from policies.forecast.prospects import Expiring, Threshold, releases, thresholds
+from policies.plan import Only, PartitionKey, PartitionPlan, Plan
+from policies.reasons import INT64_MAX, Action, ReasonCode, counted, moment, size
 
 if TYPE_CHECKING:
     from cleaner.engine.outcome import Outcome
     from cleaner.engine.rehearsal.what_if import Answered
     from policies.forecast.runway import Runway
+
+
+_HOUR_MS: Final = 3_600_000
+_ROUND_MS: Final = (
+    *(hours * _HOUR_MS for hours in (1, 6, 12)),
+    *(days * DAY_MS for days in (1, 2, 3, 5, 7, 10, 14, 21, 30, 60, 90, 180, 365)),
+)
+"""Limits that people ask for."""
+_PLACES: Final = 80
+_IN_FORCE_MAX: Final = 8
+
+
+def curve_of(plan: Plan, answered: Sequence[Answered] = ()) -> RetentionCurve | None:
+    """Return the curve; None if no partition deletes by time, or if the run leaves retention out.
+
+    Args:
+        plan: the plan.
+        answered: answers to ``--what-if``.
+    """
+    now_ms = plan.request.now_ms
+    if plan.request.only is Only.COMPACTION:
+        return None
+    found = [threshold for planned in plan.partitions for threshold in thresholds(planned, now_ms)]
+    if all(threshold.limit_ms == INT64_MAX for threshold in found):
+        return None
+    asked = {
+        stated.value
+        for question, _ in answered
+        for stated in question.values
+        if question.key == "retention.ms" and isinstance(stated.value, int) and stated.value >= 0
+    }
+    in_force = _in_force(plan)
+    longest_ms = max(threshold.limit_ms for threshold in found if threshold.limit_ms < INT64_MAX)
+    shown_ms = _shown_ms(longest_ms, [*asked, *(value.limit_ms for value in in_force)])
+    rounded = sorted({*asked, *(limit_ms for limit_ms in _ROUND_MS if limit_ms <= shown_ms)})
+    steps = {shown_ms * place // _PLACES for place in range(_PLACES + 1)}
+    marks = {value.limit_ms for value in in_force if value.limit_ms <= shown_ms} | set(rounded)
+    curve = _Curve(found, sum(p.facts.size_bytes + _companions(p.facts.segments) for p in plan.partitions))
+    return RetentionCurve(
+        tuple(curve.at(limit_ms) for limit_ms in sorted(steps | marks)),
+        tuple(curve.at(limit_ms) for limit_ms in rounded),
+        in_force,
+    )
+
+
+class _Curve:
+    """Answers what a limit keeps and frees, from all segments by the greatest limit that deletes them."""
+
+    def __init__(self, found: Iterable[Threshold], all_bytes: int) -> None:
+        ascending = sorted(found)
+        self._limits_ms = [threshold.limit_ms for threshold in ascending]
+        self._bytes_before = [0, *accumulate(threshold.size_bytes for threshold in ascending)]
+        self._all_bytes = all_bytes
+
+    def at(self, limit_ms: int) -> CurvePlace:
+        """Return what a limit keeps and frees: it deletes what a limit at least as great deletes, too."""
+        freed = self._bytes_before[-1] - self._bytes_before[bisect_left(self._limits_ms, limit_ms)]
+        return CurvePlace(limit_ms, self._all_bytes - freed, freed)
+
+
+def _companions(segments: Sequence[object]) -> int:
+    return sum(segment.companions_bytes for segment in segments)  # type: ignore[attr-defined]
+
+
+def _shown_ms(longest_ms: int, marked_ms: Sequence[int]) -> int:
+    """Return the greatest limit of the line: beyond all that is there, and beyond each mark that is not far away."""
+    near = [limit_ms for limit_ms in marked_ms if limit_ms <= 3 * longest_ms]
+    return max(longest_ms, _HOUR_MS, *near) * 21 // 20
+
+
+def _in_force(plan: Plan) -> tuple[InForce, ...]:
+    topics: defaultdict[int, set[str]] = defaultdict(set)
+    sizes: defaultdict[int, int] = defaultdict(int)
+    for planned in plan.partitions:
+        policy = planned.policy
+        if (
+            policy.cleanup_delete
+            and policy.retention_ms >= 0
+            and not policy.is_hands_off
+            and not is_internal(policy.topic)
+        ):
+            topics[policy.retention_ms].add(policy.topic)
+            sizes[policy.retention_ms] += planned.facts.size_bytes
+    return tuple(_values(topics, sizes))[:_IN_FORCE_MAX]
+
+
+def _values(topics: dict[int, set[str]], sizes: dict[int, int]) -> Iterator[InForce]:
+    for limit_ms in sorted(topics, key=lambda limit_ms: (-sizes[limit_ms], limit_ms)):
+        yield InForce(limit_ms, len(topics[limit_ms]), sizes[limit_ms])
+
+
+FINDINGS_MAX: Final = 100
+_EXPLAINED_MAX: Final = 200
+"""The most partitions that are explained, the largest first: each is planned anew, which takes as long as its plan."""
+_ASKS: Final = frozenset(
+    {
+        ReasonCode.FUTURE_TIMESTAMP,
+        ReasonCode.CONFIG_UNKNOWN,
+        ReasonCode.NO_HIGH_WATERMARK,
+        ReasonCode.ABOVE_HIGH_WATERMARK,
+        ReasonCode.OPEN_TRANSACTION,
+        ReasonCode.HELD,
+        ReasonCode.TORN_TAIL,
+        ReasonCode.RECORDS_MISSING,
+        ReasonCode.POLICY_EMPTY,
+        ReasonCode.CLEANER_DISABLED,
+        ReasonCode.NO_LIMIT,
+        ReasonCode.CLOCK_JUMPED,
+        ReasonCode.FOREIGN_CONFIG,
+        ReasonCode.MAX_DELETE_RATIO,
+        ReasonCode.MAX_UNKEYED_RATIO,
+        ReasonCode.RELOAD_GUARD,
+    }
+)
+"""Reasons that a person may want to do something about."""
+_USUAL: Final = frozenset(
+    {
+        BlockerCode.ACTIVE_SEGMENT,
+        BlockerCode.DIRTY_RATIO_LOW,
+        BlockerCode.MIN_COMPACTION_LAG,
+        BlockerCode.WITHIN_SIZE,
+        BlockerCode.TOMBSTONES_WAIT,
+    }
+)
+"""The blockers of ordinary operation: the verdicts tell them, so they are no findings."""
+
+
+def findings_of(plan: Plan, outcome: Outcome, broker: BrokerPolicy) -> list[OverviewFinding]:
+    """Return the findings: failures first, then what keeps the most bytes."""
+    found = [*_failures(plan, outcome), *_of_log_dirs(plan)]
+    asking = sorted((p for p in plan.partitions if _asks(p)), key=lambda p: -p.facts.size_bytes)
+    kept = [finding for planned in asking[:_EXPLAINED_MAX] for finding in _blockers(planned, plan, broker)]
+    return [*found, *sorted(kept, key=lambda finding: -(finding.bytes or 0))]
+
+
+def _failures(plan: Plan, outcome: Outcome) -> Iterator[OverviewFinding]:
+    for error in log_dir_errors(plan, outcome):
+        yield OverviewFinding("FAILED", None, None, None, None, error, None, None, None)
+    for failed in plan.failures:
+        topic, partition = failed.topic_partition
+        remedy = f"logcleaner verify {failed.topic_partition} tells what is damaged."
+        yield OverviewFinding(
+            "FAILED", topic, partition, failed.log_dir, None, failed.error, remedy, failed.size_bytes, None
+        )
+    for (log_dir, (topic, partition)), result in outcome.results.items():
+        if result.error:
+            yield OverviewFinding("FAILED", topic, partition, log_dir, None, result.error, None, None, None)
+
+
+def _of_log_dirs(plan: Plan) -> Iterator[OverviewFinding]:
+    for log_dir in plan.log_dirs:
+        path, guard = log_dir.facts.path, log_dir.guard or log_dir.foreign
+        if guard:
+            remedy = "If the reason is no mistake, --yes goes on all the same."
+            yield OverviewFinding(
+                guard.code, None, None, path, None, guard.text, remedy, log_dir.facts.size_bytes, None
+            )
+        if log_dir.facts.locked_by:
+            text = f"{log_dir.facts.locked_by} holds the log dir: a run that changes something would be refused."
+            remedy = "Stop the broker first, or leave the cleaning to it."
+            yield OverviewFinding("LOCKED", None, None, path, log_dir.facts.locked_by, text, remedy, None, None)
+
+
+def _asks(planned: PartitionPlan) -> bool:
+    return planned.guard is not None or any(verdict.reason.code in _ASKS for verdict in planned.verdicts)
+
+
+def _blockers(planned: PartitionPlan, plan: Plan, broker: BrokerPolicy) -> Iterator[OverviewFinding]:
+    times = tuple(SegmentTimes(-1, s.newest_record_ms, s.newest_record_offset) for s in planned.facts.segments)
+    seen = Observations(times, last_stable_offset=planned.facts.last_stable_offset)
+    topic, partition = planned.facts.topic_partition
+    for blocker in blockers_of(planned, seen, plan.request, broker):
+        if blocker.code not in _USUAL:
+            yield OverviewFinding(
+                blocker.code,
+                topic,
+                partition,
+                planned.facts.log_dir,
+                blocker.owner,
+                blocker.text,
+                blocker.remedy,
+                blocker.size_bytes,
+                blocker.until_ms,
+            )
+
 
 LaterOf = Mapping[PartitionKey, Sequence[Expiring]]
 LATER_DAYS: Final = 7

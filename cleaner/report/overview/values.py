@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cleaner.report.forecast.documents import documents
 from cleaner.report.overview.provenance import Provenance
+from cleaner.report.runways import documents
 from policies.forecast.runway import Runway
 
 

@@ -7,10 +7,16 @@ the answer holds, and puts names in the place of numbers (``snapshot``).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -21,20 +27,213 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
-from cleaner.report.findings import Analysis
-from cleaner.spark.analysis.fact_schema import KEY, STRETCH
-from cleaner.spark.analysis.snapshot import PlannedRead
-from cleaner.spark.analysis.tables import Figures, Naming, Rehearsed
-from cleaner.spark.errors import AnalysisFailed
-from cleaner.spark.session import cause_of
+from cleaner.errors import as_unwritable
+from cleaner.report.findings import (
+    TABLES,
+    Analysis,
+    AnalysisRow,
+    Codec,
+    CurveStep,
+    Day,
+    Keys,
+    ProducerFigures,
+    Savings,
+    Sizes,
+    Timestamps,
+    TopKey,
+)
+from cleaner.spark.analysis.task_facts import KEY, STRETCH
+from cleaner.spark.session import AnalysisFailed, cause_of
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
 from policies.config.policy import BrokerPolicy
-from policies.plan import PartitionPlan, Request
+from policies.facts import PartitionFacts
+from policies.plan import PartitionPlan, Plan, Request, path_of
+from policies.retention import curve_by_size, curve_by_time
+from storage.codecs.compression import Compression
+from storage.directory import despite_vanishing
+from storage.errors import LogCleanerError
+from storage.log.listing import list_partition
+from storage.log.recovery import plan_recovery
+from storage.names import TopicPartition
 from storage.records import ControlType
-from storage.scan.extents import Extent, packed
+from storage.scan.extents import Extent, Wanted, cut_partition, packed
+from storage.scan.partitions import OffsetRange
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+
+@dataclass(frozen=True, slots=True)
+class PlannedRead:
+    """The offsets, files and lengths to read, as of one moment."""
+
+    now_ms: int
+    partitions: tuple[PartitionPlan, ...]
+    """The plans of the partitions. A partition's *place* is its number in this tuple."""
+    extents: tuple[Extent, ...]
+    problems: tuple[str, ...]
+    """A line for each thing that could not be planned."""
+
+    @property
+    def places(self) -> dict[Path, int]:
+        """The places by partition directory."""
+        return {Path(path_of(planned.facts)): place for place, planned in enumerate(self.partitions)}
+
+
+def take_snapshot(plan: Plan) -> PlannedRead:
+    """Fix the extents to read of each partition of a plan, and note the partitions that cannot be read."""
+    problems = [error for log_dir in plan.log_dirs for error in log_dir.facts.errors]
+    problems += [f"{failed.topic_partition}: {failed.error}" for failed in plan.failures]
+    extents: list[Extent] = []
+    for planned in plan.partitions:
+        try:
+            extents += despite_vanishing(partial(_extents, planned.facts))
+        except LogCleanerError as error:
+            problems.append(f"{planned.facts.topic_partition}: {error}")
+    return PlannedRead(plan.request.now_ms, plan.partitions, tuple(extents), tuple(problems))
+
+
+def _extents(facts: PartitionFacts) -> list[Extent]:
+    listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
+    wanted = Wanted(OffsetRange(facts.log_start_offset, facts.log_end_offset), None, PARTITION_BYTES_DEFAULT, False)
+    return list(cut_partition(facts.topic_partition, listing.segments, wanted))
+
+
+_TYPES: Final[dict[type, pa.DataType]] = {
+    int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
+}  # fmt: skip
+_MOMENT: Final = pa.timestamp("ms", tz="UTC")
+
+
+def write_tables(analysis: Analysis, output: Path) -> None:
+    """Write ``output/TABLE/MOMENT.parquet`` for each table, even without rows. ``analyzed_at`` tells the runs apart.
+
+    Raises: UnwritableFile.
+    """
+    name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
+    for table, kind in TABLES.items():
+        path = output / table / name
+        with as_unwritable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, _arrow(table, kind, analysis))
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    """Write a file that readers of the directory see whole or not at all: they ignore names with a leading dot."""
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(table, hidden)
+    hidden.replace(path)
+
+
+def _arrow(name: str, kind: type[AnalysisRow], analysis: Analysis) -> pa.Table:
+    hints = get_type_hints(kind)
+    columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
+    rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]
+    return pa.Table.from_pylist(rows, pa.schema([*columns, pa.field("analyzed_at", _MOMENT)]))
+
+
+def _type(hint: Any) -> pa.DataType:
+    return _TYPES[next(iter(get_args(hint)), hint)]
+
+
+_EPOCH: Final = date(1970, 1, 1)
+
+Figures = Mapping[str, Any]
+"""A row of an aggregation; ``place`` names the partition."""
+ByPlace = Mapping[int, Figures]
+Rehearsed = Mapping[int, PartitionResult]
+"""The results that the partitions' actions would have, by place."""
+
+
+class Naming:
+    """Makes the tables of one snapshot. Rows are in the order of the partitions."""
+
+    def __init__(self, snapshot: PlannedRead) -> None:
+        self._snapshot = snapshot
+
+    def of(self, place: int) -> TopicPartition:
+        """Return the partition at a place."""
+        return self._snapshot.partitions[place].facts.topic_partition
+
+    def sizes(self, sums: ByPlace) -> list[AnalysisRow]:
+        """Return the sizes of each partition, with figures from the sums over it."""
+        rows: list[AnalysisRow] = []
+        for place, planned in enumerate(self._snapshot.partitions):
+            facts, policy = planned.facts, planned.policy.cleanup_policy or None
+            of_files = {"cleanup_policy": policy, "segments": len(facts.segments), "size_bytes": facts.size_bytes}
+            figures = {"place": place, "records": 0, "batches": 0, **sums.get(place, {}), **of_files}
+            rows.append(self._row(Sizes, figures))
+        return rows
+
+    def days(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
+        """Return the days of each partition, ascending; records without a timestamp come first."""
+        ordered = sorted(figures, key=lambda row: (row["place"], row["day"]))
+        return [self._row(Day, row, day=_day(row["day"])) for row in ordered]
+
+    def codecs(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
+        """Return the codecs of each partition, in the order of Kafka's numbers for them."""
+        ordered = sorted(figures, key=lambda row: (row["place"], row["codec"]))
+        return [self._row(Codec, row, codec=Compression(row["codec"]).name.lower()) for row in ordered]
+
+    def timestamps(self, sums: ByPlace) -> list[AnalysisRow]:
+        """Return the timestamps of each partition with records."""
+        return [self._row(Timestamps, row) for _, row in sorted(sums.items()) if row["records"]]
+
+    def producers(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
+        """Return the producers of each partition, by producer id."""
+        return [
+            self._row(ProducerFigures, row)
+            for row in sorted(figures, key=lambda row: (row["place"], row["producer_id"]))
+        ]
+
+    def keys(self, of_keys: ByPlace, sums: ByPlace) -> list[AnalysisRow]:
+        """Return the keys of each partition with records."""
+        none = {"keys": 0, "duplicates": 0, "deleted_keys": 0}
+        both = [
+            none | dict(row) | dict(of_keys.get(place, {})) for place, row in sorted(sums.items()) if row["records"]
+        ]
+        return [self._row(Keys, row) for row in both]
+
+    def top_keys(self, figures: Iterable[Figures]) -> list[AnalysisRow]:
+        """Return the top keys of each partition, by the measure that they lead in and by rank."""
+        ordered = sorted(figures, key=lambda row: (row["place"], row["by"], row["rank"]))
+        return [self._row(TopKey, row, key=bytes(row["key"])) for row in ordered]
+
+    def savings(self, rehearsed: Rehearsed) -> list[AnalysisRow]:
+        """Return the savings of each partition that was rehearsed without an error."""
+        rows: list[AnalysisRow] = []
+        for place, result in rehearsed.items():
+            if result.error is None:
+                saved_bytes = result.deleted_bytes + result.compacted_from_bytes - result.compacted_to_bytes
+                figures = {"place": place, **asdict(result), "saved_bytes": saved_bytes, "basis": result.basis.value}
+                rows.append(self._row(Savings, figures))
+        return rows
+
+    def retention(self) -> list[AnalysisRow]:
+        """Return the curves of retention. They come from the policies alone, without Spark."""
+        rows: list[AnalysisRow] = []
+        for place, planned in enumerate(self._snapshot.partitions):
+            if not planned.facts.segments:
+                continue
+            by_time = curve_by_time(planned.facts, planned.policy, self._snapshot.now_ms)
+            for key, curve in (("retention.ms", by_time), ("retention.bytes", curve_by_size(planned.facts))):
+                rows += [CurveStep(*self._name(place), key, point.limit, point.kept_bytes) for point in curve]
+        return rows
+
+    def _name(self, place: int) -> tuple[str, str, int]:
+        facts = self._snapshot.partitions[place].facts
+        return facts.log_dir, *facts.topic_partition
+
+    def _row(self, table: type[AnalysisRow], figures: Figures, **others: object) -> AnalysisRow:
+        """Return a row of a table, filled from figures by the names of its fields."""
+        mine = [field.name for field in fields(table)[len(fields(AnalysisRow)) :]]
+        given: dict[str, Any] = {name: others.get(name, figures.get(name)) for name in mine}
+        return table(*self._name(figures["place"]), **given)
+
+
+def _day(day: int) -> str | None:
+    """Return a day's date; None for records without a timestamp, and for days after the calendar's last year."""
+    if day < 0 or day > (date.max - _EPOCH).days:
+        return None
+    return (_EPOCH + timedelta(days=day)).isoformat()
+
 
 TOP_KEYS: Final = 10
 

@@ -35,9 +35,8 @@ from cleaner.engine.compaction.targets import InPlace
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.uncleanable import HeldBack
 from cleaner.spark.bulk import tasks
-from cleaner.spark.bulk.scratch import sweep
 from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
-from cleaner.spark.bulk.work import (
+from cleaner.spark.bulk.tasks import (
     GroupWork,
     KeysFound,
     RewriteTask,
@@ -46,9 +45,9 @@ from cleaner.spark.bulk.work import (
     SpanWork,
     Surveyed,
     SurveyTask,
+    sweep,
 )
-from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
-from cleaner.spark.session import cause_of
+from cleaner.spark.session import SparkJobFailed, UnseenLogDir, cause_of
 from policies.facts import KeyCount
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from cleaner.engine.compaction.key_map import secret_of
-from cleaner.spark.bulk.tasks import Bitmaps, SpanWalk, units_by_number
-from cleaner.spark.bulk.work import PLACE_BITS, GroupWork, KeysFound, SpanWork
+from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, KeysFound, SpanWalk, SpanWork, units_by_number
 from storage.errors import LogCleanerError
 
 _KEYS: Final = "round int, low bigint, high bigint, place bigint, is_dirty boolean"

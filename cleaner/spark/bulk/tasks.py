@@ -1,13 +1,29 @@
 """Run the engine's own parts on the executors, over segments on shared storage. This module does not use Spark.
 
 Executors read files and do not map them: the driver holds the lock, an executor holds none.
+
+The tasks and answers of executors: plain values that travel between processes.
+
+Nouns: a *span* is a segment of a round, with the offset that it ends below. A *unit* is a group of spans, and becomes
+one segment. A record's *place* is ``unit << PLACE_BITS | ordinal``; the ordinal counts from the unit's first record.
+Within a round, places ascend as offsets do.
+
+Scratch files of a run, on their way to the driver: they lie in partition directories, under meaningless names.
+
+A broker, and our own listing, look at the last suffix. ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no
+segment file to either. Every attempt of a task has names of its own. Files that no result names belong to nobody.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,29 +33,140 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.digests import Digester
 from cleaner.engine.compaction.fates import Fates, resolve
 from cleaner.engine.compaction.key_map import Secret
-from cleaner.engine.compaction.passes import OpenSpan, Span, Tombstones, Walk
+from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones, Walk, Walked
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.spark.bulk.scratch import new_suffix
-from cleaner.spark.bulk.work import (
-    PLACE_BITS,
-    GroupWork,
-    KeysFound,
-    RewriteTask,
-    Rewritten,
-    Setting,
-    SpanWork,
-    Surveyed,
-    SurveyTask,
-)
-from cleaner.spark.errors import UnseenLogDir
+from cleaner.spark.session import UnseenLogDir
 from policies.facts import KeyCount
+from policies.retain import TransactionFates
 from storage.arrays import Integers, Table, Words
+from storage.directory import opened
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
-from storage.names import FileState
+from storage.names import SCRATCH_SUFFIX, FileState
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Checksums
+from storage.segment import Segment
+
+PLACE_BITS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The facts that hold for a whole round."""
+
+    round: int
+    """The number of the round in the run."""
+    new_fates: Callable[[], Fates]
+    """Makes the follower of transactions for one walk."""
+    first_dirty_offset: int
+    horizons: Horizons
+    index_interval_bytes: int
+    upgrades: bool
+    directory: Path
+    """The directory of the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyTask:
+    """The task of walking over a round's headers."""
+
+    setting: Setting
+    units: tuple[tuple[Span, ...], ...]
+    """The spans of each of the round's units."""
+    log: tuple[Segment, ...]
+    """All segments of the log: markers behind the round end transactions within it."""
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """The record count of a span, and the state of transactions as the walk comes to the span."""
+
+    records: int
+    transactions: TransactionFates
+
+
+@dataclass(frozen=True, slots=True)
+class SpanWork:
+    """A span with the facts that its tasks need."""
+
+    number: int
+    """The number of the span in the run."""
+    span: Span
+    first_ordinal: int
+    """The ordinal of the span's first record within its unit."""
+    records: int
+    transactions: TransactionFates
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """A unit: spans that become one segment."""
+
+    number: int
+    """The number of the unit in the run."""
+    setting: Setting
+    spans: tuple[SpanWork, ...]
+
+    @property
+    def records(self) -> int:
+        """The record count of all spans."""
+        return sum(span.records for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFound:
+    """The findings of a walk over a span's records, apart from keys."""
+
+    walked: Walked
+    count: KeyCount
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """The task of writing a unit's segment."""
+
+    unit: GroupWork
+    bitmap: Path | None
+    """The bitmap file of the unit's survivors; None if no record survives."""
+    walked: tuple[Walked, ...]
+    """The walks over the unit's spans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A unit's segment, written and fsynced under scratch names."""
+
+    segment: Segment | None
+    """The written segment; None if the unit is one segment that keeps every record, so that nothing was written."""
+    size_bytes: int
+    records: int
+
+
+def new_suffix(run: str) -> str:
+    """Return a new suffix for the files of one attempt of one task."""
+    return f".{run}-{secrets.token_hex(8)}{SCRATCH_SUFFIX}"
+
+
+def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
+    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active."""
+    swept = 0
+    for directory in directories:
+        found = sorted(_names_in(directory))
+        for name in found:
+            fs.unlink(directory / name, Purpose.CLEAN)
+        swept += len(found)
+    return swept
+
+
+def _names_in(directory: Path) -> list[str]:
+    """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
+    with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
+        plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        return [name for name in plain if name.endswith(SCRATCH_SUFFIX)]
+    return []
+
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]

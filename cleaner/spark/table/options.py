@@ -15,7 +15,7 @@ from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.log import LogConfig, SpecialTimestamp
 from storage.names import TopicPartition
-from storage.scan.choice import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
+from storage.scan.partitions import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
 
 Value = TypeVar("Value")
 

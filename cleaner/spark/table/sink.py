@@ -1,10 +1,26 @@
-"""``df.write.format("kafka-log")``: write records into new partitions, in a log dir without a broker."""
+"""``df.write.format("kafka-log")``: write records into new partitions, in a log dir without a broker.
+
+Write new partitions: the tasks of a write lay down parts, and the driver lets whole partitions appear.
+
+Order:      each task writes its records of a partition as a whole log, flushed and closed, in a directory of its own;
+            then the driver takes the lock; then it appends the parts of one partition to the first task's log, in the
+            tasks' order; one rename for each partition; fsync of the log dir; the high watermarks.
+Invariant:  a partition appears whole or not at all, and never replaces a partition that is there.
+Names:      ``logcleaner-0.<id>-delete``: a broker (and ``logcleaner``) takes it for a partition of a deleted topic, and
+            a broker that starts removes it. Any other directory of ours would keep a broker from starting.
+Not chosen: a directory beside the log dir: a log dir is often a mount point, and a rename does not cross file systems.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,13 +29,174 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.options import parse_sink_options
-from cleaner.spark.table.parts import Part, PartWriter, Write, publish, remove_parts
-from storage.errors import InvalidConfig, NotALogDir
-from storage.names import TopicPartition
+from storage.codecs.compression import Compression
+from storage.errors import InvalidConfig, LogCleanerError, NotALogDir
+from storage.filesystem import FileSystem, Purpose
+from storage.guarded import Guarded
+from storage.log import Log, LogConfig
+from storage.log.config import NO_LIMIT_MS
+from storage.log.leader_epochs import read_topic_id
+from storage.log_dir import LogDir
+from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
 from storage.records import Record
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+BATCH_BYTES: Final = 64 << 10
+"""The size of keys, values and headers at which a batch is closed; less if segments are small."""
+
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_RECORD_OVERHEAD_BYTES: Final = 16
+_BATCH_BYTES_MAX: Final = (1 << 31) - 1
+"""No limit: the records may come from a topic with any ``max.message.bytes``."""
+
+_NUMBERED_FROM_0: Final = bytes(8)
+"""The base offset of a batch before a log takes it."""
+
+
+class PartitionExists(LogCleanerError):
+    """A partition that a write was to make exists already."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is there already, and only new partitions are written; nothing has changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write of partitions that do not exist yet."""
+
+    log_dir: Path
+    job: str
+    """16 characters, unique to the write, in the names of all its directories."""
+    now_ms: int
+    """The timestamp of records that have none, epoch ms."""
+    compression: Compression
+    segment_bytes: int
+
+    @property
+    def config(self) -> LogConfig:
+        """The configuration of the logs."""
+        return LogConfig(
+            segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX, timestamp_after_max_ms=NO_LIMIT_MS
+        )
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id that other partitions of the topic have, else an id that all tasks derive alike.
+
+        Raises: CorruptCheckpoint, UnreadableFile.
+        """
+        for name, directory in LogDir(self.log_dir).partitions():
+            if name.topic == topic and (topic_id := read_topic_id(directory)):
+                return topic_id
+        digest = hashlib.blake2b(f"{self.job}{topic}".encode(), digest_size=16).digest()
+        first = digest[0] & 0x7F  # no leading dash
+        return base64.urlsafe_b64encode(bytes((first, *digest[1:]))).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The records of a partition that one task wrote."""
+
+    topic_partition: TopicPartition
+    task: int
+    """The number of the task. Parts are joined in this order."""
+    directory: Path
+
+
+class PartWriter:
+    """Writes the records of one task. The records are durable once the writer is closed."""
+
+    def __init__(self, write: Write, task: int) -> None:
+        if not write.log_dir.is_dir():
+            raise NotALogDir(write.log_dir, "is not a directory here, where a task is to write to it")
+        self._write, self._task = write, task
+        self._open: dict[TopicPartition, _OpenPart] = {}
+
+    def add(self, name: TopicPartition, record: Record) -> None:
+        """Append a record. Raises: InvalidConfig for a name that no partition can have, OutOfSpace, BatchTooLarge."""
+        part = self._open.get(name)
+        if part is None:
+            part = self._open[name] = _OpenPart(self._write, name)
+        part.add(record)
+
+    def close(self) -> tuple[Part, ...]:
+        """Make all written records durable, and return the parts. Raises: OutOfSpace."""
+        for part in self._open.values():
+            part.close()
+        return tuple(Part(name, self._task, part.directory) for name, part in self._open.items())
+
+
+class _OpenPart:
+    def __init__(self, write: Write, name: TopicPartition) -> None:
+        if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
+            raise InvalidConfig("topic", str(name), "no partition can be called that", "kafka-log")
+        self._write = write
+        unique = f"{write.job}{uuid.uuid4().hex[:16]}"
+        self.directory = write.log_dir / f"logcleaner-{name.partition}.{unique}{DirState.DELETE.value}"
+        self._log = Log.create(self.directory, write.config, FileSystem(), topic_id=write.topic_id(name.topic))
+        self._records: list[Record] = []
+        self._filled_bytes = 0
+
+    def add(self, record: Record) -> None:
+        self._records.append(record)
+        headers_bytes = sum(len(name) + len(value or b"") for name, value in record.headers)
+        self._filled_bytes += len(record.key or b"") + len(record.value or b"") + headers_bytes + _RECORD_OVERHEAD_BYTES
+        if self._filled_bytes >= min(BATCH_BYTES, self._write.segment_bytes // 4):
+            self._append()
+
+    def close(self) -> None:
+        if self._records:
+            self._append()
+        self._log.close()
+
+    def _append(self) -> None:
+        self._log.append_records(self._records, now_ms=self._write.now_ms, compression=self._write.compression)
+        self._records, self._filled_bytes = [], 0
+
+
+def publish(write: Write, parts: Sequence[Part]) -> None:
+    """Let the partitions appear, each whole.
+
+    Raises: LogDirLocked, PartitionExists (nothing has appeared), OutOfSpace, UnsafeOwner.
+    """
+    log_dir = LogDir(write.log_dir)
+    with log_dir.lock(FileSystem()) as lock:
+        fs = Guarded(FileSystem(), {write.log_dir: lock})
+        for part in parts:
+            if (write.log_dir / str(part.topic_partition)).exists():
+                raise PartitionExists(write.log_dir / str(part.topic_partition))
+        ordered = sorted(parts, key=lambda part: (part.topic_partition, part.task))
+        joined = [_join(write, list(some), fs) for _, some in groupby(ordered, key=lambda part: part.topic_partition)]
+        for part, _ in joined:
+            fs.rename(part.directory, write.log_dir / str(part.topic_partition), Purpose.ROLL)
+        fs.fsync_dir(write.log_dir, Purpose.ROLL)
+        ends = {part.topic_partition: end for part, end in joined}
+        known = log_dir.offsets(HIGH_WATERMARK_CHECKPOINT)
+        log_dir.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, **ends}, fs)
+
+
+def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
+    """Append the batches of the other parts to the first part. Return that part and its log end offset."""
+    with Log.open(parts[0].directory, write.config, fs) as log:
+        for part in parts[1:]:
+            for batch in Log.open(part.directory, write.config, fs).read():
+                log.append(_NUMBERED_FROM_0 + bytes(batch.data[len(_NUMBERED_FROM_0) :]), now_ms=write.now_ms)
+        return parts[0], log.log_end_offset
+
+
+def remove_parts(write: Write) -> None:
+    """Remove the remains of all tasks, of failed and duplicate ones, too. Raises: OutOfSpace."""
+    fs = FileSystem()
+    for directory in write.log_dir.glob(f"*.{write.job}*{DirState.DELETE.value}"):
+        for path in directory.iterdir():
+            fs.unlink(path, Purpose.REMOVE)
+        directory.rmdir()
+    fs.fsync_dir(write.log_dir, Purpose.REMOVE)
+
 
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": ("binary", "string"),

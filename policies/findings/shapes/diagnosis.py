@@ -2,23 +2,284 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from policies.explain.words import counted, size
-from policies.findings.findings import Finding, FindingCode, Harm, worst_first
-from policies.findings.of_log_dir import lost_finding, meta_findings, missing_meta_findings
-from policies.findings.shapes.of_compaction import compaction_findings
-from policies.findings.shapes.of_files import epoch_findings, file_findings
+from policies.compaction import Cleanable, cause
+from policies.explain.blockers import Blocker, BlockerCode, aborting, hangs
+from policies.explain.explanation import PartitionExplanation
+from policies.facts import PartitionFacts
+from policies.findings.findings import REBUILD, UNOWNED, Finding, FindingCode, Harm, RepairGroup, worst_first
+from policies.findings.of_log_dir import (
+    lost_finding,
+    meta_findings,
+    missing_meta_findings,
+    set_aside_finding,
+    strange_directory_finding,
+    topic_id_finding,
+)
+from policies.findings.shapes.of_files import epoch_findings, file_findings, is_rebuilt
 from policies.findings.shapes.of_offsets import offset_findings
-from policies.findings.shapes.of_retention import retention_findings
 from policies.findings.shapes.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
-from policies.findings.shapes.of_topics import entry_findings, identity_findings, twice
-from policies.findings.shapes.of_transactions import transaction_findings
-from policies.findings.shapes.symptoms import DamagedMetadata, LogDirSymptoms, PartitionSymptoms
-from policies.preflight.verdict import StartVerdict
-from storage.names import META_PROPERTIES_FILE
+from policies.findings.shapes.symptoms import (
+    DamagedMetadata,
+    EntryKind,
+    EntrySymptoms,
+    LogDirSymptoms,
+    PartitionSymptoms,
+)
+from policies.plan import PartitionPlan
+from policies.preflight.facts import NEWEST
+from policies.preflight.start import StartVerdict
+from policies.reasons import counted, duration, moment, size
+from storage.names import META_PROPERTIES_FILE, FileKind, TopicPartition
+
+EMPTY_BATCHES_MIN: Final = 100
+"""Fewer empty batches are what idempotent producers leave."""
+MISSED_MS: Final = 600_000
+"""The time that a cleaner may take beyond ``max.compaction.lag.ms``: it looks every 15 s, and a round takes its time.
+"""
+
+
+def compaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
+    """Yield what compaction leaves undone."""
+    explained = seen.explained
+    if explained is None:
+        return
+    missed = list(_lag_missed(seen, explained.intended, now_ms))
+    yield from missed
+    behind = next((b for b in explained.blockers if b.code is BlockerCode.CLEANER_BEHIND), None)
+    if behind is not None and not missed:
+        yield _behind(seen, behind)
+    if explained.intended.policy.cleanup_compact:
+        yield from _empty_batches(seen)
+        yield from _unkeyed(seen)
+
+
+def _lag_missed(seen: PartitionSymptoms, planned: PartitionPlan, now_ms: int) -> Iterator[Finding]:
+    """Yield that a record is dirty for longer than ``max.compaction.lag.ms`` allows, although somebody could clean."""
+    section = planned.section
+    if section is None or not section.dirty_bytes:
+        return
+    facts, policy = planned.facts, planned.policy
+    limit = cause(facts, policy, section, now_ms)
+    if limit is None or limit.key != "max.compaction.lag.ms":
+        return
+    alive_ms = now_ms if seen.is_live else min(facts.active.mtime_ms, now_ms)
+    late_ms = int(limit.actual or 0) - (now_ms - alive_ms) - policy.max_compaction_lag_ms
+    if late_ms <= MISSED_MS:
+        return
+    text = (
+        f"The oldest record that was never compacted is {duration(int(limit.actual or 0))} old, and "
+        f"{limit.stated.sentence} is the longest that it may wait: what must be erased by a deadline is still here."
+    )
+    remedy = f"clean --topic {seen.topic_partition} compacts it now; log-cleaner.log says why the broker did not."
+    offset = _first_dirty(facts, section)
+    yield Finding(FindingCode.LAG_MISSED, Harm.WASTE, seen.path, text, remedy, None, offset, "KAFKA-7321")
+
+
+def _first_dirty(facts: PartitionFacts, section: Cleanable) -> int:
+    return max(section.first_dirty_offset, facts.log_start_offset)
+
+
+def _behind(seen: PartitionSymptoms, blocker: Blocker) -> Finding:
+    return Finding(
+        FindingCode.CLEANER_BEHIND, Harm.WASTE, seen.path, blocker.text, blocker.remedy, None, blocker.first_base_offset
+    )
+
+
+def _empty_batches(seen: PartitionSymptoms) -> Iterator[Finding]:
+    walked = seen.walked
+    if walked.empty_batches < EMPTY_BATCHES_MIN or 2 * walked.empty_batches < walked.batches:
+        return
+    batches = counted(walked.empty_batches, "batch", "batches")
+    text = (
+        f"{batches} of {walked.batches:,} ({size(walked.empty_bytes)}) hold no record: compaction left them, and "
+        f"readers step over each of them."
+    )
+    remedy = "Kafka 4.4 leaves no more of them; clean takes those that no producer and no high watermark needs."
+    yield Finding(FindingCode.EMPTY_BATCHES, Harm.WASTE, seen.path, text, remedy, None, None, "KAFKA-20452")
+
+
+def _unkeyed(seen: PartitionSymptoms) -> Iterator[Finding]:
+    unkeyed = [glance for glance in seen.glances if glance.is_first_unkeyed]
+    if not unkeyed:
+        return
+    first = unkeyed[0]
+    text = (
+        f"The topic is compacted, and holds records without a key, the first found at offset {first.first_offset}: the "
+        f"next round drops every one of them."
+    )
+    remedy = "With cleanup.policy=delete the topic keeps them. Set that, if they are wanted, before a cleaner comes by."
+    yield Finding(FindingCode.UNKEYED_RECORDS, Harm.NOTE, seen.path, text, remedy, None, first.first_offset)
+
+
+SHARE_GROUP_STATE: Final = "__share_group_state"
+PRUNED_WITHIN_MS: Final = 86_400_000
+"""A broker prunes every few minutes; what is a day old was not pruned."""
+SKEW_MS: Final = 3_600_000
+"""A clock that is ahead by less holds nothing for long: Kafka's default of ``message.timestamp.after.max.ms``."""
+_BY_VERSION: Final = f"No release takes the file time instead, up to Kafka {NEWEST}"
+
+
+def retention_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
+    """Yield the records from the future that retention waits for, and share group state that nobody prunes."""
+    explained = seen.explained
+    if explained is None:
+        return
+    yield from _future(seen, explained, now_ms)
+    facts = explained.planned.facts
+    closed = facts.segments[:-1]
+    if seen.topic_partition.topic == SHARE_GROUP_STATE and closed:
+        oldest_ms = closed[0].largest_timestamp_ms
+        alive_ms = now_ms if seen.is_live else min(facts.active.mtime_ms, now_ms)
+        if alive_ms - oldest_ms > PRUNED_WITHIN_MS:
+            text = (
+                f"The broker keeps the state of share groups here, and prunes what is redundant every few minutes; but "
+                f"{counted(len(closed), 'closed segment')} ({size(facts.size_bytes)}) reach back to "
+                f"{moment(oldest_ms)}."
+            )
+            remedy = (
+                "Look for a share group that nobody uses any more, and delete it: its oldest record holds the rest."
+            )
+            yield Finding(FindingCode.SHARE_STATE_GROWS, Harm.WASTE, seen.path, text, remedy, None, None, "KAFKA-18058")
+
+
+def _future(seen: PartitionSymptoms, explained: PartitionExplanation, now_ms: int) -> Iterator[Finding]:
+    if max((fate.times.newest_ms for fate in explained.segments), default=0) <= now_ms + SKEW_MS:
+        return
+    blocker = next((b for b in explained.blockers if b.code is BlockerCode.FUTURE_TIMESTAMP), None)
+    policy = explained.planned.policy
+    if blocker is not None:
+        text, remedy, base = blocker.text, f"{blocker.remedy} {_BY_VERSION}.", blocker.first_base_offset
+    elif policy.remote_storage_enable:
+        first = next((fate for fate in explained.segments if fate.times.newest_ms > now_ms), None)
+        if first is None:
+            return
+        base = first.facts.base_offset
+        ahead = duration(first.times.newest_ms - now_ms)
+        text = (
+            f"A record of segment {base} has the timestamp {moment(first.times.newest_ms)}, {ahead} ahead of the "
+            f"clock: until then local retention by time does not take the segment, nor those behind it."
+        )
+        remedy = f"local.retention.bytes takes it by size. {_BY_VERSION}."
+    else:
+        return
+    yield Finding(FindingCode.FUTURE_TIMESTAMP, Harm.WASTE, seen.path, text, remedy, None, base, "KAFKA-20609")
+
+
+SETTLED_MS: Final = 60_000
+"""Beside a live broker a directory is judged only if its names are older: a topic may just be made, or deleted."""
+
+
+def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield that the topic id is missing or another topic's, or that the cluster has no such topic."""
+    own, known, is_cluster_known = seen.identity
+    if not is_cluster_known or (seen.is_live and seen.age_ms < SETTLED_MS):
+        return
+    if known is None:
+        text = (
+            f"The cluster metadata has no topic {seen.topic_partition.topic}: the topic was deleted while this broker "
+            f"was away, or the directory is a copy from elsewhere. The next start sets it aside as -stray."
+        )
+        yield Finding(FindingCode.DIRECTORY_UNOWNED, Harm.NOTE, seen.path, text, UNOWNED, kafka_issue="KAFKA-15605")
+    elif own != known and not (own is None and seen.error):
+        yield topic_id_finding(seen.path, own, known, "the cluster metadata has")
+
+
+def twice(log_dirs: Iterable[LogDirSymptoms]) -> Iterator[Finding]:
+    """Yield the partitions that lie in two log dirs under their plain name."""
+    found: defaultdict[TopicPartition, list[str]] = defaultdict(list)
+    for log_dir in log_dirs:
+        for partition in log_dir.partitions:
+            found[partition.topic_partition].append(partition.path)
+    for topic_partition, paths in found.items():
+        if len(paths) > 1:
+            text = f"{topic_partition} lies in {counted(len(paths), 'log dir')}: a broker refuses to start. The other: "
+            text += ", ".join(paths[1:])
+            remedy = "Find out which one is newer (logcleaner topics), and move the other one out of the log dir."
+            yield Finding(FindingCode.PARTITION_TWICE, Harm.NO_START, paths[0], f"{text}.", remedy)
+
+
+def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterator[Finding]:
+    """Yield what the directories are that are no live partition."""
+    for entry in entries:
+        held = size(entry.size_bytes)
+        if entry.sole_copy is not None and not is_live:  # a broker knows more than what it wrote so far
+            yield set_aside_finding(entry.path, entry.sole_copy)
+            continue
+        match entry.kind:
+            case EntryKind.STRAY:
+                text = f"The broker set this replica aside ({held}){_since(entry)}, and never deletes it."
+                remedy = "If nobody misses its records, doctor --sweep NAME takes it, with its delay; else keep it."
+                yield Finding(
+                    FindingCode.STRAY_DIRECTORY, Harm.WASTE, entry.path, text, remedy, None, None, "KAFKA-15605"
+                )
+            case EntryKind.DELETE if not is_live or entry.age_ms > entry.delay_ms + SETTLED_MS:
+                text = f"The topic was deleted{_since(entry)}, and its directory ({held}) is still here."
+                remedy = "The next start of the broker removes it; doctor --sweep NAME does it now, by its delay."
+                yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
+            case EntryKind.IMPORT if not is_live:
+                text = (
+                    f"An import that was killed {duration(entry.age_ms)} ago left its directory ({held}): no partition."
+                )
+                remedy = "The next import into this log dir removes it, or the next start of the broker."
+                yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
+            case EntryKind.STRANGE:
+                yield strange_directory_finding(entry.path)
+            case _:
+                pass
+
+
+def _since(entry: EntrySymptoms) -> str:
+    """Return the age of a rename as far as it is known: whoever copies a directory, or changes its owner, hides it."""
+    return f" {duration(entry.age_ms)} ago or earlier"
+
+
+def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
+    """Yield the first aborted transaction that no transaction index names, and the oldest hanging one."""
+    places = {glance.path: place for place, glance in enumerate(seen.glances)}
+    if unindexed := [one for one in seen.walked.unindexed if not is_rebuilt(seen, places[one.path])]:
+        aborted, *others = unindexed
+        text = (
+            f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, "
+            f"and no .txnindex names it: consumers of committed records read what was aborted."
+        )
+        if others:
+            text += f" So it is with {counted(len(others), 'more transaction')} of the partition."
+        path = f"{aborted.path.removesuffix(FileKind.LOG)}{FileKind.TXN_INDEX}"
+        yield Finding(
+            FindingCode.ABORTED_UNINDEXED, Harm.WRONG_ANSWER, path, text, REBUILD, None, aborted.marker_offset,
+            "KAFKA-13727", RepairGroup.DERIVED,
+        )  # fmt: skip
+    yield from _hanging(seen, now_ms)
+
+
+def _hanging(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
+    explained = seen.explained
+    if explained is None:
+        return
+    facts = explained.planned.facts
+    hanging = [one for one in explained.seen.transactions if hangs(facts, explained.seen, one, now_ms)]
+    if not hanging:
+        return
+    first, since_ms = hanging[0], hanging[0].since_ms or 0
+    text = (
+        f"Producer {first.producer_id}, epoch {first.producer_epoch}, began a transaction at offset "
+        f"{first.first_offset} on {moment(since_ms)}, {duration(max(now_ms - since_ms, 0))} ago, and nobody will end "
+        f"it: consumers of committed records wait there, and nothing from there on is compacted."
+    )
+    if len(hanging) > 1:
+        text += (
+            f" {counted(len(hanging) - 1, 'more transaction')} {'hangs' if len(hanging) == 2 else 'hang'} behind it."
+        )
+    remedy = f"End it, once the broker runs: {aborting(facts, first)}."
+    yield Finding(
+        FindingCode.TRANSACTION_HANGING, Harm.WASTE, seen.path, text, remedy, None, first.first_offset, "KAFKA-12671"
+    )
+
 
 WORST_ADVICE: Final = Harm.SLOW_START
 """A finding that does this harm, or less, is advice; a worse one is damage."""

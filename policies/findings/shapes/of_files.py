@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.explain.words import counted, size
-from policies.findings.facts import Standing
-from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.of_epochs import EpochStart, cut_entry, forgotten_start_finding, is_lost, lost_finding
-from policies.findings.of_files import missing_findings
-from policies.findings.of_missing import emptied_findings
-from policies.findings.of_swaps import swap_findings
-from policies.findings.of_tails import early_end_finding, tail_finding
-from policies.findings.remedies import REBUILD, SPLIT_BY_ITSELF, TIME_INDEX_PADDED, WRITE_TOPIC_ID
+from policies.findings.findings import (
+    REBUILD,
+    SPLIT_BY_ITSELF,
+    TIME_INDEX_PADDED,
+    WRITE_TOPIC_ID,
+    Finding,
+    FindingCode,
+    Harm,
+    RepairGroup,
+    Standing,
+)
+from policies.findings.of_files import (
+    early_end_finding,
+    emptied_findings,
+    missing_findings,
+    swap_findings,
+    tail_finding,
+)
+from policies.findings.of_history import EpochStart, cut_entry, forgotten_start_finding, is_lost, lost_finding
 from policies.findings.shapes.symptoms import NO_EPOCH, PartitionSymptoms, ZeroTail
 from policies.findings.sweeping import only_copy_findings
-from policies.reasons import moment
+from policies.reasons import counted, moment, size
 from storage.anomalies import EpochRun
 from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, FileKind
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.explain.words import counted
-from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.of_missing import INDEXES_GO
-from policies.findings.of_tails import RECOVER_TAIL
-from policies.findings.remedies import CLEANED_ANEW, END_LOST, START_LOST
+from policies.findings.findings import CLEANED_ANEW, END_LOST, START_LOST, Finding, FindingCode, Harm, RepairGroup
+from policies.findings.of_files import INDEXES_GO, RECOVER_TAIL
 from policies.findings.shapes.of_files import file_findings
 from policies.findings.shapes.symptoms import PartitionSymptoms
+from policies.reasons import counted
 
 _NAMED_MAX: Final = 5
 _MISSING: Final = frozenset({

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.config.policy import TopicPolicy
-from policies.explain.words import counted, size
 from policies.facts import SegmentFacts
 from policies.findings.findings import Finding, FindingCode, Harm
 from policies.findings.shapes.symptoms import EntryKind, LogDirSymptoms, PartitionSymptoms, RemoteMetadata
-from policies.reasons import duration, moment
+from policies.reasons import counted, duration, moment, size
 
 LATE_MS: Final = 3_600_000
 """An upload, or a local deletion, that is due for longer is late."""

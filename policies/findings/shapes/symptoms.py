@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from policies.explain.explanation import PartitionExplanation
 from policies.facts import NO_TIMESTAMP, PartitionFacts
+from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
 from policies.findings.of_log_dir import MetaProperties
-from policies.findings.of_missing import EmptiedSegment
-from policies.findings.of_swaps import HollowSwapFacts
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.lost import LostPartition, SetAside
 from storage.names import TopicPartition

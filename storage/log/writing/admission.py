@@ -15,13 +15,25 @@ from storage.codecs.compression import Compression, decompress
 from storage.errors import CorruptCompressedData
 from storage.log.config import LogConfig, TimestampType
 from storage.log.errors import UnexpectedAppendOffset
-from storage.log.writing.analysis import AppendAnalysis, analyze
-from storage.log.writing.batches import Admitted, NewBatch, new_batch
-from storage.log.writing.origin import AppendOrigin
-from storage.log.writing.validation import Stamp, target_codec, validate
+from storage.log.writing.validation import (
+    Admitted,
+    AppendAnalysis,
+    AppendOrigin,
+    NewBatch,
+    Stamp,
+    analyze,
+    new_batch,
+    target_codec,
+    validate,
+)
 from storage.records import DECOMPRESSED_BYTES_MAX
-from storage.records.header import ATTRIBUTE_COMPRESSION, ATTRIBUTE_TRANSACTIONAL, V2_HEADER_BYTES, sequence_after
-from storage.records.record import NO_TIMESTAMP
+from storage.records.v2 import (
+    ATTRIBUTE_COMPRESSION,
+    ATTRIBUTE_TRANSACTIONAL,
+    NO_TIMESTAMP,
+    V2_HEADER_BYTES,
+    sequence_after,
+)
 
 _ATTRIBUTES_LOW: Final = 22
 _GIVEN: Final = struct.Struct("9q")

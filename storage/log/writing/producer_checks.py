@@ -17,11 +17,9 @@ from storage.log.errors import (
     TransactionCoordinatorFenced,
 )
 from storage.log.producer_state import BatchMetadata, ProducerEntry, ProducerState
-from storage.log.writing.batches import NewBatch
-from storage.log.writing.origin import AppendOrigin
+from storage.log.writing.validation import AppendOrigin, NewBatch
 from storage.records import TxnMarker
-from storage.records.header import sequence_before
-from storage.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from storage.records.v2 import NO_PRODUCER_EPOCH, NO_SEQUENCE, sequence_before
 from storage.txn_index import AbortedTxn
 
 _SEQUENCE_MAX: Final = (1 << 31) - 1

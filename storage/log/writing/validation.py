@@ -4,11 +4,18 @@ A batch of version 2 that needs no other codec is stamped as it is. Everything e
 version 2: older versions, another codec than the topic's.
 
 Source: Kafka LogValidator, ``MemoryRecordsBuilder``, ``BrokerCompressionType``.
+
+The batches of an append, taken apart, and what is checked before a log looks at its own state.
+
+Source: Kafka UnifiedLog.analyzeAndValidateRecords, ``ByteBufferLogInputStream``.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,23 +27,280 @@ from storage.log.errors import (
     IllegalRecords,
     InvalidRecords,
     InvalidTimestamp,
+    OffsetsOutOfOrder,
     UndecompressableRecords,
     UnevenOffsets,
 )
-from storage.log.writing.analysis import AppendAnalysis
-from storage.log.writing.batches import Admitted, new_batch
-from storage.log.writing.origin import AppendOrigin
-from storage.records import DECOMPRESSED_BYTES_MAX, Batch, BatchHeader, LegacyBatch, LegacyHeader, Record, encode_batch
-from storage.records.checksum import seal
-from storage.records.header import (
+from storage.log.producer_state import BatchMetadata
+from storage.records import (
+    DECOMPRESSED_BYTES_MAX,
+    Batch,
+    BatchHeader,
+    LegacyBatch,
+    LegacyHeader,
+    Record,
+    TxnMarker,
+    encode_batch,
+)
+from storage.records.legacy import MESSAGE_BYTES_MIN, iter_messages, parse_legacy_header
+from storage.records.v2 import (
+    ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
     V2_HEADER,
     V2_HEADER_BYTES,
+    iter_records,
+    read_varint,
+    read_varlong,
+    seal,
+    wrapped_int64,
 )
-from storage.records.legacy import iter_messages
-from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from storage.records.v2 import iter_records
-from storage.records.varint import read_varint, read_varlong, wrapped_int64
+
+
+class AppendOrigin(Enum):
+    """The origin of batches, which decides what they are checked for. Source: Kafka AppendOrigin."""
+
+    REPLICATION = auto()
+    """A leader; its follower takes offsets and epochs as they are, and refuses no producer."""
+    COORDINATOR = auto()
+    """A coordinator of the broker: it may write markers, and its batches have no sequence numbers to check."""
+    CLIENT = auto()
+    """A producer: everything is checked."""
+    RAFT_LEADER = auto()
+    """The leader of a metadata quorum, whose batches have their offsets already."""
+
+
+class NewBatch(NamedTuple):
+    """The facts about one batch, as it is going to be written."""
+
+    size_bytes: int
+    base_offset: int | None
+    """The base offset; None for a compressed batch of version 0 or 1, which does not state it."""
+    last_offset: int
+    max_timestamp_ms: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    is_transactional: bool
+    is_control: bool
+    control: Batch | None = None
+    """The control batch of a producer itself: its marker is read late."""
+    is_legacy: bool = False
+
+    def marker(self) -> TxnMarker | None:
+        """Read the end of a transaction; None in a control batch without records, and in every other batch.
+
+        Raises: InvalidRecords for a marker that does not parse.
+        """
+        try:
+            return self.control.first_txn_marker() if self.control else None
+        except CorruptBatch as error:
+            raise InvalidRecords(error.path, error.cause) from error
+
+
+class Admitted(NamedTuple):
+    """An append that was found good, stamped with offsets and leader epoch."""
+
+    data: memoryview
+    batches: Sequence[NewBatch]
+    max_timestamp_ms: int
+    last_offset: int
+    log_append_time_ms: int = NO_TIMESTAMP
+    """The time that the log gave the records; -1 for their own."""
+    first_offset: int | None = None
+    """The offset that a leader numbered it from; None where it was numbered already."""
+
+
+def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
+    """Return the facts about a batch that is written as it is. No record of it is looked at."""
+    header = batch.header
+    is_marker = header.is_control and header.producer_id >= 0 and isinstance(batch, Batch)
+    return NewBatch(
+        size_bytes=header.size_bytes,
+        base_offset=_base_offset(header),
+        last_offset=header.last_offset,
+        max_timestamp_ms=header.max_timestamp_ms,
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        last_sequence=header.last_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        control=batch if is_marker and isinstance(batch, Batch) else None,
+        is_legacy=isinstance(batch, LegacyBatch),
+    )
+
+
+def _base_offset(header: BatchHeader | LegacyHeader) -> int | None:
+    if isinstance(header, BatchHeader):
+        return header.base_offset
+    return None if header.compression else header.last_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """The producer that writes a batch, idempotent or transactional."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    is_transactional: bool = False
+
+
+class Appended(NamedTuple):
+    """The place of the appended batches."""
+
+    first_offset: int
+    last_offset: int
+    has_rolled: bool
+    """Whether it began a new segment."""
+    is_duplicate: bool = False
+    """Whether the log has the batch already: the offsets are those of the batch in the log."""
+    log_append_time_ms: int = -1
+    """The time that the log gave the records, -1 for their own; of a duplicate, its largest timestamp, as in Kafka."""
+
+    @classmethod
+    def as_duplicate(cls, known: BatchMetadata, has_rolled: bool) -> Appended:
+        """Return the place of a batch that the log has already."""
+        first_offset = known.last_offset - known.offset_delta
+        return cls(first_offset, known.last_offset, has_rolled, True, known.timestamp_ms)
+
+
+def build_batch(records: Sequence[Record], now_ms: int, compression: Compression, producer: Producer | None) -> bytes:
+    """One batch of records, numbered from 0. One without a timestamp gets ``now_ms``."""
+    numbered = [
+        replace(record, offset=place, timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else now_ms)
+        for place, record in enumerate(records)
+    ]
+    producer = producer or Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+    return encode_batch(
+        numbered,
+        compression=compression,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.base_sequence,
+        is_transactional=producer.is_transactional,
+    )
+
+
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_POSITION: Final = 8
+_LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
+
+
+class AppendAnalysis(NamedTuple):
+    """The batches of an append, each sound in itself; what follows the last whole one is left out."""
+
+    batches: Sequence[Batch | LegacyBatch]
+    codec: Compression
+    """The codec of the last batch that has one."""
+    max_timestamp_ms: int
+
+    @property
+    def first_offset(self) -> int | None:
+        """The first offset, as stated; None where the first batch, of version 0 or 1, does not say."""
+        first = self.batches[0]
+        return first.base_offset if isinstance(first, Batch) else None
+
+
+def analyze(
+    data: bytes | memoryview,
+    path: Path,
+    origin: AppendOrigin,
+    leader_epoch: int,
+    batch_bytes_max: int | None,
+    *,
+    needs_rising_offsets: bool = False,
+) -> AppendAnalysis:
+    """Take apart what is to be appended.
+
+    Args:
+        data: batches. What is left over at the end, because a batch was cut short, counts as not there.
+        path: of the partition, for errors.
+        origin: who hands them in. For a follower, the batches of later leader epochs than its own are left out.
+        leader_epoch: of the leader, or the follower's own.
+        batch_bytes_max: ``max.message.bytes``; None: not looked at.
+        needs_rising_offsets: whether the last offsets of the batches must rise.
+
+    Raises:
+        CorruptBatch: bytes that are no batch, or a wrong CRC.
+        BatchTooLarge, InvalidRecords, IllegalRecords, OffsetsOutOfOrder.
+    """
+    taken: list[Batch | LegacyBatch] = []
+    codec, newest_ms, last_offset, is_over = Compression.NONE, NO_TIMESTAMP, -1, False
+    disorder: str | None = None
+    for batch in _split(memoryview(data), path):
+        _check_head(batch, path, origin, leader_epoch)
+        epoch = batch.header.partition_leader_epoch
+        is_over = is_over or (origin is AppendOrigin.REPLICATION and leader_epoch < epoch != NO_LEADER_EPOCH)
+        if is_over:
+            continue
+        if batch_bytes_max is not None and batch.header.size_bytes > batch_bytes_max:
+            raise BatchTooLarge(path, batch.header.size_bytes, "max.message.bytes", batch_bytes_max)
+        batch.ensure_valid()
+        if needs_rising_offsets and batch.last_offset <= last_offset:
+            disorder = disorder or f"offset {batch.last_offset} follows {last_offset} in one append"
+        last_offset, newest_ms = batch.last_offset, max(newest_ms, batch.header.max_timestamp_ms)
+        codec = _codec_of(batch, path) or codec
+        taken.append(batch)
+    if disorder is not None:  # what is wrong with any batch comes first
+        raise OffsetsOutOfOrder(path, disorder)
+    return AppendAnalysis(taken, codec, newest_ms)
+
+
+def _check_head(batch: Batch | LegacyBatch, path: Path, origin: AppendOrigin, leader_epoch: int) -> None:
+    """Check what the first bytes of a batch say. Raises: InvalidRecords."""
+    epoch = batch.header.partition_leader_epoch
+    if origin is AppendOrigin.RAFT_LEADER and epoch != leader_epoch:
+        raise InvalidRecords(path, f"a batch of the quorum's leader has leader epoch {epoch}, not {leader_epoch}")
+    if origin is AppendOrigin.CLIENT and isinstance(batch, Batch) and batch.base_offset != 0:
+        raise InvalidRecords(path, f"the batch of a client begins at offset {batch.base_offset}, not at 0")
+
+
+def _codec_of(batch: Batch | LegacyBatch, path: Path) -> Compression:
+    number = batch.header.attributes & ATTRIBUTE_COMPRESSION
+    if number > max(Compression):
+        raise IllegalRecords(path, f"compression codec {number} is unknown")
+    return Compression(number)
+
+
+def _split(data: memoryview, path: Path) -> Iterator[Batch | LegacyBatch]:
+    """Yield the whole batches. Raises: CorruptBatch."""
+    position = 0
+    while len(data) - position >= LOG_OVERHEAD_BYTES:
+        (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)
+        if length < _LENGTH_MIN:
+            raise CorruptBatch(path, position, f"batch length {length} is less than {_LENGTH_MIN}")
+        if len(data) - position <= MAGIC_POSITION:
+            return
+        magic = data[position + MAGIC_POSITION]
+        if magic > MAGIC_V2:
+            raise CorruptBatch(path, position, f"unknown magic {magic}")
+        end = position + LOG_OVERHEAD_BYTES + length
+        if end > len(data):
+            return
+        yield _parsed(data[position:end], magic, path, position)
+        position = end
+
+
+def _parsed(data: memoryview, magic: int, path: Path, position: int) -> Batch | LegacyBatch:
+    """Read the header, and judge nothing in it yet. Raises: CorruptBatch."""
+    if magic < MAGIC_V2:
+        return LegacyBatch(parse_legacy_header(data, 0, path, position), data, path, position)
+    if len(data) < V2_HEADER_BYTES:
+        raise CorruptBatch(path, position, "fewer bytes than the header of a batch")
+    return Batch(BatchHeader._make(V2_HEADER.unpack_from(data)), data, path, position)
+
 
 _CODECS: Final = {
     "uncompressed": Compression.NONE,

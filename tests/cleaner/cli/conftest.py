@@ -11,7 +11,7 @@ from cleaner.cli.main import main
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.plan import PartitionKey
 from policies.rescue import Volume
 from tests.cleaner.report.plans import a_dry_run, a_plan, a_run

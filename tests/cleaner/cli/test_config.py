@@ -12,7 +12,7 @@ import pytest
 from cleaner.cli.main import main
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS
 from storage.metadata.metadata_encode import encode_config
-from storage.metadata.metadata_records import ConfigSet, ResourceType
+from storage.metadata.metadata_log import ConfigSet, ResourceType
 from tests.metadata_dirs import METADATA_DIR, alter, append_metadata, write_metadata
 from tests.ordinary import run_as_ordinary_user
 

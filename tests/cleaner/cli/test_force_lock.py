@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from storage.mounts import shared_type
+from storage.lock import shared_type
 
 COMMANDS = [("clean",), ("free", "--target", "100%"), ("restore", "--all"), ("restore", "--all", "--release")]
 

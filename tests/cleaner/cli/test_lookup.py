@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.lookup import looking
-from cleaner.engine.lookup.looking import LookupTarget, look_up
+from cleaner.engine import lookup
+from cleaner.engine.lookup import LookupTarget, look_up
 from storage.errors import LogCleanerError
 from storage.log.listing import Listing, list_partition
 from storage.names import TopicPartition
@@ -135,7 +135,7 @@ def test_file_that_vanishes_meanwhile_is_looked_for_anew(
         orders.log(0).unlink(missing_ok=True)
         return listing
 
-    monkeypatch.setattr(looking, "list_partition", list_early)
+    monkeypatch.setattr(lookup, "list_partition", list_early)
     assert run(orders, "--timestamp", "0") == 0
     assert "Offset 6, timestamp" in capsys.readouterr().out
 

@@ -11,7 +11,7 @@ import pytest
 
 from cleaner import __version__
 from cleaner.cli.main import build_parser, main
-from cleaner.cli.stopping import stopping_on_signals
+from cleaner.cli.waiting import stopping_on_signals
 from tests.partition_dirs import PartitionDir, committed, keyed, latest
 
 ROOT = Path(__file__).parents[3]

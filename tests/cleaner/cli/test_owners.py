@@ -10,14 +10,13 @@ from typing import Any, Final
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.explain.observing import PartitionChanged
-from cleaner.engine.owners import owners as owners_module
+from cleaner.engine import owners as owners_module
+from cleaner.engine.explain.explaining import PartitionChanged
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.records import encode_batch, encode_message
-from storage.records.control import ControlType
-from storage.records.header import parse_header
+from storage.records.v2 import ControlType, parse_header
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.batches import encode_control_batch, encode_empty_batch, iter_batches
 from tests.coordinator_records import (

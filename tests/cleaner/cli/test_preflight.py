@@ -15,8 +15,8 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.preflight.preflight import Node, predict_start
-from policies.findings.of_tails import RECOVER_TAIL
-from policies.findings.remedies import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.findings import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.start import Start
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
@@ -281,7 +281,7 @@ def test_disk_that_is_too_full_is_told_first(
     log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
-    monkeypatch.setattr("cleaner.engine.preflight.estimate._free_bytes", lambda _: 0)
+    monkeypatch.setattr("cleaner.engine.preflight.preflight._free_bytes", lambda _: 0)
     assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
     first, *others = capsys.readouterr().out.splitlines()
     assert first == "Kafka 2.8 will not start well on these log dirs: a disk is too full."

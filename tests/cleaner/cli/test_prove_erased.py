@@ -21,9 +21,8 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.engine.prove_erased import places, proving
-from cleaner.engine.prove_erased.matching import KeyMatcher
 from cleaner.engine.prove_erased.places import FilePlace
-from cleaner.engine.prove_erased.searching import search
+from cleaner.engine.prove_erased.searching import KeyMatcher, search
 from storage.codecs.compression import Compression
 from storage.directory import opened
 from storage.records import ControlType, Record, encode_batch

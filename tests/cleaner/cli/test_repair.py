@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cleaner.cli import main as command_line
-from cleaner.cli.change.repair import KINDS
-from cleaner.engine.repair.mending import mend
+from cleaner.cli.look.verify import KINDS
 from cleaner.engine.repair.observing import plan_repairs
+from cleaner.engine.repair.repairing import mend
 from policies.findings.findings import RepairGroup
 from storage.filesystem import FileSystem
 from storage.log.producer_state import parse_snapshot
@@ -258,7 +258,7 @@ def test_options_of_repairs_need_repair(log_dir: Path, option: str, capsys: pyte
 
 
 def test_a_broker_at_work_refuses_repairs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner.cli.change.repair.Waiting", lambda: lambda take: take())
+    monkeypatch.setattr("cleaner.cli.look.verify.Waiting", lambda: lambda take: take())
     before = {path: path.read_bytes() for path in log_dir.glob("*/*")}
     with LogDir(log_dir).lock(FileSystem()):
         assert run("verify", "--repair", "-y", "--log-dir", log_dir) == 3

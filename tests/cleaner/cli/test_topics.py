@@ -101,7 +101,7 @@ def test_directory_that_nobody_may_read_is_named_and_is_no_failure(demo: Path, c
             raise PermissionError(13, "Permission denied")
         return scandir(found)
 
-    monkeypatch.setattr("cleaner.engine.space.accounting.os.scandir", refused)
+    monkeypatch.setattr("cleaner.engine.space.os.scandir", refused)
     assert main(["topics", "--log-dir", str(demo)]) == 0
     assert f"Not counted: {demo}/__cluster_metadata-0: cannot be read: Permission denied" in " ".join(
         capsys.readouterr().out.split()

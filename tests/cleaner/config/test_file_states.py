@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.config.file_states import state_of_directory, state_of_file
+from cleaner.config.files import state_of_directory, state_of_file
 from tests.partition_dirs import PartitionDir, keyed
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.config.inputs import CommandFiles
+from cleaner.config.files import CommandFiles
 from cleaner.config.layers import Settings
 from cleaner.config.reader import ConfigurationChanges, ConfigurationReader
 from cleaner.config.settings import read_settings

@@ -91,8 +91,7 @@ def test_server_properties_that_cannot_be_read_are_an_error(tmp_path: Path) -> N
 
 
 def write_metadata(log_dir: Path) -> None:
-    from storage.records.encode import encode_batch
-    from storage.records.record import Record
+    from storage.records.v2 import Record, encode_batch
 
     topic = b"\x01\x02\x00" + b"\x07orders" + bytes(16) + b"\x00"
     broker = b"\x01\x04\x00" + b"\x04" + b"\x025" + b"\x12log.segment.bytes" + b"\x0321" + b"\x00"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.config.server_properties import misspelt, read_server_properties
+from cleaner.config.files import misspelt, read_server_properties
 from storage.errors import InvalidConfig
 from tests.cleaner.engine.test_one_moment import drawn
 

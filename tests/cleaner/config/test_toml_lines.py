@@ -2,7 +2,7 @@ import tomllib
 
 import pytest
 
-from cleaner.config.toml_lines import key_lines, leaves
+from cleaner.config.settings import key_lines, leaves
 
 FILE = '''# head
 

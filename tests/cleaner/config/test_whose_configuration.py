@@ -264,7 +264,7 @@ def test_a_kraft_broker_whose_metadata_was_not_found_is_held_back(tmp_path, caps
 
 def _broker_config(log_dir: Path, node: str, key: str, value: str) -> None:
     from storage.metadata.metadata_encode import encode_config
-    from storage.metadata.metadata_records import ConfigSet, ResourceType
+    from storage.metadata.metadata_log import ConfigSet, ResourceType
     from tests.metadata_dirs import append_metadata
 
     append_metadata(log_dir, [encode_config(ConfigSet(ResourceType.BROKER, node, key, value))])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.daemon import turn as round_module
+from cleaner.daemon import worker as round_module
 from cleaner.daemon.child import CompactingChild
 from cleaner.daemon.due import JobKind
 from cleaner.daemon.messages import Done

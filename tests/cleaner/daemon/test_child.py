@@ -18,8 +18,8 @@ from cleaner.daemon import child as module
 from cleaner.daemon import compacting
 from cleaner.daemon.child import ChildDied, CompactingChild, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.messages import Advanced, CompactionTask, Done, Ready, TaskRefused, ToldEvent, Unusable
-from cleaner.engine.listener import Silent
-from policies.config.configured import Configured
+from cleaner.engine.means import Silent
+from policies.config.config_layers import Configured
 from policies.plan import Only, Request
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir

@@ -13,8 +13,7 @@ from cleaner.cli.main import main
 from cleaner.config.layers import LoadedLayers, Settings
 from cleaner.daemon import daemon as module
 from cleaner.daemon.configuration import Configuration
-from cleaner.daemon.daemon import Daemon
-from cleaner.daemon.notify import Notifier
+from cleaner.daemon.daemon import Daemon, Notifier
 from cleaner.daemon.observer import DaemonState, Observer
 from cleaner.daemon.worker import Worker
 from cleaner.engine.clock import SystemClock

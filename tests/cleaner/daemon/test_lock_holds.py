@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.daemon import turn as round_module
+from cleaner.daemon import worker as round_module
 from cleaner.daemon.worker import REST_SECONDS
 from storage.filesystem import FileSystem, Purpose
 from storage.lock import LogDirLock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.daemon.notify import Notifier
+from cleaner.daemon.daemon import Notifier
 
 
 class Systemd:

@@ -8,7 +8,7 @@ import pytest
 
 from cleaner.config.layers import Settings
 from cleaner.config.reader import ConfigurationReader
-from cleaner.daemon import turn as round_module
+from cleaner.daemon import worker as round_module
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.observer import JobKind
 from policies.config.config_keys import LONG_MAX

@@ -9,7 +9,7 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.config.reader import ConfigurationReader
 from cleaner.config.settings import read_settings
-from cleaner.daemon import turn as round_module
+from cleaner.daemon import worker as round_module
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.observer import JobKind
 from cleaner.daemon.telling import Teller

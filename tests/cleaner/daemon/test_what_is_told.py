@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.daemon import turn as round_module
+from cleaner.daemon import worker as round_module
 from cleaner.daemon.messages import Done
 from cleaner.daemon.observer import JobKind
 from cleaner.daemon.telling import Teller

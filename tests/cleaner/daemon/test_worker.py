@@ -13,7 +13,7 @@ import pytest
 
 from cleaner.config.layers import LoadedLayers, Settings
 from cleaner.daemon import compacting
-from cleaner.daemon import turn as round_module
+from cleaner.daemon import worker as round_module
 from cleaner.daemon.child import ChildDied, CompactionRefused, CompactorUnstartable
 from cleaner.daemon.configuration import Configuration
 from cleaner.daemon.due import Schedule

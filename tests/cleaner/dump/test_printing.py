@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cleaner.dump import logs, printing
+from cleaner.dump.decoding import java_text
 from cleaner.dump.dumping import dump
 from cleaner.dump.files import recognised
-from cleaner.dump.java_text import java_text
 from cleaner.dump.options import DumpOptions, Redaction
 from storage.errors import LogCleanerError
 from storage.scan.selected import RecordSelection

@@ -7,9 +7,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from cleaner.engine.means import Means, Silent
+from policies.config.config_layers import Configured
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem, Purpose
 from tests.partition_dirs import (

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cleaner.engine.journal import read_journal
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from storage.errors import NotALogDir
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked

@@ -9,7 +9,7 @@ import pytest
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.plan import Only
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem

@@ -8,9 +8,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from cleaner.engine.means import Means, Silent
+from policies.config.config_layers import Configured
 from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, OutOfSpace, Purpose

@@ -13,10 +13,9 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from cleaner.engine.restore.restore import Restorer
-from policies.config.configured import Configured
+from cleaner.engine.means import Means, Silent
+from cleaner.engine.restore import Restorer
+from policies.config.config_layers import Configured
 from policies.facts import Boot
 from policies.plan import Only
 from storage.filesystem import FileSystem, Purpose

@@ -8,7 +8,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.leftovers import Leftovers, sweep
 from cleaner.engine.undo_notes import Renamed, retired_file
 from policies import Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition

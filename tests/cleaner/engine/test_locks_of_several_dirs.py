@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from cleaner.engine.restore.restore import Restorer
-from policies.config.configured import Configured
+from cleaner.engine.means import Means, Silent
+from cleaner.engine.restore import Restorer
+from policies.config.config_layers import Configured
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked, holder_of

@@ -10,7 +10,7 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from policies import Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from tests.batches import iter_batches
 from tests.conftest import Samples
 

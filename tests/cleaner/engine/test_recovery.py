@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from cleaner.engine.preflight.recovery import recover
+from cleaner.engine.preflight.contents import recover
 from policies.preflight.facts import RecoveredLog
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_batch
 from storage.records.read_batches import LogBytes
-from storage.records.record import NO_PRODUCER_ID
+from storage.records.v2 import NO_PRODUCER_ID
 from tests.legacy_logs import FORMATS
 from tests.partition_dirs import NOW_MS, keyed
 

@@ -12,7 +12,7 @@ from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
 from policies import Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, parse_topic_partition
 from tests.batches import iter_batches

@@ -9,10 +9,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import encode_entry, read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from cleaner.engine.restore.restorable import RestoreResult
-from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.means import Means, Silent
+from cleaner.engine.restore import Restorer, RestoreResult
 from policies.reasons import ReasonCode
 from policies.restore import RestoreCode
 from storage.filesystem import FileSystem

@@ -13,13 +13,13 @@ import pytest
 from cleaner.engine.compactor import Local
 from cleaner.engine.journal import encode_entry, read_journal
 from cleaner.engine.outcome import Outcome
-from cleaner.engine.restore.history import read_history
+from cleaner.engine.restore import read_history
 from cleaner.engine.undo_notes import journalled_deletions
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.history import HistoryReport
 from policies.plan import PartitionPlan, Plan
+from policies.planning import held_back
 from policies.reasons import ReasonCode
-from policies.replanning import held_back
 from policies.rescue import SpaceTarget
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log_dir import LogDir

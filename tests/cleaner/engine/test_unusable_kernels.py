@@ -13,7 +13,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.means import Means
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.runs import runs_of
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.plan import Only
 from policies.rescue import SpaceTarget
 from storage.errors import InvalidConfig

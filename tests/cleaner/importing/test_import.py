@@ -18,18 +18,15 @@ import pytest
 from cleaner.cli.main import main
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means
-from cleaner.importing.batching import BATCH_BYTES, batches
-from cleaner.importing.building import NoSpaceToImport, build
+from cleaner.importing.building import BATCH_BYTES, NoSpaceToImport, batches, build, private_name
 from cleaner.importing.inputs import Inputs
-from cleaner.importing.private import private_name
 from cleaner.importing.records import ImportedRecord
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log import Log, LogConfig
-from storage.log.leader_epochs import read_leader_epochs
-from storage.log.topic_id import read_topic_id
+from storage.log.leader_epochs import read_leader_epochs, read_topic_id
 from storage.log_dir import LogDir
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,

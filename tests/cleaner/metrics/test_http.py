@@ -11,7 +11,7 @@ import pytest
 
 from cleaner.config.layers import Settings
 from cleaner.daemon.observer import DaemonState, Observer
-from cleaner.engine.listener import Silent
+from cleaner.engine.means import Silent
 from cleaner.metrics.http import AddressNotThere, MetricsServer, observer_of
 from cleaner.metrics.registry import Metrics
 from storage.errors import InvalidConfig

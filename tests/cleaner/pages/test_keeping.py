@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.listener import Silent
+from cleaner.engine.means import Silent
 from cleaner.pages.keeping import PageKeeper
 from policies.plan import Plan
 from tests.cleaner.report.html.reports import report_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner.engine.figures import DiskFigures
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
+from cleaner.engine.space import DiskFigures
 from policies import Plan, Request, plan
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cleaner.engine.space.account import (
+from cleaner.engine.space import (
     Account,
     Accounts,
     Amount,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cleaner.cli import showing
-from cleaner.report.bars import BAR_MAX, BAR_MIN, FREED, KEPT, Drawn, bar, beside, disk, sparkline
-from cleaner.report.page import Page
+from cleaner.report.page import BAR_MAX, BAR_MIN, FREED, KEPT, Drawn, Page, bar, beside, disk, sparkline
 from cleaner.report.topics import TopicsReport
 from tests.cleaner.report.plans import a_partition, a_plan
 

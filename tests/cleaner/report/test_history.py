@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cleaner.engine.restore.history import History
+from cleaner.engine.restore import History
 from cleaner.report.history import HistoryReport
 from tests.cleaner.report.texts import text_of
 

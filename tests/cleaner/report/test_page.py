@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner.report.page import Page, size, two_sizes, wrapped
-from cleaner.report.rollup.summary import compacted
-from policies.explain import words
+from cleaner.report.page import Page, two_sizes, wrapped
+from cleaner.report.rollup.listing import compacted
+from policies import reasons
+from policies.reasons import size
 from tests.cleaner.report.plans import MIB
 
 SIZES = st.integers(0, 1 << 50)
@@ -18,7 +19,7 @@ SIZES = st.integers(0, 1 << 50)
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 512, 1023])
 def test_a_few_bytes_are_written_alike_in_tables_and_sentences(size_bytes: int) -> None:
-    assert size(size_bytes) == words.size(size_bytes) == two_sizes(size_bytes, size_bytes)[0]
+    assert size(size_bytes) == reasons.size(size_bytes) == two_sizes(size_bytes, size_bytes)[0]
 
 
 @given(SIZES, st.one_of(SIZES, st.integers(-5000, 5000)))

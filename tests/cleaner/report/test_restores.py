@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cleaner.engine.restore.restorable import RestoreResult
+from cleaner.engine.restore import RestoreResult
 from cleaner.report.restores import ReleaseReport, RestoreReport
 from policies.restore import RestoreFacts, restoration
 from storage.names import TopicPartition

@@ -8,15 +8,15 @@ import pytest
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
 from cleaner.report.cleaning import CleaningReport
 from cleaner.report.page import LINES_MAX, shortened
-from cleaner.report.rollup.summary import compacted
+from cleaner.report.rollup.listing import compacted
 from cleaner.report.rollup.view import Sort, View
 from cleaner.report.topics import TopicsReport
 from policies import Plan, Request, plan
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
 from policies.forecast.runway import runway
+from policies.planning import deletion_steps
 from policies.rescue import Volume
-from policies.steps import deletion_steps
 from tests.cleaner.report.plans import (
     DAY_MS,
     MIB,

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from cleaner.documents.schemas import FOLDER, file_name
 from cleaner.engine.outcome import Outcome
-from cleaner.engine.space.account import SpaceKind
+from cleaner.engine.space import SpaceKind
 from cleaner.report.cleaning import CleaningReport
 from policies.config.policy import Layer
 from policies.reasons import ReasonCode

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner.cli.showing import show
-from cleaner.engine.space.account import Accounts
+from cleaner.engine.space import Accounts
 from cleaner.report.topics import TopicsReport
 from tests.cleaner.report.plans import (
     DAY_MS,

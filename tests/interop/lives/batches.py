@@ -10,8 +10,7 @@ from crc32c import crc32c
 
 from storage.codecs.compression import Compression
 from storage.records import ControlType, Record, encode_batch, encode_message, encode_wrapper
-from storage.records.header import V2_HEADER, BatchHeader
-from storage.records.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from storage.records.v2 import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, V2_HEADER, BatchHeader
 from tests.batches import encode_control_batch, encode_empty_batch
 from tests.interop.lives.life import Life
 

@@ -17,7 +17,7 @@ from storage.names import (
 from storage.records import Batch as EncodedBatch
 from storage.records import ControlType, encode_batch, parse_header
 from storage.records import Record as EncodedRecord
-from storage.records.control import parse_control_type
+from storage.records.v2 import parse_control_type
 from storage.txn_index import AbortedTxn, format_aborted_txn, parse_txn_index
 from tests.batches import encode_empty_batch, format_control_key, format_txn_marker_value, iter_batches
 from tests.builders import NOW_MS

@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from policies.config.config_layers import ConfigLayers, key_of
+from policies.config.config_layers import ConfigLayers, Exclusion, key_of
 from policies.config.config_sources import ConfigSources, RawLayer, Said
-from policies.config.explanation import Exclusion
 from policies.config.policy import NOBODY, Layer, TopicPolicy
 from storage.errors import InvalidConfig, InvalidConfigs
 

@@ -1,6 +1,6 @@
 from policies.config.config_layers import ConfigLayers
 from policies.config.config_sources import ConfigSources, Said
-from policies.config.overrides import overrides
+from policies.config.loosened import overrides
 
 
 def layers(*set_options: str, topics_file: dict[str, dict[str, str]] | None = None) -> ConfigLayers:

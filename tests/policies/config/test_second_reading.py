@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from policies.config.configured import Configured
-from policies.config.second_reading import lost_protection
+from policies.config.config_layers import Configured
+from policies.config.loosened import lost_protection
 from policies.facts import ConfigFacts
 from tests.policies.config.test_config_layers import layers
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.compaction import Cleanable
 from policies.config.policy import BrokerPolicy, Layer, Stated, TopicPolicy
-from policies.explain.blockers import Blocker, BlockerCode
+from policies.explain.blockers import Blocker, BlockerCode, bytes_missing
 from policies.explain.changes import ChangeCode
 from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import (
@@ -25,12 +25,10 @@ from policies.explain.observations import (
     TopicHere,
     WaitingFiles,
 )
-from policies.explain.of_compaction import bytes_missing
-from policies.explain.words import counted, size
 from policies.facts import NO_TIMESTAMP, ClockFacts, CountedRound, KeyCount, LogDirFacts
 from policies.plan import PartitionPlan, Request
 from policies.planning import plan, plan_partition
-from policies.reasons import Reason, ReasonCode
+from policies.reasons import Reason, ReasonCode, counted, size
 from policies.retention import retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 from tests.policies.explain.cases import Drawn, drawn, partitions, seen_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.findings.facts import LogHistory, SegmentHistory, Standing
+from policies.findings.findings import LogHistory, SegmentHistory, Standing
 from storage.anomalies import CheckedSegment
 
 DIRECTORY = "/data/orders-0"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policies.findings.findings import FindingCode, RepairGroup
-from policies.findings.of_epochs import EpochStart, checkpoint_findings, forgotten_start_finding, order_findings
+from policies.findings.of_history import EpochStart, checkpoint_findings, forgotten_start_finding, order_findings
 from storage.anomalies import EpochRun
 from storage.checkpoints import parse_offset_checkpoint
 from storage.names import TopicPartition

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies.findings.findings import FindingCode, Harm
-from policies.findings.of_missing import IndexedTail, NamedBatch, NamedTime, missing_record_findings
+from policies.findings.of_files import IndexedTail, NamedBatch, NamedTime, missing_record_findings
 from policies.findings.repairs import RepairCode, RepairFacts, RepairKind, Target, repair, targets_of
 from storage.names import FileKind, FileState, SegmentFileName
 from tests.policies.findings.logs import log, segment, standing

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.findings.findings import Finding, FindingCode, Harm
-from policies.findings.of_producers import SnapshotEntry, snapshot_findings
-from policies.findings.of_transactions import transaction_findings
+from policies.findings.of_history import SnapshotEntry, snapshot_findings, transaction_findings
 from storage.anomalies import ABORT as ABORTED
 from storage.anomalies import COMMIT as COMMITTED
 from storage.anomalies import DATA as WRITTEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.reverting import Content, FoundContent, RepairNote, RevertCode, revert_verdicts
+from policies.findings.repairs import Content, FoundContent, RepairNote, RevertCode, revert_verdicts
 
 OLD, NEW, OTHER = Content(16, 1), Content(8, 2), Content(8, 3)
 INDEX = RepairNote(1, "00000000000000000000.index", "index", OLD, NEW, None, None)

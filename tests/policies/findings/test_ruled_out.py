@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.remedies import REBUILD
+from policies.findings.findings import REBUILD, Finding, FindingCode, Harm, RepairGroup
 from policies.findings.ruled_out import grouped, with_true_remedies
 
 DIRECTORY = "/data/orders-0"

@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from policies.config.policy import TopicPolicy
-from policies.forecast.long_run import UNKNOWN, LongRun, long_run, total
+from policies.forecast.runway import UNKNOWN, LongRun, long_run, total
 from policies.plan import Request
 from policies.planning import plan_partition
 from tests.builders import NOW_MS, a_log, a_policy

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.forecast.long_run import long_run
-from policies.forecast.runway import Runway, runway
+from policies.forecast.runway import Runway, long_run, runway
 from policies.rescue import Volume
 from tests.builders import a_policy
 from tests.policies.forecast.writing import DAY_MS, HOUR_MS, Topic, a_plan

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.facts import NO_TIMESTAMP
-from policies.forecast.births import DAY_MS
-from policies.forecast.written import UNDATED, bytes_by_day
+from policies.forecast.births import DAY_MS, UNDATED, bytes_by_day
 from tests.builders import NOW_MS, a_log
 
 TODAY = NOW_MS // DAY_MS

@@ -12,10 +12,8 @@ from policies.config.policy import BrokerPolicy
 from policies.explain.blockers import Blocker, BlockerCode
 from policies.explain.explanation import PartitionExplanation
 from policies.owners.causes import CauseCode, causes_of
-from policies.owners.groups import groups_of
-from policies.owners.holdings import Holding, KeyHolding
-from policies.owners.partition import PartitionOwners, terms_of
-from policies.owners.transactional_ids import transactional_ids_of
+from policies.owners.groups import groups_of, transactional_ids_of
+from policies.owners.holdings import Holding, KeyHolding, PartitionOwners, terms_of
 from policies.plan import Request
 from policies.planning import plan_partition
 from tests.builders import NOW_MS, a_log, a_policy

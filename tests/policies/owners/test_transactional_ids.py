@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from policies.owners.groups import transactional_ids_of
 from policies.owners.holdings import OwnerState
-from policies.owners.transactional_ids import transactional_ids_of
 from tests.builders import NOW_MS
 from tests.policies.owners.keys import DAY_MS, TERMS, key, transaction
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from policies.preflight.facts import KafkaFailure, Release
-from policies.preflight.features import LEVELS, METADATA_VERSION, feature_failure
+from policies.preflight.metadata import LEVELS, METADATA_VERSION, feature_failure
 
 OF_4_4 = [(METADATA_VERSION, 33), ("share.version", 2), ("streams.version", 1), ("eligible.leader.replicas.version", 1)]
 

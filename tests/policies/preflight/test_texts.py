@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 
 from policies.preflight.facts import KafkaFailure, Release
-from policies.preflight.identity import Identity, IdentityBefore, check_identities, parse_identity
-from policies.preflight.names import parse_kafka_name
+from policies.preflight.identity import (
+    Identity,
+    IdentityBefore,
+    check_identities,
+    check_zookeeper_identities,
+    parse_identity,
+)
+from policies.preflight.prediction import parse_kafka_name
 from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
-from policies.preflight.zookeeper import check_zookeeper_identities
 from storage.names import TopicPartition
 
 KAFKA_4 = Release(4, 3)

@@ -12,7 +12,7 @@ from policies.config.policy import BrokerPolicy
 from policies.explain.fates import Case, case_of
 from policies.plan import Request
 from policies.planning import plan_partition
-from policies.prove_erased.departures import Departure, DepartureCode, FileHolding, Need, departure
+from policies.prove_erased import Departure, DepartureCode, FileHolding, Need, departure
 from policies.reasons import Action
 from tests.builders import NOW_MS, a_log, a_policy
 from tests.policies.explain.cases import DAY_MS, Drawn, drawn, partitions

@@ -3,8 +3,7 @@
 import pytest
 
 from storage.log.listing import list_partition
-from storage.log.producer_state import ProducerState
-from storage.log.producers import load_producer_state
+from storage.log.producer_state import ProducerState, load_producer_state
 from storage.records import ControlType
 from tests.batches import encode_control_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed

@@ -12,8 +12,7 @@ import pytest
 
 from storage.errors import CorruptBatch
 from storage.log.listing import list_partition
-from storage.log.search.search import LogSearch
-from storage.log.search.steps import Lookup, LookupOutcome, StepBasis, StepKind
+from storage.log.search import LogSearch, Lookup, LookupOutcome, StepBasis, StepKind
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 

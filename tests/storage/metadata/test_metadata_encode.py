@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from storage.metadata.metadata_encode import encode_config, encode_feature_level, encode_partition, encode_topic
-from storage.metadata.metadata_records import ConfigSet, ResourceType, TopicCreated, parse_metadata_record
+from storage.metadata.metadata_log import ConfigSet, ResourceType, TopicCreated, parse_metadata_record
 
 TOPIC_ID = "WMzPO8fURIaxEuNp7zC_pQ"
 

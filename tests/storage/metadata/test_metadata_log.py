@@ -5,17 +5,16 @@ import pytest
 
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile
-from storage.metadata.metadata_log import ClusterMetadata, read_cluster_metadata
-from storage.metadata.metadata_records import (
+from storage.metadata.metadata_log import (
+    ClusterMetadata,
     ConfigSet,
     TopicCreated,
     TopicRemoved,
     TransactionBegun,
     parse_metadata_record,
+    read_cluster_metadata,
 )
-from storage.records.control import ControlType
-from storage.records.encode import encode_batch
-from storage.records.record import Record
+from storage.records.v2 import ControlType, Record, encode_batch
 from tests.batches import format_control_key
 
 TOPIC, BROKER, GROUP = 2, 4, 32

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from storage.kernels.crc import first_bad_crc
 from storage.records import Record, encode_batch, encode_message
-from storage.records.checksum import agrees, seal
-from storage.records.header import MAGIC_POSITION, V2_HEADER_BYTES
+from storage.records.v2 import MAGIC_POSITION, V2_HEADER_BYTES, agrees, seal
 from tests.storage.kernels.calls import scanned, window
 from tests.storage.kernels.strategies import compiled
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from storage.errors import InvalidRecord
-from storage.records.control import ControlType, TxnMarker, parse_control_type, parse_txn_marker
+from storage.records.v2 import ControlType, TxnMarker, parse_control_type, parse_txn_marker
 
 ABORT_KEY = struct.pack(">hh", 0, 0)
 

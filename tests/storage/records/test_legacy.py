@@ -10,8 +10,8 @@ import pytest
 from storage.codecs.compression import Compression, compress, decompress
 from storage.errors import CorruptBatch
 from storage.records import LegacyBatch, Record, encode_message, encode_wrapper
-from storage.records.header import LOG_OVERHEAD_BYTES
 from storage.records.legacy import MESSAGE_BYTES_MIN
+from storage.records.v2 import LOG_OVERHEAD_BYTES
 from tests.batches import iter_batches
 
 PATH = Path("00000000000000000000.log")

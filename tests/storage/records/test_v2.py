@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.records import Batch, ControlType, Record, encode_batch, parse_header
-from storage.records.varint import write_varint
+from storage.records.v2 import write_varint
 from tests.batches import encode_control_batch, encode_empty_batch, iter_batches, rebuild_batch
 
 PATH = Path("00000000000000000000.log")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import InvalidRecord
-from storage.records.varint import read_varint, read_varlong, write_varint
+from storage.records.v2 import read_varint, read_varlong, write_varint
 
 
 def written(value):

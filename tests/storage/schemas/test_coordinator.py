@@ -7,9 +7,8 @@ import struct
 import pytest
 
 from storage.errors import InvalidRecord
-from storage.schemas.coordinator import CoordinatorRecords
+from storage.schemas.coordinator import TRANSACTIONS_TOPIC, CoordinatorRecords
 from storage.schemas.offsets_topic import OFFSETS_TOPIC
-from storage.schemas.transactions_topic import TRANSACTIONS_TOPIC
 from tests.coordinator_records import (
     group_key,
     group_value,

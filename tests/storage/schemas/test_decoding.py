@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import InvalidRecord
-from storage.schemas.client_messages import CLIENT_MESSAGES
 from storage.schemas.cluster_metadata import CLUSTER_METADATA
+from storage.schemas.coordinator import CLIENT_MESSAGES, SHARE_STATE, TRANSACTIONS_TOPIC
 from storage.schemas.decoding import decode
 from storage.schemas.notation import Message, parse_messages
 from storage.schemas.offsets_topic import OFFSETS_TOPIC
 from storage.schemas.remote_log import REMOTE_LOG
-from storage.schemas.share_state import SHARE_STATE
-from storage.schemas.transactions_topic import TRANSACTIONS_TOPIC
 
 TABLES = {
     **CLIENT_MESSAGES, **CLUSTER_METADATA, **OFFSETS_TOPIC, **REMOTE_LOG, **SHARE_STATE, **TRANSACTIONS_TOPIC,

@@ -20,8 +20,7 @@ import zstandard
 from storage.codecs.compression import Compression, compress
 from storage.names import TopicPartition
 from storage.records import Record, encode_batch
-from storage.records.header import CRC_START, V2_HEADER_BYTES
-from storage.records.record import DECOMPRESSED_BYTES_MAX
+from storage.records.v2 import CRC_START, DECOMPRESSED_BYTES_MAX, V2_HEADER_BYTES
 from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, records_in, request
 
 MIB = 1 << 20

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from storage.codecs.compression import Compression
 from storage.records import Record, encode_message, encode_wrapper
-from storage.records.header import LOG_OVERHEAD_BYTES
 from storage.records.legacy import PREFIX
+from storage.records.v2 import LOG_OVERHEAD_BYTES
 from storage.scan import legacy_rows
 from tests.legacy_logs import FORMATS, Format, sealed, segment, with_attributes
 from tests.partition_dirs import COMPACT, NOW_MS, PartitionDir, a_cleaner, committed, configured, records_in, request

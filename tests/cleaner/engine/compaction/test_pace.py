@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from cleaner.engine.compaction.crew import Pace
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means, Silent, Stopped
 from policies.config.policy import BrokerPolicy
 from storage.filesystem import FileSystem
 from tests.partition_dirs import FakeClock

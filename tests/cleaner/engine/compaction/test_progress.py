@@ -6,9 +6,8 @@ import pytest
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction.key_map import Budget
-from cleaner.engine.listener import PASSES, Silent
-from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from cleaner.engine.means import PASSES, Means, Silent
+from policies.config.config_layers import Configured
 from storage.scan import segments
 from tests.partition_dirs import COMPACT, FakeClock, PartitionDir, committed, configured, keyed, request
 

@@ -19,7 +19,7 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
 from cleaner.engine.locks import LentLocks, LogDirsChange
 from cleaner.engine.means import Means
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem, NewFile, Purpose

@@ -12,12 +12,17 @@ from typing import Any
 
 import pytest
 
-from cleaner.engine.delete_records.counting import Counted, count_in
-from cleaner.engine.delete_records.deleting import DeletedRecords, UnsurveyedPartition, delete_records, plan_deletion
+from cleaner.engine.delete_records import (
+    Counted,
+    DeletedRecords,
+    UnsurveyedPartition,
+    count_in,
+    delete_records,
+    plan_deletion,
+)
 from cleaner.engine.journal import read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.means import Means, Silent
+from cleaner.engine.restore import Restorer
 from policies.record_deletion import Before, RecordDeletion, RefusedDeletion
 from policies.restore import RestoreCode
 from storage.checkpoints import format_offset_checkpoint

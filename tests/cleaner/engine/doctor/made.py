@@ -18,7 +18,7 @@ from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
 from storage.log.config import NO_LIMIT_MS
-from storage.log.writing.append import Producer
+from storage.log.writing.validation import Producer
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,

@@ -20,8 +20,8 @@ from policies.preflight.start import (
     Start,
     StartStep,
     StartStepKind,
+    verdict_of,
 )
-from policies.preflight.verdict import verdict_of
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.metadata.metadata_encode import encode_partition

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from cleaner.engine.doctor.examining import unlinked_of
 from cleaner.engine.doctor.glancing import tails_of
-from cleaner.engine.doctor.surroundings import unlinked_of
-from cleaner.engine.explain.observing import Glanced
-from cleaner.engine.space.account import FileSystemAccount, UnlinkedFile, UnlinkedFiles
+from cleaner.engine.explain.explaining import Glanced
+from cleaner.engine.space import FileSystemAccount, UnlinkedFile, UnlinkedFiles
 from policies.findings.findings import FindingCode
 from policies.rescue import Volume
 from storage.checkpoints import format_offset_checkpoint
@@ -459,7 +459,7 @@ def test_full_disk_is_damage(tmp_path: Path, capsys, monkeypatch) -> None:
     def full(path: Path) -> tuple[FileSystemAccount, ...]:
         return (FileSystemAccount(Volume((str(path),), 1 << 30, 0, 1 << 30), UnlinkedFiles()),)
 
-    monkeypatch.setattr("cleaner.engine.space.unlinked.file_systems_of", lambda _: full(healthy.log_dir))
+    monkeypatch.setattr("cleaner.engine.space.file_systems_of", lambda _: full(healthy.log_dir))
     status, (finding,) = seen(capsys, healthy.log_dir)
     assert (status, finding["code"], finding["path"]) == (4, "DISK_FULL", str(healthy.log_dir))
     assert f"logcleaner free --log-dir {healthy.log_dir} --target SIZE" in finding["remedy"]

@@ -14,8 +14,8 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
-from policies.findings.of_tails import RECOVER_TAIL
-from policies.findings.remedies import END_LOST
+from policies.findings.findings import END_LOST
+from policies.findings.of_files import RECOVER_TAIL
 from storage.log.end import find_end
 from storage.log.listing import list_partition
 from storage.records import iter_headers

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from cleaner.engine.explain import observing
+from cleaner.engine.explain import explaining
 from cleaner.engine.explain.choosing import Wish, choose
 from cleaner.engine.explain.contents import contents_of, record_at, stamped_batches
-from cleaner.engine.explain.observing import PartitionChanged, failing_since, first_timestamp
+from cleaner.engine.explain.explaining import PartitionChanged, failing_since, first_timestamp
 from policies.explain.explanation import PartitionExplanation
 from policies.explain.observations import DeleteHorizons, OpenTransaction, RecordPlace
 from storage.checkpoints import format_offset_checkpoint
@@ -89,7 +89,7 @@ def test_delete_horizons_are_looked_for_where_a_compaction_was(tmp_path: Path, m
     found = explained(tmp_path, COMPACT).seen.horizons
     sizes = [len(stamped(0, 5)), len(stamped(2, NOW_MS + 7))]
     assert found == DeleteHorizons(2, sum(sizes), 5, NOW_MS + 7)
-    monkeypatch.setattr(observing, "HORIZON_BYTES_MAX", drawn.log(0).stat().st_size)
+    monkeypatch.setattr(explaining, "HORIZON_BYTES_MAX", drawn.log(0).stat().st_size)
     bounded = explained(tmp_path, COMPACT).seen.horizons
     assert bounded == DeleteHorizons(1, sizes[0], 5, 5, unread_bytes=sizes[1])
     assert explained(tmp_path, COMPACT, exact=True).seen.horizons == found

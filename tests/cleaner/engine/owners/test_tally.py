@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner.engine.owners.tally import shared_out
+from cleaner.engine.owners import shared_out
 from storage.kernels.layout import HEADERS_BYTES, KEY_BYTES, LOCATED_FIELDS, ROW, VALUE_BYTES
 
 BATCHES = st.lists(

@@ -12,7 +12,7 @@ from cleaner.engine.prove_erased.proving import ErasureProof, HolderPlans, KeySe
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
 from policies import Request
 from policies.config.config_layers import ConfigLayers
-from policies.prove_erased.departures import DepartureCode, Need
+from policies.prove_erased import DepartureCode, Need
 from storage.codecs.compression import Compression
 from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn

@@ -10,9 +10,8 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.prove_erased.matching import KeyMatcher
 from cleaner.engine.prove_erased.places import FileContent, FilePlace, places_in
-from cleaner.engine.prove_erased.searching import FileEvidence, search
+from cleaner.engine.prove_erased.searching import FileEvidence, KeyMatcher, search
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
 from storage.codecs.compression import Compression
 from storage.errors import LogCleanerError

@@ -13,13 +13,12 @@ from cleaner.config.layers import Settings
 from cleaner.config.reader import load_layers
 from cleaner.engine import inventory
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, Silent
 from cleaner.engine.outcome import Outcome
 from policies import Plan, Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.forecast.what_if import ANSWERED, ANSWERED_EXACTLY, questions_of
-from policies.replanning import held_back
+from policies.planning import held_back
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import InvalidConfigs
 from storage.log_dir import LogDir

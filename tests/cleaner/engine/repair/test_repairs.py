@@ -15,14 +15,12 @@ import pytest
 
 from cleaner.engine.inventory import everything
 from cleaner.engine.journal import read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, Silent
 from cleaner.engine.repair.repairing import RepairRequest, RepairResult, Repairs, plan_of, repair_log_dirs
-from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.restore import Restorer
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.repairs import DERIVED, RepairCode, RepairKind
-from policies.findings.reverting import RevertCode
+from policies.findings.repairs import DERIVED, RepairCode, RepairKind, RevertCode
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.lock import LogDirLocked
 from storage.log_dir import LogDir

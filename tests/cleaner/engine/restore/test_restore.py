@@ -11,11 +11,10 @@ import pytest
 from cleaner.config.reader import load_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import Journal, encode_entry, read_journal
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means
-from cleaner.engine.restore.restore import Restorer
+from cleaner.engine.means import Means, Silent
+from cleaner.engine.restore import Restorer
 from policies import Request
-from policies.config.configured import Configured
+from policies.config.config_layers import Configured
 from policies.facts import Boot
 from policies.reasons import ReasonCode
 from policies.restore import RestoreCode

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
-from cleaner.engine.space.account import NOTHING, Account, Amount, SpaceKind
-from cleaner.engine.space.accounting import Accountant, account_of
+from cleaner.engine.space import NOTHING, Account, Accountant, Amount, SpaceKind, account_of
 from storage.log.listing import Listing, list_partition
 from tests.cleaner.engine.space.du import du
 from tests.conftest import Samples
@@ -36,7 +35,7 @@ LAYERS = configured(orders=EXPIRING, clicks=EXPIRING)
 AS_OTHER_USER = """
 import json, os, sys
 from pathlib import Path
-from cleaner.engine.space.accounting import Accountant
+from cleaner.engine.space import Accountant
 from tests.partition_dirs import a_cleaner, configured, request
 def totals(path):
     accountant = Accountant()
@@ -215,7 +214,7 @@ def test_each_partition_directory_is_listed_once(log_dir: Path, monkeypatch: pyt
         listed.append(directory.name)
         return list_partition(directory)
 
-    for module in ("cleaner.engine.inventory", "cleaner.engine.space.accounting", "cleaner.engine.leftovers"):
+    for module in ("cleaner.engine.inventory", "cleaner.engine.space", "cleaner.engine.leftovers"):
         monkeypatch.setattr(f"{module}.list_partition", told)
     assert_adds_up(accounted(a_cleaner(log_dir, LAYERS)))
     assert sorted(listed) == ["clicks-0", "orders-0"]

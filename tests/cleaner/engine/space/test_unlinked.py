@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.space.account import UnlinkedFile
-from cleaner.engine.space.unlinked import file_systems_of, unlinked_files
+from cleaner.engine.space import UnlinkedFile, file_systems_of, unlinked_files
 from policies.rescue import Volume
 from tests.cleaner.engine.space.du import du
 
@@ -29,7 +28,7 @@ print(flush=True); sys.stdin.read(); os._exit(0)
 @pytest.fixture(autouse=True)
 def all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes of the machine may have larger files."""
-    monkeypatch.setattr("cleaner.engine.space.unlinked.LARGEST_MAX", 1 << 20)
+    monkeypatch.setattr("cleaner.engine.space.LARGEST_MAX", 1 << 20)
 
 
 def seen(directory: Path, proc: Path = Path("/proc")) -> list[UnlinkedFile]:
@@ -112,7 +111,7 @@ def test_process_that_ends_meanwhile_and_one_that_may_not_be_looked_into(
             raise PermissionError(13, "Permission denied", shut)
         return listdir(path)
 
-    monkeypatch.setattr("cleaner.engine.space.unlinked.os.listdir", refused)
+    monkeypatch.setattr("cleaner.engine.space.os.listdir", refused)
     device = tmp_path.stat().st_dev
     found = unlinked_files(frozenset({device}), tmp_path)[device]
     assert (found.largest, found.total.files, found.hidden_processes) == ((), 0, 1)

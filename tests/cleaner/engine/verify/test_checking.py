@@ -11,11 +11,9 @@ from random import Random
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.listener import Silent
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means, Silent, Stopped
 from cleaner.engine.verify.checked import Checked, CheckRequest
-from cleaner.engine.verify.checking import check_log_dirs
-from cleaner.engine.verify.notes import open_notes
+from cleaner.engine.verify.checking import check_log_dirs, open_notes
 from policies.config.policy import BrokerPolicy
 from policies.findings.findings import FindingCode, Harm
 from storage.anomalies import Anomaly

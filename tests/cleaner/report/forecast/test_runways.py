@@ -3,9 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.report.forecast.documents import documents
-from cleaner.report.forecast.runways import lasts, lines
 from cleaner.report.page import Page
+from cleaner.report.runways import documents, lasts, lines
 from policies.forecast.runway import Runway
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.rehearsal.what_if import Answer, Answered
-from cleaner.report.forecast.what_if import WhatIfReport
 from cleaner.report.page import View
+from cleaner.report.what_if import WhatIfReport
 from policies import Plan, Request, plan
 from policies.config.policy import Layer, Stated, TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts

@@ -14,8 +14,7 @@ import pytest
 
 from cleaner.report.html import is_drawable
 from cleaner.report.html.charts import CurveMark, Series, curve, stacked_bars
-from cleaner.report.html.content import ChartTable
-from cleaner.report.html.packing import Packer
+from cleaner.report.html.content import ChartTable, Packer
 from cleaner.report.html.pages import page_of
 from tests.cleaner.report.html.reports import a_hostile_plan, a_large_plan, report_of
 from tests.cleaner.report.plans import a_partition, a_plan

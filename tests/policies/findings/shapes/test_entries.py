@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.findings.findings import FindingCode
-from policies.findings.shapes.of_topics import SETTLED_MS, entry_findings
+from policies.findings.shapes.diagnosis import SETTLED_MS, entry_findings
 from policies.findings.shapes.symptoms import EntryKind, EntrySymptoms
 
 DELAY_MS = 60_000

@@ -14,10 +14,9 @@ from storage.codecs.compression import Compression
 from storage.log.config import LogConfig, TimestampType
 from storage.log.errors import BatchTooLarge, LogRefusal
 from storage.log.writing.admission import Admission
-from storage.log.writing.origin import AppendOrigin
-from storage.log.writing.validation import Stamp
+from storage.log.writing.validation import AppendOrigin, Stamp
 from storage.records import Batch, Record, encode_batch
-from storage.records.header import CRC_POSITION, CRC_START
+from storage.records.v2 import CRC_POSITION, CRC_START
 from tests.batches import iter_batches
 from tests.storage.kernels.strategies import compiled
 from tests.storage.log.logs import NOW_MS

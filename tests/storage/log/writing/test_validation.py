@@ -25,7 +25,7 @@ from storage.log.errors import (
     UnexpectedAppendOffset,
 )
 from storage.records import Batch, BatchHeader, ControlType, Record, encode_batch, encode_message, encode_wrapper
-from storage.records.header import CRC_POSITION, CRC_START, V2_HEADER, V2_HEADER_BYTES
+from storage.records.v2 import CRC_POSITION, CRC_START, V2_HEADER, V2_HEADER_BYTES
 from tests.batches import encode_control_batch, encode_empty_batch
 from tests.storage.log.logs import NOW_MS, a_log, bases
 

@@ -1,0 +1,423 @@
+"""The documents of commands that change or move something, or tell of it: deletion, restore, sweep, import, export."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from cleaner.documents.parts import Count, PartitionPlace, Positive, Sha256
+from policies.findings.repairs import RevertCode
+from policies.findings.sweeping import LeftoverKind, SweepAct
+from policies.reasons import Action, ReasonCode
+from policies.restore import RestoreCode
+
+
+class DeletionRefused(TypedDict):
+    """The reason for which nothing is deleted."""
+
+    code: str
+    """The reason (docs/delete-records.md)."""
+    text: str
+    """A sentence for people."""
+
+
+class DeletionSegment(TypedDict):
+    """A segment."""
+
+    base_offset: int
+    """Its base offset."""
+    bytes: Count
+    """The size of its `.log` and index files."""
+
+
+class DeletionDocument(PartitionPlace):
+    """The document that `delete-records --json` prints."""
+
+    schema: Literal["logcleaner.deletion/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """True if nothing was to be changed."""
+    before_offset: int | None
+    """The offset that was asked for; -1 means the high watermark. Null if a time was asked for."""
+    before_ms: int | None
+    """The time that was asked for, epoch ms; null if an offset was."""
+    done: bool
+    """True if it was carried out."""
+    refused: DeletionRefused | None
+    """Why nothing is deleted; null if nothing speaks against it."""
+    high_watermark: int | None
+    """The checkpointed high watermark; null if there is none, or if it was refused."""
+    log_end_offset: int | None
+    """The log end offset; null if it was refused."""
+    log_start_before: int | None
+    """The log start offset before; null if it was refused."""
+    log_start_offset: int | None
+    """The log start offset after it; null if it was refused."""
+    records: Count | None
+    """Records that become unreadable; null if they could not be counted."""
+    damaged: str | None
+    """The first damage among what becomes unreadable: file, byte and cause. Null if nothing is damaged."""
+    restorable_until_ms: int | None
+    """Until when `restore` takes it back, epoch ms; of a dry run as if it were carried out now. Null if nothing
+    is to do.
+    """
+    segments: list[DeletionSegment]
+    """The segments that go, oldest first."""
+    deleted_bytes: Count
+    """The size of these segments."""
+
+
+class RestoreSegment(TypedDict):
+    """A segment."""
+
+    base_offset: int
+    """Its base offset."""
+    end_offset: int
+    """The end of its offsets, exclusive."""
+    bytes: Count
+    """The size of its files."""
+    deleted_ms: int
+    """The time of its deletion, epoch ms."""
+    restored: bool
+    """True if it was brought back."""
+    code: RestoreCode
+    """Why it can come back, or cannot (docs/reasons.md)."""
+    text: str
+    """A sentence for people."""
+
+
+class RestoreLogStart(TypedDict):
+    """A move."""
+
+    log_start_offset: int
+    """The log start offset that it set."""
+    log_start_before: int
+    """The log start offset that it goes back to."""
+    deleted_ms: int
+    """The time of the deletion, epoch ms."""
+    restored: bool
+    """True if it was taken back."""
+    code: RestoreCode
+    """Why it can come back, or cannot (docs/reasons.md)."""
+    text: str
+    """A sentence for people."""
+
+
+class RestorePartition(PartitionPlace):
+    """A partition."""
+
+    held_since_ms: int | None
+    """The time at which a restore put the partition on hold, epoch ms; null if it is not on hold."""
+    error: str | None
+    """Why it was not restored; null if nothing failed."""
+    segments: list[RestoreSegment]
+    """The deleted segments, newest first."""
+    log_starts: NotRequired[list[RestoreLogStart]]
+    """The moves of the log start by `delete-records` that no segment takes back, newest first."""
+
+
+class RestoreRepair(PartitionPlace):
+    """A repair of one file."""
+
+    file: str
+    """The name of the file."""
+    kind: str
+    """The kind of the repair (docs/repair.md)."""
+    repaired_ms: int
+    """The time of the repair, epoch ms."""
+    taken_back: bool
+    """True if the file is as it was before its repair."""
+    code: RevertCode
+    """Whether the repair can be taken back (docs/repair.md)."""
+    text: str
+    """A sentence for people."""
+    error: str | None
+    """Why it was not taken back; null if nothing failed."""
+
+
+class RestoreDocument(TypedDict):
+    """The document that `restore --json` prints."""
+
+    schema: Literal["logcleaner.restore/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """True if nothing was changed."""
+    partitions: list[RestorePartition]
+    """The partitions with deletions whose files still wait, or that are on hold."""
+    repairs: NotRequired[list[RestoreRepair]]
+    """Of `--repairs`: the repairs that something waits of."""
+    released: list[str]
+    """Of `--release`: the partitions that are no longer on hold."""
+
+
+class HistorySegment(TypedDict):
+    """A segment."""
+
+    base_offset: int
+    """Its base offset."""
+    bytes: Count
+    """Its size."""
+    code: NotRequired[str]
+    """The reason's code; of `delete`."""
+    text: NotRequired[str]
+    """The reason's sentence; of `delete`."""
+
+
+class HistoryKept(TypedDict):
+    """A file."""
+
+    name: str
+    """Its name."""
+    bytes: int
+    """Its size."""
+    first: int | None
+    """The first offset that the log lacks, or the one of the first entry; null if it has none."""
+    last: int | None
+    """As `first`: the last one."""
+
+
+class HistoryEntry(TypedDict):
+    """An entry."""
+
+    time_ms: int
+    """The wall clock, epoch ms."""
+    what: str
+    """The kind: `delete`, `compact`, `recover`, `restore`, `restore-failed`, `release`, `repair`,
+    `repair-failed`, `revert`, `failed`, `sweep`, `import`, `evidence` or `clock`.
+    """
+    boot: NotRequired[tuple[str, int]]
+    """Linux's boot id, and the wall clock at boot, epoch ms."""
+    partition: NotRequired[str]
+    """`TOPIC-PARTITION`; in every kind but `clock`."""
+    bytes: NotRequired[Count]
+    """The size of the segments."""
+    log_start_offset: NotRequired[int]
+    """Of `delete` the new log start offset, of `restore` the one it goes back to."""
+    log_start_before: NotRequired[int]
+    """Of a `delete` by `delete-records`: the log start offset before it."""
+    segments: NotRequired[list[HistorySegment]]
+    """Of `delete` and `restore`: the segments."""
+    records_unkeyed: NotRequired[Positive]
+    """Of `compact`: how many records it dropped because they have no key; absent if none."""
+    first_dirty_offset: NotRequired[int]
+    """Of `compact`: where the dirty section began."""
+    end_offset: NotRequired[int]
+    """Of `compact`: where the round was to end, exclusive."""
+    groups: NotRequired[list[list[int]]]
+    """Of `compact`: the base offsets of the segments that became one."""
+    files: NotRequired[list[str]]
+    """Of `recover`: the names of the files."""
+    kept: NotRequired[list[HistoryKept]]
+    """Of `evidence`: only copies of records, and index files that tell of missing ones."""
+    file: NotRequired[str]
+    """The name of the file; of `repair` and `revert`."""
+    kind: NotRequired[str]
+    """The kind of the repair (docs/repair.md); of `repair` and `revert`."""
+    findings: NotRequired[list[str]]
+    """The codes of what was wrong with the file; of `repair`."""
+    error: NotRequired[str]
+    """Of `failed`: the message."""
+    name: NotRequired[str]
+    """Of `sweep`: the leftover's path from the log dir."""
+    act: NotRequired[str]
+    """Of `sweep`: `unlink` or `rename`."""
+    renamed_to: NotRequired[str | None]
+    """Of `sweep`: the new name of a stray directory; null if it was unlinked."""
+    fingerprint: NotRequired[str]
+    """Of `failed`: SHA-256 of the names and identities of the files."""
+    text: NotRequired[str]
+    """Of `clock`: the guard rail's sentence."""
+
+
+class HistoryLogDir(TypedDict):
+    """A log dir."""
+
+    path: str
+    """Its path."""
+    damaged_lines: Count
+    """Lines that a crash or a full disk cut short, or that were altered."""
+    entries: list[HistoryEntry]
+    """The entries, oldest first. The kind of an entry, `what`, decides which of the optional fields it has."""
+
+
+class HistoryDocument(TypedDict):
+    """The document that `history --json` prints: the lines of the journals (docs/formats.md), without what a
+    restore needs. A journal may hold fields of an older version.
+    """
+
+    schema: Literal["logcleaner.history/1"]
+    """The name of this schema."""
+    log_dirs: list[HistoryLogDir]
+    """The log dirs."""
+
+
+class SweepLeftover(TypedDict):
+    """A leftover."""
+
+    log_dir: str
+    """The path of its log dir."""
+    name: str
+    """Its path from the log dir."""
+    kind: LeftoverKind
+    """What it is."""
+    bytes: Count
+    """The size of its files."""
+    files: Count
+    """The number of its files."""
+    due_ms: int | None
+    """When its delay is over; null if it has none."""
+    act: SweepAct
+    """What is done with it."""
+    text: str
+    """Why."""
+    renamed_to: str | None
+    """Of a stray directory: its new name; else null."""
+    done: bool
+    """Whether it was done."""
+    error: str | None
+    """Why it failed; null if it did not."""
+
+
+class SweepDocument(TypedDict):
+    """The document that `doctor --sweep NAME ... --json` prints: what became of each leftover that was named."""
+
+    schema: Literal["logcleaner.sweep/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """Whether nothing was changed."""
+    leftovers: list[SweepLeftover]
+    """The leftovers, in the order in which they were named."""
+
+
+class ImportDocument(PartitionPlace):
+    """The document that `import --json` prints."""
+
+    schema: Literal["logcleaner.import/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """True if nothing was written."""
+    log_dir: str
+    """The path of the log dir that gets the partition."""
+    files: list[str]
+    """The input files."""
+    topic_id: str | None
+    """The topic id of the partition; null in a dry run of an import that would make a new one."""
+    records: Count
+    """Records that were imported."""
+    control_records: Count
+    """Control records of the input, which are left out."""
+    log_start_offset: int
+    """The offset of the first record."""
+    log_end_offset: int
+    """The offset behind the last record."""
+    segments: Positive | None
+    """Segments that were made; null in a dry run."""
+    bytes: Count
+    """The size of the `.log` files."""
+    warning: str | None
+    """What a broker will do with the partition that one may not expect; null if it serves it."""
+
+
+class ExportDocument(PartitionPlace):
+    """The document that `export --json` prints."""
+
+    schema: Literal["logcleaner.export/1"]
+    """The name of this schema."""
+    format: Literal["parquet", "jsonl"]
+    """The format of the file."""
+    file: str
+    """The path of the file."""
+    start_offset: int
+    """The first offset that was asked for."""
+    end_offset: int
+    """The offset after the last one that was read."""
+    records: Count
+    """Records in the file."""
+    bytes: Count
+    """The size of the file."""
+
+
+class ManifestConfig(TypedDict):
+    """A value."""
+
+    value: int | float | str | bool | list[Any] | None
+    """The value."""
+    origin: str
+    """The place that stated it."""
+
+
+class ManifestSegment(TypedDict):
+    """A segment."""
+
+    base_offset: int
+    """Its base offset."""
+    bytes: Count
+    """The size of its `.log` file."""
+    action: Action
+    """What was done with it."""
+    code: ReasonCode | Literal["FAILED", "ROUND_ENDED"]
+    """The reason's code; `FAILED` and `ROUND_ENDED` for what was planned and not done."""
+    text: str
+    """The reason's sentence."""
+
+
+class ManifestEntry(TypedDict):
+    """A file."""
+
+    path: str
+    """Its path within the copy."""
+    bytes: Count
+    """Its size."""
+    sha256: Sha256
+    """SHA-256, in hexadecimal digits."""
+
+
+class ManifestPartition(TypedDict):
+    """A partition."""
+
+    topic: str
+    """The topic's name."""
+    partition: Count
+    """The number of the partition."""
+    error: str | None
+    """Why it was copied as it is; null otherwise."""
+    log_start_offset: NotRequired[int]
+    """Of the copy."""
+    log_end_offset: NotRequired[int]
+    """Of the copy."""
+    high_watermark: NotRequired[int | None]
+    """Of the copy; null if unknown."""
+    last_stable_offset: NotRequired[int | None]
+    """Of the copy; null if unknown."""
+    compacted_to_offset: NotRequired[int | None]
+    """Where the compaction ended; null if there was none."""
+    configs: NotRequired[dict[str, ManifestConfig]]
+    """Key → value in Kafka's unit, and who stated it."""
+    segments: NotRequired[list[ManifestSegment]]
+    """The verdict on each segment of the original."""
+    files: list[ManifestEntry]
+    """Its files in the copy."""
+
+
+class ManifestDocument(TypedDict):
+    """The file `logcleaner-manifest.json` in a copy that `clean --output` wrote. Sizes are in bytes, paths
+    relative to the copy.
+    """
+
+    schema: Literal["logcleaner.manifest/1"]
+    """The name of this schema."""
+    tool: str
+    """Name and version of what wrote it."""
+    engine: Literal["local", "spark"]
+    """Who compacted."""
+    now: int
+    """The moment that the plan was made for, epoch ms."""
+    original: str
+    """The path of the log dir that was copied."""
+    left_out: list[str]
+    """Entries that were not copied."""
+    partitions: list[ManifestPartition]
+    """The partitions. One that could not be read has neither offsets, `configs` nor `segments`."""
+    files: list[ManifestEntry]
+    """The files outside of the partitions."""

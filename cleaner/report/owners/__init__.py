@@ -1,1 +1,0 @@
-"""The report of ``owners``: who has what in the topics of Kafka's coordinators."""

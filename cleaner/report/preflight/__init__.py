@@ -1,1 +1,0 @@
-"""The report of ``preflight``: what a start of Kafka will do."""

@@ -1,1 +1,0 @@
-"""Reports of searches in the files of log dirs: for an offset, a timestamp, a key."""

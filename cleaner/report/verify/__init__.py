@@ -1,1 +1,0 @@
-"""Reports of findings: what is wrong with a log dir, worst first."""
