@@ -22,7 +22,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Self
 
-from storage.directory import open_entry, open_to_change, opened, status_of
+from storage.directory import open_to_change, opened, status_of
 from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile
 from storage.holes import data_extents
 
@@ -234,15 +234,7 @@ class FileSystem:
             raise UnsafeFile(like, "is neither a plain file nor a directory")
         mode = stat.S_IMODE(model.st_mode) & _MODE_OF_A_FILE
         with _as_typed(path):
-            descriptor = open_entry(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                give_away(descriptor, path, model)
-                os.fchmod(descriptor, mode)
-            except BaseException:
-                os.close(descriptor)
-                with suppress(OSError):
-                    _unlink(path)
-                raise
+            descriptor = created_like(path, model, mode, os.O_WRONLY)
         return NewFile(path, descriptor)
 
     def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
@@ -337,6 +329,53 @@ class FileSystem:
             self.unlink(temporary, purpose)
             raise
         self.fsync_dir(path.parent, purpose)
+
+
+def created_like(path: Path, model: os.stat_result, mode: int, flags: int) -> int:
+    """Create a file, which must not exist, and return its descriptor.
+
+    Of another user it gets its name once it has owner and mode, where the file system makes nameless files: a run that
+    ends in between must not leave a file that a broker may not read, since its start would fail.
+    Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles.
+
+    Args:
+        path: of the file.
+        model: whose owner it gets.
+        mode: that it gets.
+        flags: with which it is opened.
+
+    Raises: OSError, also FileExistsError; OutOfSpace, UnsafeOwner.
+    """
+    with opened(path.parent) as directory:
+        if model.st_uid != os.geteuid():
+            with suppress(OSError), _created(".", directory, flags | os.O_TMPFILE) as descriptor:
+                _dress(descriptor, path, model, mode)
+                os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=directory)
+                return descriptor
+        with _created(path.name, directory, flags | os.O_CREAT | os.O_EXCL) as descriptor:
+            try:
+                _dress(descriptor, path, model, mode)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(path.name, dir_fd=directory)
+                raise
+            return descriptor
+
+
+@contextmanager
+def _created(name: str, directory: int, flags: int) -> Iterator[int]:
+    """Close the file again if the ``with`` fails."""
+    descriptor = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=directory)
+    try:
+        yield descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _dress(descriptor: int, path: Path, model: os.stat_result, mode: int) -> None:
+    give_away(descriptor, path, model)
+    os.fchmod(descriptor, mode)
 
 
 def _unlink(path: Path) -> None:

@@ -27,7 +27,7 @@ from typing import Final, Self
 
 from storage.directory import open_entry, open_plain
 from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
-from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, give_away, typed
+from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, created_like, typed
 from storage.names import LOCK_FILE
 from storage.segment import reading
 
@@ -326,19 +326,13 @@ def _plain(descriptor: int, path: Path) -> os.stat_result:
 def _made(path: Path, directory: Path) -> int | None:
     """Make the file, owned like its directory; None if somebody else did."""
     try:
-        descriptor = open_entry(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _MODE)
+        model = directory.stat()
+        mode = stat.S_IMODE(model.st_mode) & _MODE | stat.S_IRUSR | stat.S_IWUSR
+        return created_like(path, model, mode, os.O_RDWR)
     except FileExistsError:
         return None
     except OSError as error:
         raise _unreadable(path, error) from error
-    try:
-        model = directory.stat()
-        give_away(descriptor, path, model)
-        os.fchmod(descriptor, stat.S_IMODE(model.st_mode) & _MODE | stat.S_IRUSR | stat.S_IWUSR)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _unreadable(path: Path, error: OSError) -> UnreadableFile:

@@ -41,6 +41,8 @@ PARTS: Final[Mapping[str, Part]] = {
     "moments": _tests("policies/explain/test_moments.py"),
     "models": Part(("tests.models",)),
     "crash": Part(("tests.crash", "--rounds", "1")),
+    "disk-cuts": Part(("tests.disk", "--cuts", "10000")),
+    "disk-kills": Part(("tests.disk", "--kills", "300")),
     "crash-leftovers": Part(("tests.interop.crash_leftovers", "--seeds", "40")),
     "random-logs": _tests("interop/test_random_logs.py", LOGCLEANER_RANDOM_LOGS="500"),
     "old-logs": _tests("interop/test_old_kafka.py", LOGCLEANER_RANDOM_LOGS="200"),

@@ -85,22 +85,22 @@ def try_with_kafka(referee: Referee, expected: Expected, scratch: Path, thorough
         for log_dir in left:
             expected.finishes(log_dir, log_dir.name)
     for name in expected.before:
-        for log_dir, log in zip(left, _opened(referee, name, left), strict=True):
-            expected.check_partition(name, _state_of(log), (log_dir.name, name))
+        for log_dir, log in zip(left, opened_by_kafka(referee, name, left), strict=True):
+            expected.check_partition(name, state_of(log), (log_dir.name, name))
     for log_dir in left:
         if not expected.scene.grows:  # a broker that starts deletes what a restore would take back
             expected.finishes(log_dir, log_dir.name)
         TALLY.opened_by_kafka += 1
 
 
-def _opened(referee: Referee, name: str, log_dirs: list[Path]) -> list[Log]:
+def opened_by_kafka(referee: Referee, name: str, log_dirs: list[Path]) -> list[Log]:
     """All of one topic at once, since they share its configuration."""
     config = TOPICS[name.rpartition("-")[0]]
     directories = [log_dir / name for log_dir in log_dirs]
     return referee.read(directories, now_ms=AT_MS, shutdown="auto", checkpoints=True, config=config)
 
 
-def _state_of(log: Log) -> State:
+def state_of(log: Log) -> State:
     records = tuple(
         Seen(record.offset, record.timestamp, record.key or "", record.value)
         for batch in log.batches()

@@ -32,6 +32,30 @@ def test_created_file_takes_the_owner_of_its_directory(fs, tmp_path):
     assert (status.st_uid, status.st_gid) == (KAFKA_UID, KAFKA_GID)
 
 
+@as_root
+@pytest.mark.parametrize("ended_at", ["fchown", "fchmod"])
+def test_a_run_that_ends_while_it_creates_leaves_no_file_that_a_broker_may_not_read(
+    fs, tmp_path, monkeypatch, ended_at
+):
+    os.chown(tmp_path, KAFKA_UID, KAFKA_GID)
+    found = []
+    real = getattr(os, ended_at)
+    monkeypatch.setattr(os, ended_at, lambda *given: (found.extend(tmp_path.iterdir()), real(*given)))
+    fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN).close()
+    assert found == []
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@as_root
+def test_file_systems_without_nameless_files_give_the_owner_all_the_same(fs, tmp_path, monkeypatch):
+    os.chown(tmp_path, KAFKA_UID, KAFKA_GID)
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_CREAT | os.O_EXCL)  # "." exists
+    fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN).close()
+    assert (tmp_path / "new").stat().st_uid == KAFKA_UID
+    with pytest.raises(FileExistsError):
+        fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN)
+
+
 def test_file_that_cannot_be_given_away_is_not_left_behind(fs, tmp_path, monkeypatch):
     model = tmp_path / "model"
     model.mkdir()

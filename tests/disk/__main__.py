@@ -1,0 +1,175 @@
+"""Trials on a disk that forgets, each one command with a seed.
+
+    python -m tests.disk --cuts 10000                     # drawn from recorded runs of all acts; goes on where it ended
+    python -m tests.disk --kills 300                      # whole processes, killed with the power
+    python -m tests.disk --act clean --seed 7 --cuts 100  # one run alone; what breaks is shrunk
+    python -m tests.disk --act clean --seed 7 --cuts 100 --twin no-fsync  # a broken twin
+
+A cut that breaks a promise is told: what the disk did not keep, and the fewest losses that still break it. Needs root,
+FUSE and a JDK 17+.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.crash.conftest import MEMORY
+from tests.disk.acts import ACTS
+from tests.disk.process import WHOLE
+from tests.disk.trials import Case, Failure, case_of, cut_again, cuts_of, judged, killed, last_cuts, recorded, shrunk
+from tests.disk.twins import TWINS
+from tests.interop.kafka_jars import cache_dir, judging_version, kafka_classpath
+from tests.interop.referee import Referee
+from tests.mutants.suite import ROOT, fingerprint
+
+CUTS_OF_A_RUN: Final = 50
+CUTS_OF_A_KILL: Final = 3
+FAILURES_MAX: Final = 3
+
+
+class Notes:
+    """What passed on these sources; begun again, it goes on behind that."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._sources = path, fingerprint(ROOT)
+        noted = json.loads(path.read_text()) if path.exists() else {}
+        self._passed: dict[str, int] = noted["passed"] if noted.get("sources") == self._sources else {}
+
+    def __contains__(self, trial: str) -> bool:
+        return trial in self._passed
+
+    def note(self, trial: str, count: int) -> None:
+        self._passed[trial] = count
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps({"sources": self._sources, "passed": self._passed}))
+
+    def total(self, kind: str) -> int:
+        return sum(count for trial, count in self._passed.items() if trial.startswith(kind))
+
+
+def try_cuts(referee: Referee, name: str, seed: int, count: int, scratch: Path, twin: str = WHOLE) -> list[Failure]:
+    """Record an act, and judge cuts of it; with an odd seed, of its second run on what a cut of the first one left."""
+    dice = Random(f"{name} {seed}")
+    case = case_of(name, seed, scratch)
+    recording = recorded(case, scratch, twin)
+    if seed % 2 and twin == WHOLE:
+        recording = cut_again(case, recording, scratch, dice)
+    failures = judged(case, referee, cuts_of(recording, count, dice), scratch / "cuts")
+    return [shrunk(case, recording, failure.cut, referee, scratch / "shrunk") for failure in failures[:1]]
+
+
+def try_kill(referee: Referee, name: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
+    """Kill the process of an act with the power, and judge some of what may be left.
+
+    Returns: 1 if a process was killed, 0 if all came to their end before; and what broke.
+    """
+    dice = Random(f"kill {name} {seed}")
+    case = case_of(name, seed, scratch)
+    recording, is_killed = killed(case, scratch, operations_of(name, case, scratch), dice)
+    failures = judged(case, referee, last_cuts(recording, CUTS_OF_A_KILL, dice), scratch / "cuts")
+    return int(is_killed), [
+        shrunk(case, recording, failure.cut, referee, scratch / "shrunk") for failure in failures[:1]
+    ]
+
+
+_OPERATIONS: Final[dict[str, int]] = {}
+
+
+def operations_of(name: str, case: Case, scratch: Path) -> int:
+    """About how many operations an act has: those that its first run had in this process."""
+    if name not in _OPERATIONS:
+        _OPERATIONS[name] = len(recorded(case, scratch).operations)
+    return _OPERATIONS[name]
+
+
+def in_turn(acts: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Each act with seed 0, then each with seed 1, and so on."""
+    return ((act, seed) for seed in count() for act in acts)
+
+
+class Trials:
+    """Those that were asked for."""
+
+    def __init__(self, acts: Sequence[str], notes: Notes, referee: Referee) -> None:
+        self._acts, self._notes, self._referee = acts, notes, referee
+        self._failed = 0
+        self._start_seconds = time.monotonic()
+
+    def until(self, kind: str, wanted: int, attempt: Callable[[str, int, Path], tuple[int, list[Failure]]]) -> None:
+        """Try acts and seeds in turn, until so many trials of a kind have passed, or some have failed."""
+        for act, seed in in_turn(self._acts):
+            if self._notes.total(kind) >= wanted or self._failed >= FAILURES_MAX:
+                break
+            trial = f"{kind} {act} {seed}"
+            if trial not in self._notes:
+                with in_memory() as scratch:
+                    done, failures = attempt(act, seed, scratch)
+                tell(trial, failures)
+                self._failed += len(failures)
+                if not failures:
+                    self._notes.note(trial, done)
+        seconds = time.monotonic() - self._start_seconds
+        print(f"{kind}: {self._notes.total(kind)} tried, {self._failed} failures, {seconds:.0f} s", flush=True)
+
+    def cuts(self, act: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
+        return CUTS_OF_A_RUN, try_cuts(self._referee, act, seed, CUTS_OF_A_RUN, scratch)
+
+    def kill(self, act: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
+        return try_kill(self._referee, act, seed, scratch)
+
+    @property
+    def status(self) -> int:
+        return int(self._failed > 0)
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """An empty directory."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:
+        yield Path(directory)
+
+
+def tell(trial: str, failures: Sequence[Failure]) -> None:
+    """What the disk did not keep, and what broke."""
+    for failure in failures:
+        print(f"{trial}: BROKEN", *failure.told, failure.error, sep="\n", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try, and print the counts."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.disk", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cuts", type=int, default=0, metavar="N", help="cuts of recorded runs")
+    parser.add_argument("--kills", type=int, default=0, metavar="N", help="processes killed with the power")
+    parser.add_argument("--act", choices=ACTS, help="this one alone")
+    parser.add_argument("--seed", type=int, help="one run of that act, noted nowhere")
+    parser.add_argument("--twin", choices=TWINS, default=WHOLE, help="with --seed: a broken twin of the program")
+    parser.add_argument("--notes", type=Path, default=cache_dir() / "disk.json", help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    with Referee(kafka_classpath(judging_version())) as referee:
+        if options.seed is not None:
+            with in_memory() as scratch:
+                failures = try_cuts(referee, options.act, options.seed, options.cuts, scratch, options.twin)
+            tell(f"{options.act} {options.seed}", failures)
+            return int(bool(failures))
+        acts = [options.act] if options.act else list(ACTS)
+        trials = Trials(acts, Notes(options.notes), referee)
+        trials.until("cuts", options.cuts, trials.cuts)
+        trials.until("kills", options.kills, trials.kill)
+    return trials.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

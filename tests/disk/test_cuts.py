@@ -1,0 +1,59 @@
+"""Whole commands on a forgetting disk, judged by Kafka and by our recovery: a bounded ``python -m tests.disk``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from tests.crash.tally import TALLY
+from tests.disk.__main__ import in_memory
+from tests.disk.acts import ACTS
+from tests.disk.trials import case_of, cuts_of, judged, killed, last_cuts, recorded
+from tests.disk.twins import TWINS
+from tests.interop.conftest import kafka, referee
+from tests.interop.referee import Referee
+from tests.sampled import day, some
+
+__all__ = ["kafka", "referee"]
+"""Fixtures."""
+ACTS_TRIED: Final = 5
+CUTS: Final = 20
+"""Of each of these acts."""
+CUTS_OF_A_TWIN_MAX: Final = 200
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    with in_memory() as directory:
+        yield directory
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", some(list(ACTS), ACTS_TRIED, always=("clean",)))
+def test_what_a_cut_of_power_leaves_loses_nothing_and_the_next_command_finishes(
+    name: str, referee: Referee, scratch: Path
+) -> None:
+    case = case_of(name, day(), scratch)
+    failures = judged(case, referee, cuts_of(recorded(case, scratch), CUTS, Random(day())), scratch / "cuts")
+    assert [(*failure.told, failure.error) for failure in failures] == []
+
+
+@pytest.mark.kafka
+def test_a_process_that_is_killed_with_the_power_loses_nothing(referee: Referee, scratch: Path) -> None:
+    dice = Random(day())
+    case = case_of("second-round", day(), scratch)
+    recording, _ = killed(case, scratch, 300, dice)
+    failures = judged(case, referee, last_cuts(recording, 3, dice), scratch / "cuts")
+    assert [(*failure.told, failure.error) for failure in failures] == []
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_broken_twin_is_caught(name: str, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TALLY, "records_lost", 0)  # what a twin loses is no loss
+    case = case_of(TWINS[name].act, 2, scratch)
+    recording = recorded(case, scratch, name)
+    assert judged(case, None, cuts_of(recording, CUTS_OF_A_TWIN_MAX, Random(1)), scratch / "cuts")
