@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "storage/log": {"storage.log", "storage.records", "storage.codecs", *FILES},
     "storage/log/writing": {"storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
     "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
+    "storage/stores": {"storage.stores", "storage.errors"},
     "storage/__init__.py": {"storage"},
     "storage": FILES,
     "policies": {
@@ -95,6 +96,8 @@ OURS = ("cleaner", "policies", "storage")
 ONLY_IN = {
     "numba": "storage/compiler",
     "llvmlite": "storage/compiler",
+    "obstore": "storage/stores/objects.py",
+    "hdfs_native": "storage/stores/hdfs.py",
     "pyspark": "cleaner/spark",
     "pydantic": ("cleaner/config/settings.py", "cleaner/documents"),
     "pygal": "cleaner/report/html/charts.py",

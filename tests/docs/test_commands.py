@@ -195,9 +195,8 @@ def test_what_is_listed_as_not_run_stands_in_a_document() -> None:
 
 
 def test_no_block_has_a_language_that_nothing_checks() -> None:
-    """``toml`` is checked here; ``sh`` and ``python`` here, and in tests/spark if they need Spark; ``yaml`` in
-    tests/packaging/test_kubernetes.py."""
-    assert languages() <= {"sh", "toml", "python", "yaml", ""}
+    """``toml`` is checked here; ``sh`` and ``python`` here, and in tests/spark if they need Spark."""
+    assert languages() <= {"sh", "toml", "python", ""}
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)

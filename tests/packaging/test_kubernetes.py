@@ -17,7 +17,7 @@ import yaml
 from cleaner import __version__
 from cleaner.cli.main import build_parser
 from cleaner.config.settings import parse_settings
-from tests.docs.blocks import blocks
+from tests.docs.parts import built
 from tests.packaging.manifests import MANIFESTS, PATCH, ROOT, Run, documents, names, patched, runs
 
 OLDEST, NEWEST = "1.29", "1.37"
@@ -149,6 +149,8 @@ def test_the_probes_ask_the_port_on_which_the_configuration_listens() -> None:
     assert run.volume("logcleaner")["configMap"] == {"name": config_map["metadata"]["name"]}
 
 
-def test_the_page_shows_every_manifest_as_it_is() -> None:
-    shown = [block.text for block in blocks("yaml") if block.page == PAGE.rpartition("/")[2]]
+def test_the_page_links_every_manifest_and_the_site_shows_it_as_it_is() -> None:
+    text = (ROOT / PAGE).read_text("utf-8")
+    assert sorted(re.findall(r"\]\((kubernetes/\S+)\)", text)) == [f"kubernetes/{name}" for name in names()]
+    shown = re.findall(r"^```yaml\n(.*?)^```$", built(PAGE.rpartition("/")[2], text), re.MULTILINE | re.DOTALL)
     assert sorted(shown) == sorted((MANIFESTS / name).read_text("utf-8") for name in names())

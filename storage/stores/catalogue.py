@@ -1,0 +1,113 @@
+"""The names of a store as they were listed. Each name is asked for once: a listing serves all who look into it.
+
+The third directory that is asked for below one parent has the whole parent listed, a page for a thousand names: a log
+dir of a thousand partitions takes as many requests as it has thousands of files.
+
+What was listed counts until somebody wants to look anew (``forget``): the files of one command are those of one
+listing. A file that has another version by then is ``ObjectChanged``, and its directory is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+from threading import RLock
+from typing import Final
+
+from storage.stores.errors import not_there
+from storage.stores.opening import store_of
+from storage.stores.store import Piece, Store, StoredEntry
+
+_SIBLINGS_MAX: Final = 2
+"""So many directories of one parent are listed one by one."""
+
+
+class Catalogue:
+    """The names of one store, as far as they are known. Several threads may ask."""
+
+    def __init__(self, place: str) -> None:
+        """Know nothing yet. Raises: ClientMissing, StoreFailed."""
+        self._place = place
+        self.store: Store = store_of(place)
+        self._listed: dict[str, Mapping[str, StoredEntry]] = {}
+        self._siblings: Counter[str] = Counter()
+        self._lock = RLock()
+
+    def entries(self, directory: str) -> Iterable[StoredEntry]:
+        """Return the names in a directory. Raises: FileNotFoundError if there is none, as ``Store``."""
+        return self._directory(directory).values()
+
+    def entry(self, key: str) -> StoredEntry:
+        """Return the entry of a file or directory. Raises: FileNotFoundError, as ``Store``."""
+        parent, _, name = key.rpartition("/")
+        with self._lock:
+            if key in self._listed or not name:
+                return StoredEntry(name, is_directory=True)
+            if parent in self._listed:
+                return self._known(parent, name)
+        return self.store.look(key)
+
+    def _known(self, parent: str, name: str) -> StoredEntry:
+        found = self._listed[parent].get(name)
+        if found is None:
+            raise not_there(f"{self._place}/{parent}/{name}")
+        return found
+
+    def whole(self, key: str) -> bytes:
+        """Read a whole file as it is now. Raises: FileNotFoundError, as ``Store``."""
+        parent, _, name = key.rpartition("/")
+        with self._lock:
+            if parent in self._listed:
+                self._known(parent, name)
+        return bytes(self.store.whole(key, None).data)
+
+    def range(self, key: str, start: int, end: int, version: str | None) -> Piece:
+        """Read ``[start, end)`` of a version of a file. Raises: as ``Store.range``."""
+        try:
+            return self.store.range(key, start, end, version)
+        except FileNotFoundError:
+            self.forget(key.rpartition("/")[0])
+            raise
+
+    def forget(self, key: str) -> None:
+        """Have a directory, and all below it, listed anew when it is asked for next."""
+        with self._lock:
+            for listed in [name for name in self._listed if not key or name == key or name.startswith(f"{key}/")]:
+                del self._listed[listed]
+            self._siblings.clear()
+
+    def _directory(self, key: str) -> Mapping[str, StoredEntry]:
+        with self._lock:
+            if key in self._listed:
+                return self._listed[key]
+            parent = key.rpartition("/")[0]
+            if parent in self._listed:
+                self._siblings[parent] += 1
+                if self._siblings[parent] > _SIBLINGS_MAX:
+                    self._walk(parent)
+            if key not in self._listed:
+                self._listed[key] = {entry.name: entry for entry in self.store.list(key)}
+            found = self._listed[key]
+            if not found:
+                del self._listed[key]
+                raise not_there(f"{self._place}/{key}")
+            return found
+
+    def _walk(self, parent: str) -> None:
+        """List all below a directory, of which the names in it are known already."""
+        below: defaultdict[str, dict[str, StoredEntry]] = defaultdict(dict)
+        for holder, entry in self.store.walk(parent):
+            below[holder][entry.name] = entry
+            above = holder
+            while above != parent:
+                above, _, name = above.rpartition("/")
+                below[above].setdefault(name, StoredEntry(name, is_directory=True))
+        for directory, entries in below.items():
+            self._listed.setdefault(directory, entries)
+
+
+@cache
+def catalogue_of(place: str) -> Catalogue:
+    """Return the catalogue of a store, by the URL of the store. Raises: ClientMissing, StoreFailed."""
+    return Catalogue(place)

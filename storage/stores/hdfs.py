@@ -1,0 +1,131 @@
+"""HDFS, by hdfs-native: a client without a JVM. What the cluster is, ``HADOOP_CONF_DIR`` says, or the URL.
+
+HDFS has no ETag. A file that is written anew has another time, and its status is asked for behind each read: so no
+read mixes two versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from storage.errors import LogCleanerError
+from storage.stores.errors import (
+    ClientMissing,
+    ForbiddenStore,
+    ObjectChanged,
+    StoreFailed,
+    StoreUnreachable,
+    not_there,
+)
+from storage.stores.store import Piece, StoredEntry
+
+if TYPE_CHECKING:
+    from hdfs_native import FileStatus
+
+_NS_A_MS: Final = 1_000_000
+_FORBIDDING: Final = ("AccessControlException", "Permission denied", "GSSAPI", "SASL")
+_OF_THE_NETWORK: Final = ("onnection", "timed out", "StandbyException", "SafeMode", "resolve", "IO error")
+_T = TypeVar("_T")
+
+
+class Hdfs:
+    """An HDFS, as a ``Store``."""
+
+    def __init__(self, place: str, config: Mapping[str, Any]) -> None:
+        """Prepare to read; nothing is asked of the cluster yet.
+
+        Args:
+            place: its URL.
+            config: Hadoop's keys, over what the files of ``HADOOP_CONF_DIR`` say.
+
+        Raises: ClientMissing, StoreFailed.
+        """
+        try:
+            from hdfs_native import Client  # noqa: PLC0415 - an extra, and for URLs alone
+        except ImportError as error:
+            raise ClientMissing(place, "hdfs-native") from error
+        self._place = place
+        try:
+            self._client = Client(place, config=dict(config))
+        except Exception as error:  # RuntimeError, ValueError: it has no errors of its own
+            raise StoreFailed(place, str(error)) from error
+
+    def list(self, directory: str) -> list[StoredEntry]:
+        """Return the names in a directory. Raises: as ``Store``."""
+        return [_entry(status) for status in self._statuses(directory, recursive=False)]
+
+    def walk(self, directory: str) -> Iterator[tuple[str, StoredEntry]]:
+        """Yield every file below a directory, each with the directory that holds it. Raises: as ``Store``."""
+        for status in self._statuses(directory, recursive=True):
+            if not status.isdir:
+                yield _key(status).rpartition("/")[0], _entry(status)
+
+    def look(self, name: str) -> StoredEntry:
+        """Return the entry of a file or directory. Raises: as ``Store``."""
+        return _entry(self._asked(name, lambda: self._client.get_file_info(f"/{name}")))
+
+    def range(self, name: str, start: int, end: int, version: str | None) -> Piece:
+        """Read ``[start, end)`` of a file. Arguments and errors as of ``Store.range``."""
+        return self._read(name, start, end, version)
+
+    def whole(self, name: str, version: str | None) -> Piece:
+        """Read a whole file. Arguments and errors as of ``range``."""
+        return self._read(name, 0, None, version)
+
+    def _read(self, name: str, start: int, end: int | None, version: str | None) -> Piece:
+        wanted = version or self.look(name).version
+
+        def read() -> tuple[bytes, int]:
+            file = self._client.read(f"/{name}")
+            size_bytes = len(file)
+            until = size_bytes if end is None else min(end, size_bytes)
+            return (file.read_range(start, until - start) if until > start else b""), size_bytes
+
+        data, size_bytes = self._asked(name, read)
+        if self.look(name).version != wanted:
+            raise ObjectChanged(self._url(name))
+        if len(data) != (size_bytes if end is None else min(end, size_bytes)) - start:
+            raise StoreFailed(self._url(name), f"{len(data)} bytes came of [{start}, {end})")
+        return Piece(memoryview(data), wanted, size_bytes)
+
+    def _statuses(self, directory: str, *, recursive: bool) -> Iterator[FileStatus]:
+        found = iter(self._client.list_status(f"/{directory}", recursive))
+        while (status := self._asked(directory, lambda: next(found, None))) is not None:
+            if _key(status) != directory:  # of a file, its own status is all that is listed
+                yield status
+
+    def _url(self, name: str) -> str:
+        return f"{self._place}/{name}"
+
+    def _asked(self, name: str, ask: Callable[[], _T]) -> _T:
+        try:
+            return ask()
+        except FileNotFoundError as error:
+            raise not_there(self._url(name)) from error
+        except (RuntimeError, OSError, ValueError) as error:
+            raise self._told(name, error) from error
+
+    def _told(self, name: str, error: Exception) -> LogCleanerError | OSError:
+        """Return the error of ours for an error of hdfs-native's, which says in words what is wrong."""
+        url, text = self._url(name), (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if "FileNotFound" in text or "not found" in text:
+            return not_there(url)
+        if any(sign in text for sign in _FORBIDDING):
+            return ForbiddenStore(url, text)
+        if isinstance(error, OSError) or any(sign in text for sign in _OF_THE_NETWORK):
+            return StoreUnreachable(url, text)
+        return StoreFailed(url, text)
+
+
+def _key(status: FileStatus) -> str:
+    """Return the key of a status, whose path may be a URL."""
+    path = status.path
+    return (path.partition("://")[2].partition("/")[2] if "://" in path else path).strip("/")
+
+
+def _entry(status: FileStatus) -> StoredEntry:
+    name, changed_ms = _key(status).rpartition("/")[2], status.modification_time
+    if status.isdir:
+        return StoredEntry(name, mtime_ns=changed_ms * _NS_A_MS, is_directory=True)
+    return StoredEntry(name, status.length, f"{changed_ms} {status.length}", changed_ms * _NS_A_MS)

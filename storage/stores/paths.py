@@ -1,0 +1,143 @@
+"""Paths in stores. A ``StoredPath`` goes where a ``Path`` goes, as far as names are concerned.
+
+Whoever asks such a path for what a store has (``exists``, ``is_dir``, ``stat``, ``read_bytes``) gets it from there.
+Whoever hands it to the operating system gets ``NotOnThisMachine``: no call takes it for a local path by mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PosixPath
+from typing import Final, NoReturn, Self, TypeGuard
+from urllib.parse import unquote, urlsplit
+
+from storage.stores.errors import NotOnThisMachine, WrongUrl
+
+_SEPARATOR: Final = "://"
+_LOCAL: Final = "file"
+_ALIKE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
+SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
+"""Of paths in stores. Other spellings of them are read as these."""
+
+
+class StoredPath(PosixPath):
+    """The path of a directory or file in a store. Its text is its URL."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        scheme, _, rest = super().__str__().partition(":/")
+        return f"{scheme}{_SEPARATOR}{rest}"
+
+    def __fspath__(self) -> NoReturn:
+        raise NotOnThisMachine(str(self))
+
+    @property
+    def place(self) -> str:
+        """The URL of the bucket or HDFS: what a store is opened for."""
+        return "//".join(self.parts[:2])
+
+    @property
+    def key(self) -> str:
+        """The name within the store, without a slash at its ends; empty for the whole store."""
+        return "/".join(self.parts[2:])
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 - no link lies in a store
+        """Return the status of the file or directory. Raises: FileNotFoundError, as ``Store.look``."""
+        from storage.stores.catalogue import catalogue_of  # noqa: PLC0415 - who reads no URL does without
+
+        return catalogue_of(self.place).entry(self.key).stat()
+
+    def exists(self, **_: bool) -> bool:
+        """Return whether a file or directory lies there. Raises: as ``Store.look``."""
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self, **_: bool) -> bool:
+        """Return whether a directory lies there. Raises: as ``Store.look``."""
+        try:
+            return modes.S_ISDIR(self.stat().st_mode)
+        except FileNotFoundError:
+            return False
+
+    def is_file(self, **_: bool) -> bool:
+        """Return whether a file lies there. Raises: as ``Store.look``."""
+        return self.exists() and not self.is_dir()
+
+    def is_symlink(self) -> bool:
+        """Return that a store holds no symlink."""
+        return False
+
+    def is_absolute(self) -> bool:
+        """Return that a URL needs no working directory."""
+        return True
+
+    def absolute(self) -> Self:
+        """Return the path itself."""
+        return self
+
+    def resolve(self, strict: bool = False) -> Self:  # noqa: ARG002
+        """Return the path itself: no link lies in a store."""
+        return self
+
+    def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
+        """Yield the paths in a directory. Raises: as ``Catalogue.entries``."""
+        from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
+
+        return (self / entry.name for entry in catalogue_of(self.place).entries(self.key))
+
+
+def look_anew(paths: Iterable[Path]) -> None:
+    """Have paths that lie in stores listed anew when they are asked for next. Raises: ClientMissing, StoreFailed."""
+    for path in paths:
+        if isinstance(path, StoredPath):
+            from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
+
+            catalogue_of(path.place).forget(path.key)
+
+
+def is_stored(path: Path | str) -> TypeGuard[StoredPath | str]:
+    """Return whether a path lies in a store; of a text, whether it is a URL."""
+    return isinstance(path, StoredPath) or (isinstance(path, str) and _SEPARATOR in path)
+
+
+def stored(path: StoredPath | str) -> StoredPath:
+    """Return the path in a store that a URL of ours names."""
+    return path if isinstance(path, StoredPath) else StoredPath(path)
+
+
+def located(text: str) -> Path:
+    """Return the path that a user names: a path of this machine, also as ``file://``, or a URL of a store.
+
+    Raises: WrongUrl for a URL that nobody here can read.
+    """
+    if _SEPARATOR not in text:
+        return Path(text)
+    scheme, _, rest = text.partition(_SEPARATOR)
+    scheme = _ALIKE.get(scheme.lower(), scheme.lower())
+    if scheme == _LOCAL:
+        return _local(text)
+    if scheme not in SCHEMES:
+        raise WrongUrl(
+            text, f"{scheme}:// cannot be read; a path, file://, {', '.join(f'{s}://' for s in SCHEMES)} can"
+        )
+    place, _, key = rest.partition("/")
+    parts = key.removesuffix("/").split("/") if key.removesuffix("/") else []
+    if not place:
+        raise WrongUrl(text, f"names no {'host' if scheme == 'hdfs' else 'bucket'}; say {scheme}://NAME/DIR")
+    if any(part in ("", ".", "..") for part in parts):
+        raise WrongUrl(text, "has an empty part, '.' or '..' in it; a log dir below such a name cannot be read")
+    return StoredPath(f"{scheme}{_SEPARATOR}{place}", *parts)
+
+
+def _local(url: str) -> Path:
+    """Return the path of a ``file://`` URL, in which ``%20`` is a space."""
+    found = urlsplit(url)
+    if found.netloc not in ("", "localhost") or not found.path or found.query or found.fragment:
+        raise WrongUrl(url, "names no path of this machine; say file:///DIR, with %23 for # and %3F for ?")
+    return Path(unquote(found.path))

@@ -1,0 +1,56 @@
+"""One S3 server for all tests here, with the sample archives in a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from storage.stores import catalogue, opening
+from tests.conftest import Samples
+from tests.storage.stores.proxy import Proxy, proxying
+from tests.storage.stores.s3 import QUICK, configuration, serving, upload, writer
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The URL of a server."""
+    with serving() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def bucket(s3: str, samples: Samples, old_samples: Samples) -> str:
+    """The URL of a bucket that holds ``before`` of both archives, as ``new`` and ``old``."""
+    store = writer(s3, "archives")
+    upload(samples.root / "before", store, "new")
+    upload(old_samples.root / "before", store, "old")
+    return "s3://archives"
+
+
+@pytest.fixture
+def proxy(s3: str) -> Iterator[Proxy]:
+    with proxying(s3) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def fresh_catalogues() -> Iterator[None]:
+    """Nothing is known of a store before a test, nor configured behind it."""
+    forget_stores()
+    yield
+    forget_stores()
+
+
+def forget_stores() -> None:
+    opening._GIVEN.clear()
+    opening._opened.cache_clear()
+    catalogue.catalogue_of.cache_clear()
+
+
+@pytest.fixture
+def through(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """The proxy, with which every ``s3://`` of this process is read. Retries lose no time."""
+    monkeypatch.setattr("storage.stores.objects.RETRIES", QUICK)
+    opening.configure("s3", configuration(proxy.url))
+    return proxy
