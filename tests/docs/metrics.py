@@ -1,4 +1,4 @@
-"""The table of metrics in docs/metrics.md."""
+"""The table of metrics: the site has it on the page of docs/metrics.md."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ DOCS: Final = ROOT / "docs"
 PARTS: Final[dict[tuple[str, str], Callable[[], str]]] = {
     ("configuration.md", "layers"): configuration.layers,
     ("configuration.md", "keys"): configuration.keys,
-    ("metrics.md", "metrics"): metrics.families,
     ("verify.md", "flips"): flips.table,
 }
 """Document and name of the part -> what makes the part. ``python -m tests.docs`` writes these into the documents."""
 AT_BUILD: Final[dict[tuple[str, str], Callable[[], str]]] = {
     ("commands.md", "options"): options.options,
     ("json.md", "documents"): documents.documents,
+    ("metrics.md", "metrics"): metrics.families,
     **{("kubernetes.md", name): partial(manifests.shown, name) for name in manifests.NAMES},
 }
 """The parts that only the site has: the build puts them in place of their marker."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,10 +14,11 @@ from cleaner.metrics import families as names
 from cleaner.metrics.registry import Metrics
 from policies.plan import Plan
 from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, a_partition, a_plan, a_run, an_empty_partition, unreadable
+from tests.docs.parts import DOCS, built
 
 CLICKS = a_partition("clicks-0", 9, 5, 1)
 ORDERS = a_partition("orders-3", 4, 3, 2, 0, cleaned=100)
-PAGE = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
+PAGE = built("metrics.md", (DOCS / "metrics.md").read_text("utf-8"))
 
 
 def values(metrics: Metrics) -> dict[str, float]:
