@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from storage.records import Record, encode_batch
-from tests.interop.dump_referee import DumpReferee
 from tests.interop.kafka_jars import judging_version, tools_classpath
+from tests.interop.tool import DUMP_LOG, Tool
 
 VALUE_BYTES: Final = (100, 1 << 10)
 TOOL_JVM_OPTIONS: Final = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -72,7 +72,7 @@ def measure(log: Path) -> Round:
     start = min(timed([*_OURS, str(empty), "--print-data-log"], ours) for _ in range(_STARTS))
     text = timed([*_OURS, str(log), "--print-data-log"], ours) - start
     json = timed([*_OURS, str(log), "--json", "--print-data-log"], log.with_name("json")) - start
-    with DumpReferee(tools_classpath(judging_version()), TOOL_JVM_OPTIONS) as referee:
+    with Tool(tools_classpath(judging_version()), DUMP_LOG, TOOL_JVM_OPTIONS) as referee:
         fresh = referee.dump(log, "--print-data-log")
         warm = referee.dump(log, "--print-data-log")
     assert fresh.out == ours.read_bytes(), "the two texts differ"

@@ -12,9 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +22,8 @@ from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
 from policies.config.policy import Layer
 from tests.interop.broker import Broker
 from tests.interop.clients import commit_as_group, create_topics
-from tests.interop.jvms import QUICK, ClassArchive
-from tests.interop.kafka_jars import java, judging_version, release
-from tests.interop.tally import TALLY
+from tests.interop.kafka_jars import judging_version, release
+from tests.interop.tool import CONFIGS, Tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -175,22 +172,15 @@ def own(every: int) -> dict[str, str]:
 TOPICS: Final = {"plain": dict[str, str](), "some": own(2), "all": own(1)}
 
 
-def kafka_configs(tools: str, broker: Broker, *arguments: str) -> str:
+def kafka_configs(configs: Tool, broker: Broker, *arguments: str) -> str:
     """What the command prints."""
-    archive = ClassArchive(tools, "kafka.admin.ConfigCommand")
-    command = [str(java()), *QUICK, *archive.use_or_leave(), "-Xmx256m", "-cp", tools, "kafka.admin.ConfigCommand"]
-    TALLY.jvm_starts += 1
-    done = subprocess.run(
-        [*command, "--bootstrap-server", broker.bootstrap, *arguments],
-        capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False,
-    )  # fmt: skip
-    archive.keep()
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    told = configs.run("--bootstrap-server", broker.bootstrap, *arguments)
+    assert not told.error, told
+    return told.out.decode()
 
 
 def state(
-    tools: str, broker: Broker, entity: tuple[str, ...], wanted: Mapping[str, str], before: Mapping[str, str]
+    configs: Tool, broker: Broker, entity: tuple[str, ...], wanted: Mapping[str, str], before: Mapping[str, str]
 ) -> None:
     """Let a broker, or the cluster default, state these values and no others."""
     file = broker.log_dir.with_name(f"{entity[-1]}.properties")
@@ -198,11 +188,7 @@ def state(
     change = ["--alter", "--add-config-file", str(file)]
     if gone := before.keys() - wanted.keys():
         change += ["--delete-config", ",".join(gone)]
-    kafka_configs(tools, broker, *entity, *change)
-
-
-def described(tools: str, broker: Broker, entity: tuple[str, ...]) -> str:
-    return kafka_configs(tools, broker, *entity, "--describe", "--all")
+    kafka_configs(configs, broker, *entity, *change)
 
 
 def of_kafka(text: str) -> Values:
@@ -247,16 +233,16 @@ def rounds(kafka: str, kafka_tools: str, tmp_path_factory: pytest.TempPathFactor
     before: tuple[Mapping[str, str], Mapping[str, str]] = {}, {}
     for life in range(LIVES):
         broker = Broker(kafka, log_dir, static(life))
-        with broker:
+        with broker, Tool(kafka_tools, CONFIGS) as configs:
             if life == 0:
                 create_topics(broker.bootstrap, TOPICS)
                 commit_as_group(broker.bootstrap, "group", "plain")
             for number in range(ROUNDS):
                 now = dynamic(number)
-                with ThreadPoolExecutor() as both:  # most of the time goes into starting JVMs
-                    list(both.map(partial(state, kafka_tools, broker), ENTITIES, now, before))
-                    theirs = of_kafka("".join(both.map(partial(described, kafka_tools, broker), DESCRIBED)))
-                before = now
+                for entity, wanted, stated in zip(ENTITIES, now, before, strict=True):
+                    state(configs, broker, entity, wanted, stated)
+                texts = [kafka_configs(configs, broker, *entity, "--describe", "--all") for entity in DESCRIBED]
+                theirs, before = of_kafka("".join(texts)), now
                 if number < ROUNDS - 1:
                     found.append(Round(theirs, of_ours(log_dir)))
         found.append(Round(theirs, of_ours(log_dir)))

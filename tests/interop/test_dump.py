@@ -19,9 +19,9 @@ from cleaner.dump.options import TopicDecoder
 from storage.records import Record, encode_batch
 from tests.cleaner.dump.batches import random_batch, random_log
 from tests.conftest import Samples
-from tests.interop.dump_referee import Dumped, DumpReferee
 from tests.interop.referee import KAFKA_MESSAGES, OLD_JVM_OPTIONS, Referee
 from tests.interop.test_schemas import PACKAGES, random_fields
+from tests.interop.tool import DUMP_LOG, Told, Tool
 
 pytestmark = pytest.mark.kafka
 
@@ -42,8 +42,8 @@ DECODERS: Final = {
 
 
 @pytest.fixture(scope="module")
-def kafkas(newest_tools: str) -> Iterator[DumpReferee]:
-    with DumpReferee(newest_tools) as running:
+def kafkas(newest_tools: str) -> Iterator[Tool]:
+    with Tool(newest_tools, DUMP_LOG) as running:
         yield running
 
 
@@ -64,7 +64,7 @@ def ours(capfdbinary: pytest.CaptureFixture[bytes]) -> Ours:
     return Ours(capfdbinary)
 
 
-def agree(theirs: Dumped, ours: tuple[bytes, str]) -> bool:
+def agree(theirs: Told, ours: tuple[bytes, str]) -> bool:
     """Where Kafka's tool dies of what it reads, it has printed the same up to there; our error is in our own words."""
     return ours[0].startswith(theirs.out) if theirs.error else (theirs.out, theirs.err) == ours
 
@@ -82,7 +82,7 @@ def options_of(path: Path) -> Sequence[tuple[str, ...]]:
     return ()
 
 
-def differences(files: Sequence[Path], kafkas: DumpReferee, ours: Ours) -> tuple[list[tuple[str, ...]], int]:
+def differences(files: Sequence[Path], kafkas: Tool, ours: Ours) -> tuple[list[tuple[str, ...]], int]:
     found, lines = [], 0
     for path in files:
         for options in options_of(path):
@@ -97,20 +97,20 @@ def files_of(root: Path, stages: Sequence[str]) -> list[Path]:
     return [path for stage in stages for path in sorted((root / stage).rglob("*")) if path.is_file()]
 
 
-def test_samples_of_kafka_4(samples: Samples, kafkas: DumpReferee, ours: Ours) -> None:
+def test_samples_of_kafka_4(samples: Samples, kafkas: Tool, ours: Ours) -> None:
     stages = ("before", "after", "before2", "after2") if ALL else ("after",)
     found, lines = differences(files_of(samples.root, stages), kafkas, ours)
     assert found == []
     assert lines > 20_000
 
 
-def test_samples_of_kafka_2(old_samples: Samples, kafkas: DumpReferee, ours: Ours) -> None:
+def test_samples_of_kafka_2(old_samples: Samples, kafkas: Tool, ours: Ours) -> None:
     found, lines = differences(files_of(old_samples.root, ("before", "after") if ALL else ("after",)), kafkas, ours)
     assert found == []
     assert lines > 20_000
 
 
-def test_random_logs(referee: Referee, kafkas: DumpReferee, ours: Ours, tmp_path: Path) -> None:
+def test_random_logs(referee: Referee, kafkas: Tool, ours: Ours, tmp_path: Path) -> None:
     partitions = [tmp_path / f"log-{place}" for place in range(12)]
     for place, partition in enumerate(partitions):
         partition.mkdir()
@@ -121,7 +121,7 @@ def test_random_logs(referee: Referee, kafkas: DumpReferee, ours: Ours, tmp_path
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_bytes_and_a_torn_tail(seed: int, kafkas: DumpReferee, ours: Ours, tmp_path: Path) -> None:
+def test_random_bytes_and_a_torn_tail(seed: int, kafkas: Tool, ours: Ours, tmp_path: Path) -> None:
     source = random.Random(seed)
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(random_log(seed, 400) + random_batch(source, 400 * 200)[: source.choice((0, 5, 17, 40))])
@@ -131,7 +131,7 @@ def test_random_bytes_and_a_torn_tail(seed: int, kafkas: DumpReferee, ours: Ours
 
 
 @pytest.mark.parametrize("decoder", ["long", "integer"])
-def test_numbers(decoder: str, kafkas: DumpReferee, ours: Ours, tmp_path: Path) -> None:
+def test_numbers(decoder: str, kafkas: Tool, ours: Ours, tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(encode_batch([Record(0, 1, b"\xff" * 8, b"\x01" * 9), Record(1, 1, None, b"\x80" * 8)]))
     class_name = f"org.apache.kafka.tools.api.{decoder.capitalize()}Decoder"
@@ -185,9 +185,7 @@ def versioned(version: int, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("decoder", KEYED)
-def test_keyed_messages(
-    decoder: TopicDecoder, messages: Referee, kafkas: DumpReferee, ours: Ours, tmp_path: Path
-) -> None:
+def test_keyed_messages(decoder: TopicDecoder, messages: Referee, kafkas: Tool, ours: Ours, tmp_path: Path) -> None:
     encoder = Encoder(messages, KEYED[decoder])
     records: list[tuple[bytes | None, bytes | None]] = [(versioned(99, b""), b"x"), (versioned(0, b""), None)]
     for name, message in PACKAGES[encoder.package].items():
@@ -212,9 +210,7 @@ def uvarint(value: int) -> bytes:
 
 
 @pytest.mark.parametrize("decoder", FRAMED)
-def test_framed_messages(
-    decoder: TopicDecoder, messages: Referee, kafkas: DumpReferee, ours: Ours, tmp_path: Path
-) -> None:
+def test_framed_messages(decoder: TopicDecoder, messages: Referee, kafkas: Tool, ours: Ours, tmp_path: Path) -> None:
     encoder = Encoder(messages, FRAMED[decoder])
     records: list[tuple[bytes | None, bytes | None]] = []
     for name, message in PACKAGES[encoder.package].items():
@@ -227,7 +223,7 @@ def test_framed_messages(
 
 
 def assert_same_lines(
-    records: Sequence[tuple[bytes | None, bytes | None]], option: str, kafkas: DumpReferee, ours: Ours, scratch: Path
+    records: Sequence[tuple[bytes | None, bytes | None]], option: str, kafkas: Tool, ours: Ours, scratch: Path
 ) -> None:
     """Compare; what Kafka's tool says of a record that it cannot decode is in words of its own."""
     path = scratch / f"{0:020d}.log"
@@ -255,7 +251,7 @@ def assert_same_lines(
     ],
 )
 def test_control_records_of_kraft(
-    kind: int, name: str | None, messages: Referee, kafkas: DumpReferee, ours: Ours, tmp_path: Path
+    kind: int, name: str | None, messages: Referee, kafkas: Tool, ours: Ours, tmp_path: Path
 ) -> None:
     values = [b"what a later Kafka says"]
     if name is not None:
