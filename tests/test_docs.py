@@ -11,6 +11,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
+from cleaner.cli.parser import commands_of
 from cleaner.events import Event
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
 from policies.explain.blockers import BlockerCode
@@ -141,8 +142,8 @@ def test_every_link_of_the_readme_leads_to_a_file(path: str) -> None:
 
 
 def test_every_command_is_documented() -> None:
-    (commands,) = (action.choices for action in build_parser()._actions if action.dest == "command")
-    assert commands is not None
+    commands = commands_of(build_parser())
+    assert commands
     assert [name for name in commands if f"| `logcleaner {name}" not in COMMANDS] == []
 
 

@@ -12,7 +12,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
-from cleaner.cli.parser import Parser
+from cleaner.cli.parser import Parser, commands_of
 from cleaner.config.files import CommandFiles
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def build_parser(only: str | None = None) -> Parser:
         module = import_module(f"cleaner.cli.{place}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
-        for taking in (command, *_actions_of(command)):
+        for taking in (command, *commands_of(command).values()):
             _add_common(taking)
         command.set_defaults(run=module.run)
     parser.show_in_groups(commands, {title: tuple(group) for title, group in groups.items()})
@@ -166,13 +166,6 @@ def _command_of(words: Sequence[str]) -> str | None:
     """Return the command if a command line begins with it: the one case in which no other command is told of."""
     names = {name for group in _GROUPS.values() for name in group} - {_NEEDS_ALL}
     return words[0] if words and words[0] in names else None
-
-
-def _actions_of(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parsers of a command's own commands, such as ``config show``."""
-    for action in command._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.values()
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

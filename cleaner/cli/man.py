@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, help_on
 from cleaner.cli.main import build_parser
+from cleaner.cli.parser import commands_of
 
 _FILES = (
     ("/etc/logcleaner.toml", "configuration of the services; --config names any other file"),
@@ -24,7 +25,7 @@ _FILES = (
 
 def man_page(parser: argparse.ArgumentParser) -> str:
     """Return the manual page of the whole command line, as roff."""
-    commands = _commands(parser)
+    commands = commands_of(parser)
     return "\n".join(
         [
             f'.TH LOGCLEANER 1 "" "logcleaner {__version__}" "User Commands"',
@@ -52,14 +53,6 @@ def man_page(parser: argparse.ArgumentParser) -> str:
     )
 
 
-def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Return the commands directly below a parser, by name."""
-    for action in parser._actions:  # argparse offers no public list
-        if isinstance(action, argparse._SubParsersAction):
-            return action.choices
-    return {}
-
-
 def _grouped(parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
     """Yield the sections of the commands, behind a line that names their group."""
     for group in parser._action_groups:
@@ -74,7 +67,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f".SS logcleaner {_text(name)}"
     yield _text(_sentence(parser.description))
     yield from _options(parser)
-    for below, action in _commands(parser).items():
+    for below, action in commands_of(parser).items():
         yield from _command(f"{name} {below}", action)
 
 

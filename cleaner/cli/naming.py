@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.cli.exit_status import complain
-from cleaner.cli.parser import did_you_mean, nearest
+from cleaner.cli.parser import actions_of, did_you_mean, nearest
 from cleaner.journald import Level
 from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.names import CLUSTER_METADATA_TOPIC, DirState, TopicPartition, parse_partition_dir_name
@@ -396,7 +396,7 @@ def _is_log_dir(path: Path) -> bool:
 
 def _meant(parser: argparse.ArgumentParser, word: str) -> str:
     """Return what the user probably meant by a word that names no directory."""
-    options = parser._option_string_actions
+    options = [name for action in actions_of(parser) for name in action.option_strings]
     if near := nearest(word, (option.lstrip("-") for option in options if option.startswith("--"))):
         return f"; did you mean --{near}?"
     return f"; a topic is named by --topic {word}" if "--topic" in options else ""

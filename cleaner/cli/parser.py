@@ -143,6 +143,19 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None if what == "command" else action, f"no such {what}: {value}{told}")
 
 
+def actions_of(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
+    """Return the options and operands of a parser; argparse offers no public list."""
+    return parser._actions
+
+
+def commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the commands directly below a parser, by name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
 class Once(argparse._StoreAction):
     """Takes an option with one value. A second one is a mistake, because neither may be ignored silently.
 

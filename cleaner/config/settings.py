@@ -91,17 +91,21 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class _Metrics(_Strict):
+class MetricsTable(_Strict):
+    """The table ``[metrics]``."""
+
     listen: Annotated[str, Field(pattern=r"^\S+:\d{1,5}$")] | None = None
     per_partition: Literal["few", "all", "none"] = Field(default="few", alias="per.partition")
     textfile: Annotated[str, Field(min_length=1)] | None = None
 
 
-class _Report(_Strict):
+class ReportTable(_Strict):
+    """The table ``[report]``."""
+
     html: Annotated[str, Field(min_length=1)] | None = None
 
 
-class _File(_Strict):
+class FileTable(_Strict):
     """The file with joined dotted keys, without the broker keys above all tables."""
 
     server_properties: str | None = Field(None, alias="server.properties")
@@ -110,8 +114,8 @@ class _File(_Strict):
     defaults: dict[str, Any] = {}
     topics: dict[str, dict[str, Any]] = {}
     cleaner: dict[str, Any] = {}
-    metrics: _Metrics = _Metrics()
-    report: _Report = _Report()
+    metrics: MetricsTable = MetricsTable()
+    report: ReportTable = ReportTable()
 
 
 class _Entry(NamedTuple):
@@ -270,7 +274,7 @@ def _topics(entries: list[_Entry]) -> dict[str, RawLayer]:
     return dict(tables)
 
 
-def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> _File:
+def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> FileTable:
     """Check the file's shape with pydantic; if it has problems, add them and return the defaults.
 
     The path of ``server.properties`` is kept, because that file is to be checked, too.
@@ -280,14 +284,14 @@ def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> _File:
         if not entry.is_broker_key:
             _put(document, entry.location, entry.said.value)
     try:
-        return _File.model_validate(document)
+        return FileTable.model_validate(document)
     except ValidationError as error:
         by_location = {entry.location: entry for entry in entries}
         for found in error.errors():
             entry = by_location[tuple(map(str, found["loc"]))]
             problems.append(entry.problem(_reason(found["type"], found["msg"], entry.location)))
         named = document.get("server.properties")
-        return _File.model_validate({"server.properties": named} if isinstance(named, str) else {})
+        return FileTable.model_validate({"server.properties": named} if isinstance(named, str) else {})
 
 
 def _put(document: dict[str, Any], location: KeyPath, value: object) -> None:
@@ -315,7 +319,7 @@ def _near_above_tables(name: str) -> str:
     if rest and (found := get_close_matches(table, (*_TABLES, "topics"), n=1, cutoff=0.8)):
         meant = f"{found[0]}.{rest.partition('.')[0]}" if found[0] == "topics" else found[0]
         return f"; did you mean the table [{meant}]?"
-    here = dict.fromkeys([*_names_in(_File), *_BROKER_NAMES])
+    here = dict.fromkeys([*_names_in(FileTable), *_BROKER_NAMES])
     near = nearest(name, {**here, **dict.fromkeys(_DEFAULTS_NAMES)})
     is_here = not near or near.removeprefix("; did you mean ").removesuffix("?") in here
     return near if is_here else f"{near} It goes into the table [defaults], or into [topics.NAME]"
@@ -323,8 +327,8 @@ def _near_above_tables(name: str) -> str:
 
 def _known_names(location: KeyPath) -> Mapping[str, object]:
     if location[0] in ("metrics", "report"):
-        return dict.fromkeys(_names_in(_Metrics if location[0] == "metrics" else _Report))
-    return dict.fromkeys([*_names_in(_File), *_BROKER_NAMES])
+        return dict.fromkeys(_names_in(MetricsTable if location[0] == "metrics" else ReportTable))
+    return dict.fromkeys([*_names_in(FileTable), *_BROKER_NAMES])
 
 
 def _names_in(table: type[_Strict]) -> Iterator[str]:

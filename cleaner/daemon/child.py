@@ -33,10 +33,10 @@ SILENT_SECONDS_MAX: Final = 900.0
 """A child that tells nothing for so long hangs, though it may use its processor."""
 STILL_SECONDS_MAX: Final = 60.0
 """A child that gets no further for so long, by what the system says of it, is stopped or waits for a dead disk."""
-_UNKILLED_SECONDS_MAX: Final = 10.0
+UNKILLED_SECONDS_MAX: Final = 10.0
 """A child that is still there so long after it was killed hangs in the system: the watchdog is to see that."""
 _LOOK_SECONDS: Final = 0.1
-_SIGNS_SECONDS: Final = 1.0
+SIGNS_SECONDS: Final = 1.0
 _END_LOOK_SECONDS: Final = 0.02
 
 
@@ -186,7 +186,7 @@ class CompactingChild:
             if time.monotonic() > self._kill_at_seconds or self._signs.is_still(process.pid):
                 killed_seconds = killed_seconds or time.monotonic()
                 process.kill()
-            if killed_seconds is None or time.monotonic() - killed_seconds < _UNKILLED_SECONDS_MAX:
+            if killed_seconds is None or time.monotonic() - killed_seconds < UNKILLED_SECONDS_MAX:
                 self._pulse.alive()
             if not self._is_asked_to_end and killed_seconds is None:
                 beside()
@@ -227,11 +227,11 @@ class _Signs:
         """Return whether it has been still for too long; time in which nobody looked does not count."""
         now_seconds = time.monotonic()
         since_seconds = now_seconds - self._looked_seconds
-        if since_seconds < _SIGNS_SECONDS:
+        if since_seconds < SIGNS_SECONDS:
             return self.has_stopped
         self._looked_seconds = now_seconds
         signs = _signs_of_life(pid)
-        if signs != self._signs or not signs or since_seconds > 10 * _SIGNS_SECONDS:
+        if signs != self._signs or not signs or since_seconds > 10 * SIGNS_SECONDS:
             self._signs, self._moved_seconds = signs, now_seconds
         self.has_stopped = now_seconds - self._moved_seconds > STILL_SECONDS_MAX
         return self.has_stopped

@@ -42,7 +42,7 @@ from storage.scan.as_stored import StoredBatch, StoredRows
 from storage.scan.selected import INT64_MAX, INT64_MIN
 from storage.scan.slices import CAUSES
 
-_OUT_BYTES: Final = 4 << 20
+OUT_BYTES: Final = 4 << 20
 _ARENA_BYTES: Final = 1 << 20
 _NOTHING: Final = np.empty(0, np.int64)
 _NO_BYTES: Final = np.empty(0, np.uint8)
@@ -91,7 +91,7 @@ class RowPrinter:
         self._flags = _flags(options) | (Print.JSON | Print.METADATA if is_json else 0)
         self._words = JSON_WORDS if is_json else TEXT_WORDS
         self._splits = options.shows_headers and not is_json
-        self._out = np.empty(_OUT_BYTES, np.uint8)
+        self._out = np.empty(OUT_BYTES, np.uint8)
         self._located = np.empty((LOCATED_FIELDS, 0), np.int64)
         self._arena = Arena(_ARENA_BYTES) if options.reads_records else None
 

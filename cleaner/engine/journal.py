@@ -32,7 +32,7 @@ DROPPED: Final = "dropped"
 SOURCES: Final = "sources"
 """The key of the logs in the line of a compaction: base offset, size and file time (ns) of each."""
 SIZE_MAX_BYTES: Final = 16 << 20
-_LINE_BYTES_MAX: Final = 256 << 20
+LINE_BYTES_MAX: Final = 256 << 20
 """A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
 
 
@@ -194,7 +194,7 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
     for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
         path = log_dir / name
         with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
-            while line := file.readline(_LINE_BYTES_MAX):
+            while line := file.readline(LINE_BYTES_MAX):
                 if line != b"\n":  # written behind a torn line
                     yield _decoded(line.removesuffix(b"\n"))
 

@@ -28,7 +28,7 @@ from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
 KEY: Final = "metrics.listen"
 _SILENT_SECONDS_MAX: Final = 5
 """Time that a connection may wait for its next byte."""
-_SECONDS_MAX: Final = 30
+SECONDS_MAX: Final = 30
 """Time that a connection may take in all, so that a slow reader does not hold a place for ever."""
 _CONNECTIONS_MAX: Final = 8
 _PLACE_SECONDS: Final = 2.0
@@ -47,7 +47,7 @@ _CAUSES: Final = {
 }
 _NOT_THERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, socket.EAI_AGAIN})
 """Errors that may pass: also an interface is not up yet, or a name server does not answer (a negative code)."""
-_RETRY_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 Answer = tuple[HTTPStatus, str, bytes]
 
 
@@ -109,7 +109,7 @@ class _Serving:
         self._server = MetricsServer(self._listen, self._metrics, self._listener).__enter__()
 
     def _try_again(self) -> None:
-        while not self._stop.wait(_RETRY_SECONDS):
+        while not self._stop.wait(RETRY_SECONDS):
             with suppress(AddressNotThere, InvalidConfig):
                 self._serve()
                 self._listener.event("metrics_served", listen=self._listen)
@@ -176,7 +176,7 @@ class _Server(ThreadingHTTPServer):
         self._asking: dict[socket.socket, None] = {}
         """Connections whose request is not read yet, oldest first."""
         self._changing = threading.Lock()
-        super().__init__((host, port), _Handler)
+        super().__init__((host, port), Handler)
 
     def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         """Serve one connection if a place is free, or one is made free; turn it away if not."""
@@ -191,7 +191,7 @@ class _Server(ThreadingHTTPServer):
             return
         with self._changing:
             self._asking[request] = None
-        end = threading.Timer(_SECONDS_MAX, _cut, [request])
+        end = threading.Timer(SECONDS_MAX, _cut, [request])
         end.start()
         try:
             super().process_request_thread(request, client_address)
@@ -222,7 +222,9 @@ def _cut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
     server: _Server
     timeout = _SILENT_SECONDS_MAX
     server_version = "logcleaner"

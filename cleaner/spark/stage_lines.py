@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark import StatusTracker
     from rich.progress import Progress, TaskID
 
-_LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 0.2
 
 
 class StageLines:
@@ -43,7 +43,7 @@ class StageLines:
 
     def _look(self) -> None:
         assert self._progress is not None
-        while not self._left.wait(_LOOK_SECONDS):
+        while not self._left.wait(LOOK_SECONDS):
             for stage in self._tracker.getActiveStageIds():
                 if info := self._tracker.getStageInfo(stage):
                     self._show(self._progress, stage, info)

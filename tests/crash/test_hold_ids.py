@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
+from storage.checkpoints import parse_hold_ids
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir, Offsets, TopicIds
-from storage.names import HOLDS_FILE, TopicPartition
+from storage.names import HOLD_IDS_FILE, HOLDS_FILE, TopicPartition
 from tests.cleaner.engine.test_topic_ids import (
     CLICKS,
     NEW_ID,
@@ -107,7 +108,7 @@ def check_end(log_dir: Path, story: str) -> None:
     held = {ORDERS: NOW_MS} if story == "is released" else {ORDERS: NOW_MS, CLICKS: LATER_MS}
     assert LogDir(log_dir).holds() == held
     assert LogDir(log_dir).hold_ids(held).keys() == held.keys()
-    assert LogDir(log_dir)._noted_hold_ids().keys() == held.keys()
+    assert parse_hold_ids((log_dir / HOLD_IDS_FILE).read_bytes(), log_dir).keys() == held.keys()
 
 
 def hold_first(self: LogDir, holds: Offsets, fs: FileSystem, ids: TopicIds | None = None) -> None:

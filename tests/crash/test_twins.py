@@ -16,7 +16,6 @@ from policies.plan import PartitionPlan
 from policies.restore import Restoration
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
-from storage.log import swap
 from storage.names import CLEANER_OFFSET_CHECKPOINT, FileKind, FileState, segment_file_name
 from storage.segment import Segment
 from tests.crash.power import Inode, RecordingFileSystem
@@ -71,9 +70,10 @@ def test_a_missing_fsync_is_caught(scene: str, twin: type[RecordingFileSystem], 
 
 def retires_before_it_exposes(monkeypatch: pytest.MonkeyPatch) -> None:
     def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> None:
-        for source in sources:
-            swap._supersede(fs, source)
-        swap._expose(fs, cleaned, ())
+        names = [name for source in sources for name in source.names(FileState.DELETED)]
+        for name, target in [*names, *cleaned.names(FileState.SWAP)]:
+            fs.rename(name, target, Purpose.SWAP_IN)
+        fs.fsync_dir(cleaned.directory, Purpose.SWAP_IN)
         for kind in cleaned.files:
             name = segment_file_name(cleaned.base_offset, kind, FileState.SWAP)
             fs.rename(cleaned.directory / name, cleaned.directory / name.removesuffix(".swap"), Purpose.SWAP_IN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cleaner.config.settings import _File, _Metrics, _Report
+from cleaner.config.settings import FileTable, MetricsTable, ReportTable
 from policies.config.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
 from policies.config.key_descriptions import (
     FILE_SETTINGS,
@@ -30,9 +30,9 @@ def keys() -> str:
     of_brokers = [key for key in BROKER_KEYS if key.name in MEANINGS]
     others = [key for key in (*TOPIC_KEYS, *BROKER_KEYS) if key.name not in MEANINGS]
     sections = [
-        ("Keys above all tables", "These are no keys of Kafka.", _of_file(_File, FILE_SETTINGS)),
-        ("Keys of `[metrics]`", "", _of_file(_Metrics, METRICS_SETTINGS)),
-        ("Keys of `[report]`", "", _of_file(_Report, REPORT_SETTINGS)),
+        ("Keys above all tables", "These are no keys of Kafka.", _of_file(FileTable, FILE_SETTINGS)),
+        ("Keys of `[metrics]`", "", _of_file(MetricsTable, METRICS_SETTINGS)),
+        ("Keys of `[report]`", "", _of_file(ReportTable, REPORT_SETTINGS)),
         ("Topic keys", f"For `[defaults]`, `[topics]` and `--set`. {_OURS}", _acted_on(of_topics)),
         ("Broker keys", f"For all topics alike. {_OURS}", _acted_on(of_brokers)),
         ("Keys that change nothing", "logcleaner reads and checks these, and does not act on them.", _others(others)),
@@ -55,7 +55,7 @@ def _others(keys_: Iterable[ConfigKey]) -> str:
     )
 
 
-def _of_file(model: type[_File | _Metrics | _Report], meanings: Mapping[str, str]) -> str:
+def _of_file(model: type[FileTable | MetricsTable | ReportTable], meanings: Mapping[str, str]) -> str:
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     return table(
         ("Key", "Default", ""),

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from cleaner.cli.main import build_parser
+from cleaner.cli.parser import actions_of, commands_of
 from tests.docs.tables import table
 
 _EVERY_COMMAND = ("-h", "-v", "--log-format", "--no-pager")
@@ -23,11 +24,9 @@ def options() -> str:
 
 
 def _commands(prefix: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:  # argparse offers no public list
-        if isinstance(action, argparse._SubParsersAction):
-            for name, command in action.choices.items():
-                below = list(_commands(f"{prefix}{name} ", command))
-                yield from below or [(f"{prefix}{name}", command)]
+    for name, command in commands_of(parser).items():
+        below = list(_commands(f"{prefix}{name} ", command))
+        yield from below or [(f"{prefix}{name}", command)]
 
 
 def _section(name: str, command: argparse.ArgumentParser) -> str:
@@ -36,8 +35,8 @@ def _section(name: str, command: argparse.ArgumentParser) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:
-        if action.help is not argparse.SUPPRESS and not isinstance(action, argparse._SubParsersAction):
+    for action in actions_of(parser):
+        if action.help is not argparse.SUPPRESS and action.nargs != argparse.PARSER:
             yield action
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import build_parser
+from cleaner.cli.parser import commands_of
 from cleaner.config.settings import parse_settings
 from cleaner.demo import make_demo
 from storage.filesystem import FileSystem
@@ -167,8 +168,7 @@ def world(demo: Path, tmp_path: Path) -> World:
 
 
 def command_names() -> set[str]:
-    (commands,) = (action.choices for action in build_parser()._actions if action.dest == "command")
-    return set(commands or ())
+    return set(commands_of(build_parser()))
 
 
 def is_run(command: str) -> bool:

@@ -49,7 +49,7 @@ def check_that_executors_are_asked(bulk: Bulk, log_dir: Path) -> None:
     """A file that is there for the driver alone is one that they do not see."""
     bulk.begin([log_dir])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk_module, "_files_of", lambda path: [(path / "elsewhere.log", 1, 1)])
+        patch.setattr(bulk_module, "files_seen_of", lambda path: [(path / "elsewhere.log", 1, 1)])
         with pytest.raises(UnseenLogDir, match="on the Spark executor at"):
             bulk.begin([log_dir])
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -74,27 +74,28 @@ def gathered(_spark: object, units: Sequence[GroupWork], secret: tuple[int, int]
     return {unit: Path(path) for unit, path in bitmaps.write(directory_of, run)}, answers
 
 
-class Here(Bulk):
-    """Bulk without a cluster."""
+class HereContext:
+    """Carries out the jobs of Spark in this process."""
 
-    def __init__(self) -> None:
-        super().__init__(None)  # type: ignore[arg-type]
+    defaultParallelism = 1  # noqa: N815 - Spark's name
 
-    @property
-    def _slots(self) -> int:
-        return 1
+    def parallelize(self, items: Sequence[Any], _slices: int) -> HereContext:
+        self.items = items
+        return self
 
-    def _job(self, job: Callable[[], Any]) -> Any:
-        return job()
+    def map(self, function: Callable[[Any], Any]) -> HereContext:
+        self.items = [function(item) for item in self.items]
+        return self
 
-    def _map(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
-        return [function(item) for item in items]
+    def collect(self) -> Sequence[Any]:
+        return self.items
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+def here(monkeypatch: pytest.MonkeyPatch) -> Bulk:
+    """Bulk without a cluster."""
     monkeypatch.setattr(bulk_module, "survivor_bitmaps", gathered)
-    return Here()
+    return Bulk(SimpleNamespace(sparkContext=HereContext()))  # type: ignore[arg-type]
 
 
 def drawn(log_dir: Path) -> PartitionDir:
@@ -109,7 +110,7 @@ def drawn_as(log_dir: Path, name: str) -> PartitionDir:
 
 @pytest.mark.parametrize("first_dirty", [None, 0, 2, 4, 5, 7, 8])
 def test_whatever_is_dirty_the_bytes_are_those_of_the_local_engine(
-    tmp_path: Path, here: Here, first_dirty: int | None
+    tmp_path: Path, here: Bulk, first_dirty: int | None
 ) -> None:
     log_dir = tmp_path / "data"
     committed(log_dir, drawn(log_dir))
@@ -118,7 +119,7 @@ def test_whatever_is_dirty_the_bytes_are_those_of_the_local_engine(
     assert_same_by(here, log_dir, LAYERS)
 
 
-def test_key_twice_in_the_clean_section_stays_twice_as_it_does_here(tmp_path: Path, here: Here) -> None:
+def test_key_twice_in_the_clean_section_stays_twice_as_it_does_here(tmp_path: Path, here: Bulk) -> None:
     log_dir = tmp_path / "data"
     made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "a=2", "b=1")).segment(3, keyed(3, "b=2", "c=1"))
     committed(log_dir, made.segment(5, keyed(5, "z=1")))
@@ -126,7 +127,7 @@ def test_key_twice_in_the_clean_section_stays_twice_as_it_does_here(tmp_path: Pa
     assert_same_by(here, log_dir, LAYERS)
 
 
-def test_records_without_a_key_are_counted_as_they_are_here(tmp_path: Path, here: Here) -> None:
+def test_records_without_a_key_are_counted_as_they_are_here(tmp_path: Path, here: Bulk) -> None:
     log_dir = tmp_path / "data"
     unkeyed = encode_batch([Record(offset, NOW_MS, None, b"click") for offset in (2, 3)])
     made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "b=1"), unkeyed).segment(4, keyed(4, "a=2"))
@@ -138,7 +139,7 @@ def test_records_without_a_key_are_counted_as_they_are_here(tmp_path: Path, here
 
 @pytest.mark.parametrize("first_dirty", [0, 1, 3])
 def test_guard_rail_holds_back_the_same_partition_as_here_and_the_others_go_on(
-    tmp_path: Path, here: Here, first_dirty: int
+    tmp_path: Path, here: Bulk, first_dirty: int
 ) -> None:
     log_dir = tmp_path / "data"
     committed(log_dir, mixed(log_dir), drawn_as(log_dir, "orders-1"))
@@ -153,7 +154,7 @@ def test_guard_rail_holds_back_the_same_partition_as_here_and_the_others_go_on(
     assert not cleaned(log_dir, LAYERS, here, confirmed=True).guards
 
 
-def test_copy_by_a_cluster_has_what_a_guard_rail_holds_back_as_it_is(tmp_path: Path, here: Here) -> None:
+def test_copy_by_a_cluster_has_what_a_guard_rail_holds_back_as_it_is(tmp_path: Path, here: Bulk) -> None:
     log_dir = tmp_path / "data"
     committed(log_dir, mixed(log_dir))
     cleaner = Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock()), compactor=here)
@@ -165,7 +166,7 @@ def test_copy_by_a_cluster_has_what_a_guard_rail_holds_back_as_it_is(tmp_path: P
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_segments_of_their_own_are_units_of_their_own(tmp_path: Path, here: Here, codec: Compression) -> None:
+def test_segments_of_their_own_are_units_of_their_own(tmp_path: Path, here: Bulk, codec: Compression) -> None:
     log_dir = tmp_path / "data"
     made = PartitionDir(log_dir)
     for base in range(0, 40, 10):
@@ -174,7 +175,7 @@ def test_segments_of_their_own_are_units_of_their_own(tmp_path: Path, here: Here
     assert_same_by(here, log_dir, configured(orders=COMPACT | {"segment.bytes": "200"}))
 
 
-def test_transactions_are_followed_across_units(tmp_path: Path, here: Here) -> None:
+def test_transactions_are_followed_across_units(tmp_path: Path, here: Bulk) -> None:
     log_dir = tmp_path / "data"
     of_one = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
     made = PartitionDir(log_dir).segment(0, keyed(0, "a=1", "b=1"), keyed(2, "a=2", base_sequence=0, **of_one))
@@ -189,7 +190,7 @@ def test_transactions_are_followed_across_units(tmp_path: Path, here: Here) -> N
 
 @pytest.mark.parametrize(("kafka", "stage"), [("samples", "before"), ("samples", "before2"), ("old_samples", "before")])
 def test_samples_come_out_as_the_local_engine_leaves_them(
-    tmp_path: Path, here: Here, kafka: str, stage: str, request: pytest.FixtureRequest
+    tmp_path: Path, here: Bulk, kafka: str, stage: str, request: pytest.FixtureRequest
 ) -> None:
     samples: Samples = request.getfixturevalue(kafka)
     log_dir = samples.copy(stage, tmp_path / "data")
@@ -200,7 +201,7 @@ def test_samples_come_out_as_the_local_engine_leaves_them(
     assert_same_by(here, log_dir, layers, now_ms=asked.now_ms, confirmed=True)
 
 
-def test_copy_by_a_cluster_is_the_copy_made_here(tmp_path: Path, here: Here) -> None:
+def test_copy_by_a_cluster_is_the_copy_made_here(tmp_path: Path, here: Bulk) -> None:
     from cleaner.engine.cleaner import Cleaner
     from tests.partition_dirs import FakeClock, request
 
@@ -215,7 +216,7 @@ def test_copy_by_a_cluster_is_the_copy_made_here(tmp_path: Path, here: Here) -> 
 @pytest.mark.parametrize("step", ["_survey", "_rewrite", "prepare"])
 @pytest.mark.parametrize("base_offset", [0, 10], ids=["compacted", "active"])
 def test_source_that_changes_while_a_cluster_works_on_a_copy_leaves_no_manifest(
-    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch, step: str, base_offset: int
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch, step: str, base_offset: int
 ) -> None:
     from cleaner.engine.cleaner import Cleaner
     from tests.partition_dirs import FakeClock, request
@@ -242,7 +243,7 @@ def test_source_that_changes_while_a_cluster_works_on_a_copy_leaves_no_manifest(
     assert not list(tmp_path.rglob("*.logcleaner"))
 
 
-def test_damaged_partition_is_told_and_the_others_are_compacted(tmp_path: Path, here: Here) -> None:
+def test_damaged_partition_is_told_and_the_others_are_compacted(tmp_path: Path, here: Bulk) -> None:
     log_dir = tmp_path / "data"
     broken = PartitionDir(log_dir, "orders-1").segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "z=1"))
     committed(log_dir, drawn(log_dir), broken)
@@ -256,7 +257,7 @@ def test_damaged_partition_is_told_and_the_others_are_compacted(tmp_path: Path, 
     assert broken.log(0).read_bytes() == data
 
 
-def test_record_that_does_not_parse_is_told_by_the_walk_over_the_keys(tmp_path: Path, here: Here) -> None:
+def test_record_that_does_not_parse_is_told_by_the_walk_over_the_keys(tmp_path: Path, here: Bulk) -> None:
     from tests.storage.kernels.bytes_of import Batch, sealed
 
     log_dir = tmp_path / "data"
@@ -269,7 +270,7 @@ def test_record_that_does_not_parse_is_told_by_the_walk_over_the_keys(tmp_path: 
 
 
 def test_executor_that_sees_another_log_dir_fails_the_run_before_anything_is_written(
-    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = tmp_path / "data"
     committed(log_dir, drawn(log_dir))
@@ -293,25 +294,25 @@ def test_file_of_another_size_or_time_is_not_the_one_the_driver_sees(tmp_path: P
 
 
 def test_segment_that_changed_since_it_was_read_is_not_swapped(
-    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = tmp_path / "data"
     made = drawn(log_dir)
     committed(log_dir, made)
-    prepare = Here.prepare
+    prepare = Bulk.prepare
 
-    def prepare_and_touch(self: Here, rounds: Any, means: Any) -> None:
+    def prepare_and_touch(self: Bulk, rounds: Any, means: Any) -> None:
         prepare(self, rounds, means)
         made.log(4).write_bytes(made.log(4).read_bytes())
 
-    monkeypatch.setattr(Here, "prepare", prepare_and_touch)
+    monkeypatch.setattr(Bulk, "prepare", prepare_and_touch)
     outcome = cleaned(log_dir, LAYERS, here)
     (result,) = outcome.results.values()
     assert "changed since the plan was made" in result.error
     assert not list(log_dir.rglob("*.logcleaner"))
 
 
-def test_scratch_files_are_nothing_to_a_listing_and_the_next_run_takes_them_away(tmp_path: Path, here: Here) -> None:
+def test_scratch_files_are_nothing_to_a_listing_and_the_next_run_takes_them_away(tmp_path: Path, here: Bulk) -> None:
     log_dir = tmp_path / "data"
     made = drawn(log_dir)
     committed(log_dir, made)
@@ -348,50 +349,54 @@ def test_places_ascend_with_units_and_ordinals_and_fill_the_bitmaps_of_their_uni
 
 
 class FakeContext:
-    """Ends its jobs when they are cancelled."""
+    """Its jobs fail: at once, or when they are cancelled."""
 
     defaultParallelism = 1  # noqa: N815 - Spark's name
 
-    def __init__(self) -> None:
-        self.cancelled = threading.Event()
+    def __init__(self, *, at_once: bool) -> None:
+        self.at_once, self.cancelled = at_once, threading.Event()
 
     def cancelAllJobs(self) -> None:  # noqa: N802 - Spark's name
         self.cancelled.set()
 
+    def parallelize(self, *_items: object) -> FakeContext:
+        return self
 
-def failing(context: FakeContext, *, at_once: bool) -> Callable[[], None]:
-    def job() -> None:
-        assert at_once or context.cancelled.wait(60)
+    def map(self, _function: object) -> FakeContext:
+        return self
+
+    def collect(self) -> NoReturn:
+        assert self.at_once or self.cancelled.wait(60)
         raise PySparkException("Job aborted\n\tat some.java.Frame\nValueError: what it was")
 
-    return job
+
+def failing(*, at_once: bool) -> Bulk:
+    return Bulk(SimpleNamespace(sparkContext=FakeContext(at_once=at_once)))  # type: ignore[arg-type]
 
 
 def test_signal_cancels_the_job_and_ends_the_run() -> None:
-    context = FakeContext()
-    bulk = Bulk(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
-    bulk._stopping = lambda: True
+    bulk = failing(at_once=False)
+    bulk.prepare([], Means(stopping=lambda: True))
     with pytest.raises(Stopped):
-        bulk._job(failing(context, at_once=False))
+        bulk.begin([])
 
 
 def test_job_that_fails_is_told_in_one_line() -> None:
-    context = FakeContext()
     with pytest.raises(SparkJobFailed, match="gave the compactions up: ValueError: what it was; nothing of them"):
-        Bulk(SimpleNamespace(sparkContext=context))._job(failing(context, at_once=True))  # type: ignore[arg-type]
+        failing(at_once=True).begin([])
 
 
 def test_compactions_that_a_cluster_gave_up_fail_one_by_one_and_deletions_stay_done(
-    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = tmp_path / "data"
     clicks = PartitionDir(log_dir, "clicks-0").segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 2 * DAY_MS))
     committed(log_dir, drawn(log_dir), clicks.segment(1, keyed(1, "x=2")))
 
-    def survey(batch: object) -> None:
+    def survey(task: object) -> None:
         raise SparkJobFailed("the cluster is gone")
 
-    monkeypatch.setattr(here, "_survey", survey)
+    monkeypatch.setattr(bulk_module.tasks, "survey", survey)
     outcome = cleaned(log_dir, configured(orders=COMPACT, clicks=EXPIRING), here)
     told = {key[1].topic: (result.error, result.deleted_segments) for key, result in outcome.results.items()}
     assert told["clicks"] == (None, 1)

@@ -149,11 +149,11 @@ def _keys() -> list[str]:
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yield every option and operand, also the options and operands of the commands."""
-    for action in parser._actions:  # argparse offers no public list
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from _actions(command)
+    from cleaner.cli.parser import actions_of, commands_of
+
+    yield from actions_of(parser)
+    for command in commands_of(parser).values():
+        yield from _actions(command)
 
 
 TOPICS: Final = "topics"

@@ -31,7 +31,7 @@ from storage.scan.arena import Run
 from storage.scan.slices import Slice
 
 _OFFSET_END: Final = (1 << 63) - 1
-_LOG2_SLOTS_MIN: Final = 10
+LOG2_SLOTS_MIN: Final = 10
 _LOG2_SLOTS_FIRST: Final = 17
 """A map begins with so few slots, one huge page of them, and doubles: untouched memory costs nothing."""
 _WORDS_FIRST: Final = WORDS_A_SLOT << _LOG2_SLOTS_FIRST
@@ -264,13 +264,14 @@ class KeyMap:
 def _log2_slots(dirty_bytes: int, budget: Budget) -> int:
     """Return the number of slots that the dirty section needs if all its keys are distinct, within the budget."""
     wanted = int(dirty_bytes / _BYTES_A_RECORD / budget.fill).bit_length()
-    return max(min(wanted, _log2_slots_max(budget)), _LOG2_SLOTS_MIN)
+    return max(min(wanted, log2_slots_max(budget)), LOG2_SLOTS_MIN)
 
 
-def _log2_slots_max(budget: Budget) -> int:
-    return max((budget.map_bytes // SLOT_BYTES).bit_length() - 1, _LOG2_SLOTS_MIN)
+def log2_slots_max(budget: Budget) -> int:
+    """Return the binary logarithm of the most slots that the budget allows."""
+    return max((budget.map_bytes // SLOT_BYTES).bit_length() - 1, LOG2_SLOTS_MIN)
 
 
 def _keys_max(budget: Budget) -> int:
     """Return the number of keys that the largest map within the budget takes."""
-    return max(int((1 << _log2_slots_max(budget)) * budget.fill), 1)
+    return max(int((1 << log2_slots_max(budget)) * budget.fill), 1)

@@ -47,7 +47,7 @@ from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
-_SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
+SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _RECORD_GROWTH_MAX: Final = 16
 
 
@@ -140,7 +140,7 @@ class Rewriter:
             if not is_changed:
                 _copy_prefix(reader, file, slice_.first_row, cleaned)
             is_changed = True
-            if draft.position > _SEGMENT_BYTES_MAX - cleaned.size_bytes:  # v2 takes more for small messages
+            if draft.position > SEGMENT_BYTES_MAX - cleaned.size_bytes:  # v2 takes more for small messages
                 raise NotYetSupported(reader.path, "a segment that outgrows 2 GiB in format v2")
             cleaned.append(draft, slice_, file)
             self._outputs.give(draft.out)

@@ -52,7 +52,7 @@ from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
 from storage.kernels.status import BatchFate
 from storage.scan.slices import Checksums
 
-_BUDGET: Final = Budget(128 << 20, 0.9)
+BUDGET: Final = Budget(128 << 20, 0.9)
 _BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "leader_epoch")
 _RECORD_FIELDS: Final = ("timestamp", "key_bytes", "value_bytes", "body_low", "body_high")
 _DISCARDED: Final = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)
@@ -373,7 +373,7 @@ def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fa
             return np.zeros(0, np.uint64), {}
         log_bytes = sum(opened.span.size_bytes for opened in spans)
         with Crew(1) as crew:
-            key_map = KeyMap(log_bytes, _BUDGET, crew.threads)
+            key_map = KeyMap(log_bytes, BUDGET, crew.threads)
             found = Finder(spans, spans[0].span.base_offset, key_map, new_fates, crew, untold, untold).find()
     walked = {one.span.segment.log.path: one.first_ordinal for one in reversed(found.walked) if isinstance(one, Walked)}
     # the bits of those that no compaction reached are never asked for

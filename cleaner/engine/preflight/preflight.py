@@ -33,7 +33,7 @@ from storage.directory import opened
 from storage.errors import CorruptBatch, InvalidConfig, InvalidRecord, LogCleanerError, UnreadableFile, as_unreadable
 from storage.lock import holder_of
 from storage.log.file_records import CorruptRecord, walk
-from storage.log_dir import read_file
+from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Placements
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -125,10 +125,9 @@ def _space_bytes(log_dir: LogDirStart, interval_bytes: int) -> int:
 
 def _free_bytes(path: str) -> int:
     try:
-        status = os.statvfs(path)
+        return LogDir(Path(path)).space().free_bytes
     except OSError:
         return 0
-    return status.f_bavail * status.f_frsize
 
 
 def _blocks(size_bytes: int) -> int:
@@ -354,7 +353,7 @@ _INTERVAL_BYTES: Final = 4096
 _INTERVAL_KEY: Final = "index.interval.bytes"
 _KRAFT_ONLY: Final = 4
 _GLANCED_BYTES_MAX: Final = 256 << 20
-_GLANCED_FILE_BYTES_MAX: Final = 16 << 20
+GLANCED_FILE_BYTES_MAX: Final = 16 << 20
 _NOT_SERVED: Final = (PartitionFate.STRAY, PartitionFate.DELETED)
 
 
@@ -397,7 +396,7 @@ def start_verdict(log_dirs: Sequence[Path], node: Node, *, reads_all: bool = Fal
         node: the broker.
         reads_all: whether all that the start recovers is read; else only small segments, and the ends of others.
     """
-    budget = None if reads_all else ReadingBudget(_GLANCED_BYTES_MAX, _GLANCED_FILE_BYTES_MAX)
+    budget = None if reads_all else ReadingBudget(_GLANCED_BYTES_MAX, GLANCED_FILE_BYTES_MAX)
     try:
         _, start = _predicted(log_dirs, node, budget, is_all=False)
     except (LogCleanerError, OSError) as error:

@@ -87,7 +87,7 @@ class Bulk:
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
         """Check that the executors see the log dirs. Raises: UnseenLogDir, SparkJobFailed."""
-        files = [seen for path in log_dirs for seen in _files_of(path)]
+        files = [seen for path in log_dirs for seen in files_seen_of(path)]
         count = _PROBES_A_SLOT * self._slots
         for error in self._map(range(count), lambda _: tasks.check_seen(files)):
             if error is not None:
@@ -201,7 +201,8 @@ class Bulk:
                 raise SparkJobFailed(cause_of(error)) from error
 
 
-def _files_of(log_dir: Path) -> list[tasks.FileSeen]:
+def files_seen_of(log_dir: Path) -> list[tasks.FileSeen]:
+    """Return some files of a log dir as the driver sees them."""
     seen = []
     for _, directory in LogDir(log_dir).partitions():
         for path in sorted(directory.glob("*.log"))[:1]:

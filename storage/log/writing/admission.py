@@ -76,7 +76,7 @@ class Admission:
         """
         if origin is AppendOrigin.RAFT_LEADER:
             return self._as_given(data, origin, stamp, self._config.max_message_bytes)
-        return self._by_kernel(data, origin, stamp) or self._by_twin(data, origin, stamp)
+        return self.by_kernel(data, origin, stamp) or self.by_twin(data, origin, stamp)
 
     def admit_as_is(self, data: bytes | memoryview, stamp: Stamp) -> Admitted | None:
         """Check batches that keep their offsets and epochs. Returns and raises as ``admit``."""
@@ -88,11 +88,12 @@ class Admission:
         analysis = analyze(data, self._path, origin, stamp.leader_epoch, limit, needs_rising_offsets=True)
         return as_given(analysis, data, self._path, stamp.next_offset) if analysis.batches else None
 
-    def _by_twin(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+    def by_twin(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+        """Return what the readable code makes of an append. Returns and raises as ``admit``."""
         analysis = analyze(data, self._path, origin, stamp.leader_epoch, self._config.max_message_bytes)
         return validate(analysis, self._path, self._config, origin, stamp) if analysis.batches else None
 
-    def _by_kernel(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
+    def by_kernel(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
         """Return the stamped batch; None if the kernel does not admit it, or does not run here."""
         size_bytes = len(data)
         if size_bytes < V2_HEADER_BYTES or not self._is_usable():

@@ -135,7 +135,7 @@ def test_a_stage_has_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 
     terminal, tracker = Terminal(), Tracker()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("cleaner.spark.stage_lines._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("cleaner.spark.stage_lines.LOOK_SECONDS", 0.001)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     with StageLines(tracker) as lines:

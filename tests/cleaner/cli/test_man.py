@@ -9,6 +9,7 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import build_parser
 from cleaner.cli.man import man_page
+from cleaner.cli.parser import actions_of, commands_of
 
 PAGE = man_page(build_parser())
 
@@ -23,14 +24,13 @@ def formatted() -> str:
 
 
 def every_parser(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    below = [a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    return [parser, *(found for choices in below for command in choices for found in every_parser(command))]
+    return [parser, *(found for command in commands_of(parser).values() for found in every_parser(command))]
 
 
 def test_every_option_of_every_command_is_there() -> None:
     page = PAGE.replace(r"\-", "-")
     for parser in every_parser(build_parser()):
-        for action in parser._actions:
+        for action in actions_of(parser):
             assert all(rf"\fB{option}\fR" in page for option in action.option_strings), action
     for name in ("clean", "free", "systemd install"):
         assert f"\n.SS logcleaner {name}\n" in page

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.cli.main import build_parser, main
+from cleaner.cli.parser import actions_of, commands_of
 from tests.partition_dirs import PartitionDir, committed, keyed
 
 
@@ -27,14 +28,12 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     while found:
         name, parser = found.pop()
         yield name, parser
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                found += [(f"{name} {command}".strip(), below) for command, below in action.choices.items()]
+        found += [(f"{name} {command}".strip(), below) for command, below in commands_of(parser).items()]
 
 
 def actions() -> Iterator[tuple[str, argparse.Action]]:
     for name, parser in parsers():
-        for action in parser._actions:
+        for action in actions_of(parser):
             yield name, action
 
 
@@ -49,8 +48,8 @@ def test_every_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_shows_each_command_in_one_group_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     parser = build_parser()
-    (commands,) = (action.choices for action in parser._actions if action.dest == "command")
-    assert commands is not None
+    commands = commands_of(parser)
+    assert len(commands) > 20
     lines = parser.format_help().splitlines()
     groups = ["rescue and clean:", "look:", "damage and starts:", "take back:", "data in and out:", "service:"]
     assert [line for line in lines if line in groups] == groups
@@ -63,7 +62,8 @@ def test_every_command_on_log_dirs_takes_one_as_an_operand_or_has_operands_of_it
     lacking = [
         name
         for name, parser in parsers()
-        if "--log-dir" in parser._option_string_actions and not parser._get_positional_actions()
+        if any("--log-dir" in action.option_strings for action in actions_of(parser))
+        and all(action.option_strings for action in actions_of(parser))
     ]
     assert lacking == []
 

@@ -20,6 +20,7 @@ from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.start import Start
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
+from storage.log_dir import LogDir
 from storage.metadata.metadata_encode import encode_feature_level, encode_partition
 from storage.metadata.metadata_log import read_cluster_metadata
 from tests.metadata_dirs import append_metadata, metadata_log, write_metadata
@@ -281,7 +282,8 @@ def test_disk_that_is_too_full_is_told_first(
     log_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
-    monkeypatch.setattr("cleaner.engine.preflight.preflight._free_bytes", lambda _: 0)
+    space = LogDir(log_dir).space()
+    monkeypatch.setattr(LogDir, "space", lambda _: space._replace(free_bytes=0))
     assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
     first, *others = capsys.readouterr().out.splitlines()
     assert first == "Kafka 2.8 will not start well on these log dirs: a disk is too full."

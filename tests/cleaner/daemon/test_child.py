@@ -136,7 +136,7 @@ def stub(monkeypatch, code: str) -> None:
 
 def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch):
     monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
-    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    monkeypatch.setattr(module, "SIGNS_SECONDS", 0.1)
     stub(monkeypatch, "c.send(0); c.recv(); import os; os.kill(os.getpid(), signal.SIGSTOP); c.send(0)")
     with (
         closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
@@ -147,7 +147,7 @@ def test_a_child_that_stands_still_is_killed_and_told(log_dir, lock, monkeypatch
 
 def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log_dir, lock, monkeypatch):
     monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
-    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    monkeypatch.setattr(module, "SIGNS_SECONDS", 0.1)
     works = "t = time.monotonic()\nwhile time.monotonic() < t + 2: pass\n"
     sleeps = "[time.sleep(0.3) for _ in range(8)]\n"
     stub(monkeypatch, f"c.send(0); c.recv()\n{works}{sleeps}sys.exit(3)")
@@ -160,7 +160,7 @@ def test_a_child_that_works_or_sleeps_between_two_steps_does_not_stand_still(log
 
 def test_while_the_daemon_itself_is_busy_nobody_says_that_the_child_stands_still(log_dir, lock, monkeypatch):
     monkeypatch.setattr(module, "STILL_SECONDS_MAX", 1.0)
-    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
+    monkeypatch.setattr(module, "SIGNS_SECONDS", 0.1)
     told = "from cleaner.daemon.messages import ToldEvent\nfrom cleaner.events import Event"
     begun = "c.send(ToldEvent(Event.COMPACTION_BEGUN, {})); time.sleep(2.2); sys.exit(3)"
     stub(monkeypatch, f"{told}\nc.send(0); c.recv(); {begun}")
@@ -182,8 +182,8 @@ class Pinged(Supervised):
 
 def test_no_sign_of_life_is_given_for_a_child_that_cannot_even_be_killed(log_dir, lock, monkeypatch):
     monkeypatch.setattr(module, "STILL_SECONDS_MAX", 0.3)
-    monkeypatch.setattr(module, "_SIGNS_SECONDS", 0.1)
-    monkeypatch.setattr(module, "_UNKILLED_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(module, "SIGNS_SECONDS", 0.1)
+    monkeypatch.setattr(module, "UNKILLED_SECONDS_MAX", 0.0)
     pinged, pings_at_kill = Pinged(), []
 
     def unkillable(process) -> None:

@@ -74,7 +74,7 @@ def test_random_logs_print_the_same(name: str, as_json: bool, dumped: Dump, monk
 def test_a_small_buffer_grows_for_a_large_record(as_json: bool, dumped: Dump, monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_log(5, 40)
     whole = dumped(data, ALL_PARTS, as_json=as_json)
-    monkeypatch.setattr(printing, "_OUT_BYTES", 64)
+    monkeypatch.setattr(printing, "OUT_BYTES", 64)
     assert dumped(data, ALL_PARTS, as_json=as_json) == whole
 
 

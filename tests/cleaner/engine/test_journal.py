@@ -122,7 +122,7 @@ def test_line_that_says_neither_what_nor_when_counts_as_damaged(tmp_path, entry)
 
 
 def test_line_that_never_ends_is_read_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("cleaner.engine.journal._LINE_BYTES_MAX", 100)
+    monkeypatch.setattr("cleaner.engine.journal.LINE_BYTES_MAX", 100)
     (tmp_path / JOURNAL_FILE).write_bytes(b"x" * 250)
     assert list(read_lines(tmp_path)) == [None, None, None]
 

@@ -147,7 +147,7 @@ class Hears(Silent):
 
 
 def test_a_port_in_use_is_told_once_and_taken_when_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner.metrics.http._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("cleaner.metrics.http.RETRY_SECONDS", 0.01)
     listener = Hears()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -166,7 +166,7 @@ def test_a_port_in_use_is_told_once_and_taken_when_it_is_free(monkeypatch: pytes
 
 
 def test_nothing_is_tried_any_more_when_the_daemon_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner.metrics.http._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("cleaner.metrics.http.RETRY_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with observer_of(Settings(metrics_listen=f"127.0.0.1:{port}"), Silent()):
@@ -194,7 +194,7 @@ def test_silent_connections_take_a_few_places_only_and_the_oldest_makes_way(serv
 
 
 def test_silent_connection_is_closed_after_a_while(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner.metrics.http._Handler.timeout", 0.05)
+    monkeypatch.setattr("cleaner.metrics.http.Handler.timeout", 0.05)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as idle:
         idle.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert idle.recv(1) == b""
@@ -208,7 +208,7 @@ def test_the_daemon_is_observed_only_where_somebody_listens() -> None:
 
 
 def test_a_byte_now_and_then_holds_no_place_for_ever(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cleaner.metrics.http._SECONDS_MAX", 0.2)
+    monkeypatch.setattr("cleaner.metrics.http.SECONDS_MAX", 0.2)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert slow.recv(1) == b""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -261,11 +263,18 @@ def test_a_path_with_quotes_is_escaped() -> None:
 
 
 def test_a_plan_is_read_once_and_then_let_go() -> None:
-    metrics = Metrics()
-    metrics.planned(a_plan(CLICKS), NOW_MS)
-    before = metrics.text()
-    assert b"clicks" in before
-    assert not isinstance(metrics._plan[0], Plan)
+    class Kept(Plan):
+        """A plan that takes a weak reference."""
+
+    metrics, made = Metrics(), a_plan(CLICKS)
+    plan = Kept(made.request, made.log_dirs)
+    metrics.planned(plan, NOW_MS)
+    kept = weakref.ref(plan)
+    del plan
+    assert kept() is not None
+    assert b"clicks" in metrics.text()
+    gc.collect()
+    assert kept() is None
     assert b"clicks" in metrics.text()
 
 

@@ -11,6 +11,7 @@ from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
 from storage.log.config import TimestampType
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.roll import create_segment
 from storage.names import LEADER_EPOCH_CHECKPOINT
 from tests.interop.lives.life import Life
@@ -114,7 +115,7 @@ class OurSide:
             return {}
         names = ("log_start_offset", "log_end_offset", "recovery_point")
         state = {name: getattr(log, name) for name in names}
-        state["epochs"] = [[entry.epoch, entry.start_offset] for entry in log._epochs.entries()]
+        state["epochs"] = [[entry.epoch, entry.start_offset] for entry in read_leader_epochs(self.directory)]
         state["producers"] = sorted(
             (
                 {

@@ -233,7 +233,7 @@ def test_segments_that_are_to_be_merged_are_read(tmp_path, read):
 
 
 def test_keys_that_outgrow_the_map_are_noted_range_by_range(tmp_path, read, monkeypatch):
-    monkeypatch.setattr(key_map, "_log2_slots_max", lambda _budget: 10)
+    monkeypatch.setattr(key_map, "log2_slots_max", lambda _budget: 10)
     directory = PartitionDir(tmp_path)
     for base in range(0, 3000, 500):
         directory.segment(base, keyed(base, *(f"k{base + n}=1" for n in range(500))))

@@ -106,7 +106,7 @@ def directory_bytes(directory: PartitionDir) -> int:
 @pytest.mark.parametrize("slots_log2", [20, 5])
 @pytest.mark.parametrize("seed", range(6))
 def test_kernels_and_readable_twin_find_the_same_survivors(tmp_path, spans, monkeypatch, seed, slots_log2, threads):
-    monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", slots_log2)
+    monkeypatch.setattr("cleaner.engine.compaction.key_map.LOG2_SLOTS_MIN", slots_log2)
     monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 1500)
     draw, directory, offset = random.Random(seed), PartitionDir(tmp_path), 0
     for _ in range(4):

@@ -302,7 +302,7 @@ def test_exact_dry_run_tells_what_the_run_then_writes(tmp_path, seed, keys):
 
 
 def test_segment_that_would_outgrow_2_gib_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(rewrite, "_SEGMENT_BYTES_MAX", 150)
+    monkeypatch.setattr(rewrite, "SEGMENT_BYTES_MAX", 150)
     made = PartitionDir(tmp_path)
     segment(made, 0, batch(Format(0), 0, "a=1", "b=2", "c=3"))
     finished(tmp_path, made)

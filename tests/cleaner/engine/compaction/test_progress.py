@@ -50,7 +50,7 @@ def test_progress_adds_up_to_the_bytes_of_both_passes(
 
 @pytest.mark.parametrize("clean_to", [0, 2150])
 def test_bytes_that_are_read_again_because_the_map_is_small_are_told_once(tmp_path, monkeypatch, clean_to):
-    monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", 5)
+    monkeypatch.setattr("cleaner.engine.compaction.key_map.LOG2_SLOTS_MIN", 5)
     monkeypatch.setattr("cleaner.engine.compaction.round.Budget", lambda *_: Budget(256, 0.9))
     a_log(tmp_path, clean_to=clean_to)
     result = check_progress(tmp_path, configured(orders=COMPACT))

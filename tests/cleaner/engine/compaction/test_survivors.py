@@ -69,7 +69,7 @@ def test_tiny_map_finds_in_several_passes_what_a_large_one_finds_in_one(tmp_path
     directory = in_segments(tmp_path, keys)
     in_one, walks = survivors(directory, first_dirty)
     assert in_one == _expected(keys, first_dirty)
-    monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", 5)
+    monkeypatch.setattr("cleaner.engine.compaction.key_map.LOG2_SLOTS_MIN", 5)
     in_many, more_walks = survivors(directory, first_dirty, Budget(2048, 0.9))
     assert more_walks >= 4 * walks
     assert in_many == in_one

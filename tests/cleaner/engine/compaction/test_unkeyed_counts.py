@@ -59,7 +59,7 @@ def count_of(spans, directory: PartitionDir, first_dirty: int, threads: int = 1,
 def test_each_record_counts_once_wherever_the_dirty_section_starts(
     tmp_path, spans, monkeypatch, form, slots_log2, threads
 ):
-    monkeypatch.setattr("cleaner.engine.compaction.key_map._LOG2_SLOTS_MIN", slots_log2)
+    monkeypatch.setattr("cleaner.engine.compaction.key_map.LOG2_SLOTS_MIN", slots_log2)
     monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 900)
     directory = PartitionDir(tmp_path)
     records = drawn(random.Random(7), directory, form.encode)

@@ -148,7 +148,7 @@ def test_batch_that_was_compressed_otherwise_holds_the_same_records(pair, codec)
 
 
 def test_keys_that_outgrow_the_map_are_done_in_further_passes(pair, monkeypatch):
-    monkeypatch.setattr(diff_module, "_BUDGET", Budget(1 << 15, 0.9))
+    monkeypatch.setattr(diff_module, "BUDGET", Budget(1 << 15, 0.9))
     names = [f"{number}=1" for number in range(5000)]
     pair.before.segment(0, keyed(0, *names), keyed(5000, *names)).segment(10_000, keyed(10_000, "z=1"))
     pair.after.segment(0, keyed(5000, *names)).segment(10_000, keyed(10_000, "z=1"))

@@ -110,7 +110,7 @@ def test_of_what_a_start_recovers_only_the_ends_are_read_if_it_is_much(
     (healthy.log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     everything = start_of(capsys, healthy.log_dir)["text"]
     assert everything == "Kafka 4.4 will start; clicks-0 loses records."
-    monkeypatch.setattr("cleaner.engine.preflight.preflight._GLANCED_FILE_BYTES_MAX", 100)
+    monkeypatch.setattr("cleaner.engine.preflight.preflight.GLANCED_FILE_BYTES_MAX", 100)
     glanced = start_of(capsys, healthy.log_dir)["text"]
     assert glanced.startswith(f"{everything[:-1]}; of the ")
     assert glanced.endswith("that it recovers only the ends were read.")

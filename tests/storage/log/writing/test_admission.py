@@ -15,6 +15,8 @@ from storage.log.config import LogConfig, TimestampType
 from storage.log.errors import BatchTooLarge, LogRefusal
 from storage.log.writing.admission import Admission
 from storage.log.writing.validation import AppendOrigin, Stamp
+from storage.machine import library
+from storage.machine.library import KernelsUnusable
 from storage.records import Batch, Record, encode_batch
 from storage.records.v2 import CRC_POSITION, CRC_START
 from tests.batches import iter_batches
@@ -92,10 +94,10 @@ def test_what_the_kernel_admits_the_twin_admits_as_the_same_bytes(
     data: bytes, config: LogConfig, origin: AppendOrigin, stamp: Stamp
 ) -> None:
     admission = Admission(HERE, config)
-    by_kernel = admission._by_kernel(data, origin, stamp)
+    by_kernel = admission.by_kernel(data, origin, stamp)
     if by_kernel is None:
         return
-    by_twin = admission._by_twin(data, origin, stamp)
+    by_twin = admission.by_twin(data, origin, stamp)
     assert by_twin is not None
     assert bytes(by_kernel.data) == bytes(by_twin.data)
     assert by_kernel._replace(data=by_twin.data, batches=()) == by_twin._replace(batches=())
@@ -108,10 +110,10 @@ def test_what_producers_send_is_left_to_the_twin_for_a_reason_alone(
     data: bytes, config: LogConfig, stamp: Stamp
 ) -> None:
     admission = Admission(HERE, config)
-    if admission._by_kernel(data, AppendOrigin.CLIENT, stamp) is not None:
+    if admission.by_kernel(data, AppendOrigin.CLIENT, stamp) is not None:
         return
     with suppress(LogRefusal, BatchTooLarge):
-        by_twin = admission._by_twin(data, AppendOrigin.CLIENT, stamp)
+        by_twin = admission.by_twin(data, AppendOrigin.CLIENT, stamp)
         assert by_twin is not None
         sent, written = only_batch(data), only_batch(bytes(by_twin.data))
         assert sent.header.compression != written.header.compression, "it had to be compressed anew"
@@ -130,15 +132,20 @@ def test_a_batch_larger_than_any_before_finds_room() -> None:
         data = encode_batch([Record(0, NOW_MS, b"k", b"v" * size)])
         packed = encode_batch([Record(0, NOW_MS, b"k", b"v" * size)], compression=Compression.LZ4)
         for sent in (data, packed):
-            admitted = admission._by_kernel(sent, AppendOrigin.CLIENT, Stamp(3, 1, NOW_MS))
+            admitted = admission.by_kernel(sent, AppendOrigin.CLIENT, Stamp(3, 1, NOW_MS))
             assert admitted is not None
             assert only_batch(bytes(admitted.data)).records()[0].value == b"v" * size
 
 
-def test_without_kernels_the_twin_admits_everything() -> None:
+def test_without_kernels_the_twin_admits_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unusable() -> None:
+        raise KernelsUnusable(HERE, "the kernels are not compiled", "install logcleaner again")
+
+    monkeypatch.setattr(library, "check", unusable)
     admission = Admission(HERE, LogConfig())
-    admission._has_kernel = False
-    admitted = admission.admit(encode_batch([Record(0, NOW_MS, b"k", b"v")]), AppendOrigin.CLIENT, Stamp(3, 1, NOW_MS))
+    data = encode_batch([Record(0, NOW_MS, b"k", b"v")])
+    assert admission.by_kernel(data, AppendOrigin.CLIENT, Stamp(3, 1, NOW_MS)) is None
+    admitted = admission.admit(data, AppendOrigin.CLIENT, Stamp(3, 1, NOW_MS))
     assert admitted is not None
     assert admitted.last_offset == 3
     with pytest.raises(LogRefusal):
