@@ -1,9 +1,16 @@
-"""Entries of a directory, by a descriptor of the directory itself: no symlink that took its place is followed.
+"""Directories and files, opened: of this machine by descriptors, of a store (``storage.stores``) by its catalogue.
+
+On this machine an entry is opened by a descriptor of the directory itself: no symlink that took its place is followed.
 
 A path is resolved anew at every use, and whoever may write to a log dir can put a symlink where a partition directory
 was. So each operation opens the directory that holds the entry, which must be a directory and no symlink, and names the
 entry relative to it; the entry is not followed either. What leads to a log dir is the user's own: it is resolved once,
 when the log dir is opened.
+
+A path in a store takes the same way as a local one: ``entries``, ``names_of``, ``status_of``, ``open_file``,
+``read_whole``, and ``pread``, ``size_of`` and ``close`` of what was opened. Who needs a descriptor, because of a lock,
+an inode, a mapping or the page cache, says so: ``opened``, ``open_sized`` and ``open_plain`` give an ``int``, or
+raise ``NotOnThisMachine``.
 
 Assumes:    two operations may meet two directories of one name, both in the log dir; an action therefore looks at its
             files again just before it acts (``segment.ensure_unchanged``).
@@ -21,9 +28,17 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile
+from storage.stores.errors import NotOnThisMachine
+from storage.stores.paths import StoredPath, is_stored, stored
+
+if TYPE_CHECKING:
+    from storage.stores.stored_file import StoredFile
+
+OpenFile: TypeAlias = "int | StoredFile"
+"""A file that is open for reading: a descriptor, or a file in a store."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRY: Final = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -107,9 +122,62 @@ def is_unchangeable(descriptor: int) -> bool:
     return bool(_FLAGS.unpack(found)[0] & _UNCHANGEABLE)
 
 
+class DirectoryEntry(Protocol):
+    """A name in a directory: an ``os.DirEntry``, or an entry of a store."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether it is a directory."""
+        ...
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether it is a plain file."""
+        ...
+
+    def is_symlink(self) -> bool:
+        """Return whether it is a symlink."""
+        ...
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return its status."""
+        ...
+
+
+@contextmanager
+def entries(directory: Path) -> Iterator[Iterable[DirectoryEntry]]:
+    """Open a directory in order to look at all its entries. Raises: OSError, also for a symlink to one."""
+    if isinstance(directory, StoredPath):
+        yield directory.entries()
+        return
+    with opened(directory) as descriptor, os.scandir(descriptor) as found:
+        yield found
+
+
+def names_of(directory: Path) -> list[str]:
+    """Return the names in a directory, in no order. Raises: as ``entries``."""
+    if isinstance(directory, StoredPath):
+        return [entry.name for entry in directory.entries()]
+    with opened(directory) as descriptor:
+        return os.listdir(descriptor)  # noqa: PTH208 - a Path takes no descriptor
+
+
+@contextmanager
+def opened_as_parent(directory: Path) -> Iterator[int | None]:
+    """Open a directory of which many files are opened; None for one in a store. Raises: as ``entries``."""
+    if isinstance(directory, StoredPath):
+        yield None
+        return
+    with opened(directory) as descriptor:
+        yield descriptor
+
+
 @contextmanager
 def opened(directory: Path) -> Iterator[int]:
-    """Open a directory. Raises: OSError, also for a symlink to one."""
+    """Open a directory. Raises: OSError, also for a symlink to one; NotOnThisMachine."""
     descriptor = os.open(directory, _DIRECTORY)
     try:
         yield descriptor
@@ -118,7 +186,9 @@ def opened(directory: Path) -> Iterator[int]:
 
 
 def open_entry(path: Path | str, flags: int, mode: int = 0) -> int:
-    """Open a file by its directory; the caller closes it. Raises: OSError, also for symlinks."""
+    """Open a file by its directory; the caller closes it. Raises: OSError, also for symlinks; NotOnThisMachine."""
+    if is_stored(path):
+        raise NotOnThisMachine(str(path))
     directory, name = os.path.split(path)
     parent = os.open(directory or ".", _DIRECTORY)
     try:
@@ -139,7 +209,7 @@ def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
         path: the file.
         parent: a descriptor of its directory, where the caller has it open.
 
-    Raises: OSError, also for symlinks; UnreadableFile for FIFOs, devices and sockets.
+    Raises: OSError, also for symlinks; UnreadableFile for FIFOs, devices and sockets; NotOnThisMachine.
     """
     if parent is None:
         descriptor = open_entry(path, READ_FLAGS)
@@ -150,6 +220,51 @@ def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
         os.close(descriptor)
         raise UnreadableFile(Path(path), "is no plain file")
     return descriptor, status.st_size
+
+
+def open_file(path: Path | str, parent: int | None = None) -> tuple[OpenFile, int]:
+    """Open a plain file for reading, wherever it lies; the caller closes it by ``close``. Return its size, too.
+
+    Arguments and errors as of ``open_sized``; for files in stores also those of ``StoredFile.open``.
+    """
+    if is_stored(path):
+        from storage.stores.stored_file import StoredFile  # noqa: PLC0415 - who reads no URL does without
+
+        file = StoredFile.open(stored(path))
+        return file, file.size_bytes
+    return open_sized(path, parent)
+
+
+def read_whole(path: Path | str) -> bytes:
+    """Read a small plain file, wherever it lies. Raises: as ``open_file``."""
+    if is_stored(path):
+        return stored(path).read_bytes()
+    with os.fdopen(open_plain(path), "rb") as file:
+        return file.read()
+
+
+def pread(file: OpenFile, size_bytes: int, position: int) -> bytes:
+    """Read so many bytes of an open file from a position on, fewer where it ends. Raises: OSError, as of a store."""
+    return os.pread(file, size_bytes, position) if isinstance(file, int) else bytes(file.pread(size_bytes, position))
+
+
+def size_of(file: OpenFile) -> int:
+    """Return the size of an open file, in bytes; of one in a store, when it was listed. Raises: OSError."""
+    return os.fstat(file).st_size if isinstance(file, int) else file.size_bytes
+
+
+def read_ahead(file: OpenFile, start: int, end: int) -> None:
+    """Say that ``[start, end)`` is going to be read, ascending. The system notices that by itself; a store is told."""
+    if not isinstance(file, int):
+        file.read_ahead(start, end)
+
+
+def close(file: OpenFile) -> None:
+    """Close an open file."""
+    if isinstance(file, int):
+        os.close(file)
+    else:
+        file.close()
 
 
 def open_to_change(path: Path, flags: int) -> int:
@@ -189,12 +304,21 @@ def followed(directory: Path) -> Path:
 
     For what the user names, such as a log dir on another disk: the symlinks in it are not the user's word.
     """
+    if isinstance(directory, StoredPath):
+        return directory
     # these two tell False, and do not raise, where this user may not look: who opens it tells why
     leads_there = os.path.islink(directory) and os.path.isdir(directory)  # noqa: PTH112, PTH114
     return directory.resolve() if leads_there else directory
 
 
+def is_there(path: Path) -> bool:
+    """Return whether there is an entry, a symlink too. Raises: as of a store."""
+    return path.exists() if isinstance(path, StoredPath) else os.path.lexists(path)
+
+
 def status_of(path: Path) -> os.stat_result:
-    """Return the status of an entry; that of a symlink, not of its target. Raises: OSError."""
+    """Return the status of an entry; that of a symlink, not of its target. Raises: OSError, as of a store."""
+    if isinstance(path, StoredPath):
+        return path.stat()
     with opened(path.parent) as parent:
         return os.stat(path.name, dir_fd=parent, follow_symlinks=False)

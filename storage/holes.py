@@ -10,14 +10,16 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+from storage.directory import OpenFile
+
 _UNKNOWN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 """A file system, or a kernel, that cannot tell."""
 
 
-def data_extents(descriptor: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+def data_extents(descriptor: OpenFile, size_bytes: int) -> Iterator[tuple[int, int]]:
     """Tell the data extents of an open file: positions of the first byte, and behind the last one.
 
-    A file system that knows no holes has one extent: the whole file.
+    A file system that knows no holes has one extent: the whole file. So has a store.
 
     Args:
         descriptor: of the file; its own position is moved.
@@ -25,6 +27,9 @@ def data_extents(descriptor: int, size_bytes: int) -> Iterator[tuple[int, int]]:
 
     Raises: OSError.
     """
+    if not isinstance(descriptor, int):
+        yield 0, size_bytes
+        return
     position = 0
     while position < size_bytes:
         try:

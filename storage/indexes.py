@@ -9,13 +9,12 @@ Source: Kafka ``OffsetIndex``, ``TimeIndex``, ``AbstractIndex``, ``LogSegment``.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from storage.directory import open_sized
+from storage.directory import OpenFile, close, open_file, pread
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -145,11 +144,11 @@ def last_time_index_entry(path: Path | str, base_offset: int, parent: int | None
 
 def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None) -> tuple[int, int] | None:
     try:
-        descriptor, size_bytes = open_sized(path, parent)
+        file, size_bytes = open_file(path, parent)
         try:
-            at, before, entry = _last_entries(descriptor, size_bytes // layout.size, layout.size)
+            at, before, entry = _last_entries(file, size_bytes // layout.size, layout.size)
         finally:
-            os.close(descriptor)
+            close(file)
     except OSError as error:
         raise UnreadableFile(Path(path), error.strerror or str(error)) from error
     if not entry:
@@ -163,11 +162,11 @@ def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None
     return first, second
 
 
-def _last_entries(descriptor: int, count: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
+def _last_entries(file: OpenFile, count: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
     """Find the last entry that is not all zeros.
 
     Args:
-        descriptor: of the index.
+        file: the index.
         count: entries in the file, zeros included.
         entry_bytes: size of an entry.
 
@@ -175,11 +174,11 @@ def _last_entries(descriptor: int, count: int, entry_bytes: int) -> tuple[int, b
         no bytes if there is no such entry.
     """
     first = max(0, count - _TAIL_ENTRIES)
-    tail = os.pread(descriptor, (count - first) * entry_bytes, first * entry_bytes)
+    tail = pread(file, (count - first) * entry_bytes, first * entry_bytes)
     used_bytes = _without_zeros(tail, entry_bytes)
     if used_bytes == 0 and first > 0:
-        first = max(0, _first_zero_entry(descriptor, first, entry_bytes) - 1)
-        tail = os.pread(descriptor, entry_bytes, first * entry_bytes)
+        first = max(0, _first_zero_entry(file, first, entry_bytes) - 1)
+        tail = pread(file, entry_bytes, first * entry_bytes)
         used_bytes = _without_zeros(tail, entry_bytes) if any(tail) else 0
     if not used_bytes:
         return 0, b"", b""
@@ -187,12 +186,12 @@ def _last_entries(descriptor: int, count: int, entry_bytes: int) -> tuple[int, b
     return first * entry_bytes + at, tail[max(at - entry_bytes, 0) : at], tail[at:used_bytes]
 
 
-def _first_zero_entry(descriptor: int, count: int, entry_bytes: int) -> int:
+def _first_zero_entry(file: OpenFile, count: int, entry_bytes: int) -> int:
     """Count the entries, among ``count``, before the zeros. Entries ascend, so only the first can be zero."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if any(os.pread(descriptor, entry_bytes, middle * entry_bytes)):
+        if any(pread(file, entry_bytes, middle * entry_bytes)):
             low = middle + 1
         else:
             high = middle

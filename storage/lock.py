@@ -29,7 +29,8 @@ from storage.directory import open_entry, open_plain
 from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, created_like, typed
 from storage.names import LOCK_FILE
-from storage.segment import reading
+from storage.segment import reading_here
+from storage.stores.paths import StoredPath
 
 MOUNT_INFO: Final = Path("/proc/self/mountinfo")
 SHARED_TYPES: Final = frozenset({
@@ -280,8 +281,10 @@ class LogDirReadLock:
 
 def holder_of(directory: Path) -> str | None:
     """Return in words who holds the lock, without creating or taking it; None if nobody does."""
+    if isinstance(directory, StoredPath):  # nobody can hold one there
+        return None
     request = _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE, 0)
-    with suppress(OSError, UnreadableFile), reading(directory / LOCK_FILE) as descriptor:  # no locks: no holder
+    with suppress(OSError, UnreadableFile), reading_here(directory / LOCK_FILE) as descriptor:  # no locks: no holder
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
         if kind != fcntl.F_UNLCK:
             return f"process {pid}" if pid > 0 else "a process that cannot be seen from here"

@@ -18,7 +18,7 @@ from storage.checkpoints import (
     parse_hold_ids,
     parse_offset_checkpoint,
 )
-from storage.directory import open_plain, opened, status_of
+from storage.directory import DirectoryEntry, entries, names_of, opened, read_whole, status_of
 from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, Purpose, UnsafeOwner, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, UnreliableLock, holder_of, shared_type
@@ -38,6 +38,7 @@ from storage.names import (
     parse_segment_file_name,
     parse_topic_partition,
 )
+from storage.stores.paths import StoredPath
 
 Offsets = Mapping[TopicPartition, int]
 TopicIds = Mapping[TopicPartition, str]
@@ -50,6 +51,7 @@ _MARKS_OF_A_LOG_DIR: Final = (
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
+_ENDLESS_BYTES: Final = 1 << 62
 _IN_AN_EMPTY_FILE_SYSTEM: Final = frozenset({"lost+found"})
 
 
@@ -66,7 +68,8 @@ class LogDirNotThere(NotALogDir):
     kind = ErrorKind.NOT_YET
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.cause}; mount it, or name the directory that log.dirs of the broker names"
+        remedy = "copy a log dir there" if isinstance(self.path, StoredPath) else "mount it"
+        return f"{self.path}: {self.cause}; {remedy}, or name the directory that log.dirs of the broker names"
 
 
 class ForbiddenLogDir(UnreadableFile):
@@ -129,8 +132,7 @@ class LogDir:
         Raises: LogDirNotThere if it may be a log dir later, NotALogDir, ForbiddenLogDir, UnreadableFile.
         """
         try:
-            names = set(os.listdir(path))  # noqa: PTH208 - its error says what is in the way
-            os.stat(f"{path}/.")  # noqa: PTH116 - whether names in it may be looked up; a Path has no /.
+            names = set(_names_in(path))
         except FileNotFoundError as error:
             raise LogDirNotThere(path, "does not exist") from error
         except NotADirectoryError as error:
@@ -164,6 +166,8 @@ class LogDir:
 
     def refusal(self) -> str | None:
         """Return why this process may not change the directory, apart from its lock; None if it may."""
+        if isinstance(self.path, StoredPath):
+            return f"{self.path} lies in a store, which is read only"
         try:
             check_owner(self.path)
             if os.statvfs(self.path).f_flag & os.ST_RDONLY:
@@ -193,11 +197,11 @@ class LogDir:
 
     def symlinked_partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the symlinks with names of live partitions: they are not followed. Raises: UnreadableFile."""
-        return self._partitions_that(os.DirEntry.is_symlink)
+        return self._partitions_that(lambda entry: entry.is_symlink())
 
-    def _partitions_that(self, is_wanted: Callable[[os.DirEntry[str]], bool]) -> Iterator[tuple[TopicPartition, Path]]:
-        with as_unreadable(self.path), opened(self.path) as descriptor, os.scandir(descriptor) as entries:
-            found = [entry.name for entry in entries if is_wanted(entry)]
+    def _partitions_that(self, is_wanted: Callable[[DirectoryEntry], bool]) -> Iterator[tuple[TopicPartition, Path]]:
+        with as_unreadable(self.path), entries(self.path) as listed:
+            found = [entry.name for entry in listed if is_wanted(entry)]
         for name in sorted(found):
             parsed = parse_partition_dir_name(name)
             if parsed and parsed.state is DirState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
@@ -304,7 +308,9 @@ class LogDir:
         fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
     def space(self) -> Space:
-        """Measure the space of the file system of this directory."""
+        """Measure the space of the file system of this directory. That of a store has no end that it tells."""
+        if isinstance(self.path, StoredPath):
+            return Space(0, _ENDLESS_BYTES, _ENDLESS_BYTES, 0)
         status = os.statvfs(self.path)
         device, block_bytes = self.path.stat().st_dev, status.f_frsize
         blocks, used_blocks = status.f_blocks, status.f_blocks - status.f_bfree
@@ -315,6 +321,15 @@ class LogDir:
         with opened(self.path) as descriptor:
             if _LIBC.syncfs(descriptor):
                 raise OSError(ctypes.get_errno(), "syncfs", str(self.path))
+
+
+def _names_in(path: Path) -> list[str]:
+    """Return the names in what may be a log dir, which a symlink may lead to. Raises: OSError, as of a store."""
+    if isinstance(path, StoredPath):
+        return names_of(path)
+    names = os.listdir(path)  # noqa: PTH208 - its error says what is in the way
+    os.stat(f"{path}/.")  # noqa: PTH116 - whether names in it may be looked up; a Path has no /.
+    return names
 
 
 def forbidden(path: Path, error: OSError) -> UnreadableFile:
@@ -328,6 +343,6 @@ def forbidden(path: Path, error: OSError) -> UnreadableFile:
 
 def read_file(path: Path) -> bytes | None:
     """Read a small file; None if it is absent. Raises: UnreadableFile, also if it is no plain file."""
-    with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
-        return file.read()
+    with as_unreadable(path), suppress(FileNotFoundError):
+        return read_whole(path)
     return None

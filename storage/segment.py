@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.directory import (
+    DirectoryEntry,
+    OpenFile,
+    close,
     ensure_none_immutable,
     ensure_not_immutable,
-    open_sized,
+    open_file,
+    open_plain,
     opened,
     status_of,
 )
@@ -218,7 +222,7 @@ def listed(directory: Path, file_name: str, name: SegmentFileName, status: os.st
     return SegmentFile(directory, file_name, name, identity, status.st_ctime_ns, disk_bytes, status.st_nlink)
 
 
-def listed_together(directory: Path, entries: Iterable[tuple[os.DirEntry[str], SegmentFileName]]) -> list[SegmentFile]:
+def listed_together(directory: Path, entries: Iterable[tuple[DirectoryEntry, SegmentFileName]]) -> list[SegmentFile]:
     """Return the plain files among the entries of a directory; without those that a live broker has removed since."""
     found = []
     for entry, name in entries:
@@ -236,22 +240,41 @@ def identity_of(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def open_to_read(path: Path | str, parent: int | None = None) -> int:
-    """Open a file for reading; the caller closes the descriptor. ``parent``: see ``Segment.newest_entry``.
+def open_to_read(path: Path | str, parent: int | None = None) -> OpenFile:
+    """Open a file for reading; the caller closes it. ``parent``: see ``Segment.newest_entry``.
 
-    Raises: UnreadableFile, also for what is no plain file.
+    Raises: UnreadableFile, also for what is no plain file; as ``Store``.
     """
     try:
-        return open_sized(path, parent)[0]
+        return open_file(path, parent)[0]
     except OSError as error:
         raise UnreadableFile(Path(path), error.strerror or str(error)) from error
 
 
+def open_here(path: Path) -> int:
+    """Open a file of this machine for reading; the caller closes the descriptor.
+
+    Raises: as ``open_to_read``; NotOnThisMachine.
+    """
+    with as_unreadable(path):
+        return open_plain(path)
+
+
 @contextmanager
-def reading(path: Path | str, parent: int | None = None) -> Iterator[int]:
-    """Open a file for reading, and close it in the end. Arguments and errors as of ``open_to_read``."""
-    descriptor = open_to_read(path, parent)
+def reading_here(path: Path) -> Iterator[int]:
+    """Open a file of this machine for reading, and close it in the end. Errors as of ``open_here``."""
+    descriptor = open_here(path)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def reading(path: Path | str, parent: int | None = None) -> Iterator[OpenFile]:
+    """Open a file for reading, and close it in the end. Arguments and errors as of ``open_to_read``."""
+    file = open_to_read(path, parent)
+    try:
+        yield file
+    finally:
+        close(file)

@@ -43,12 +43,15 @@ MAY_IMPORT = {
     "storage/records": {"storage.records", "storage.codecs", *FILES},
     "storage/schemas": {"storage.schemas", "storage.errors"},
     "storage/metadata": {"storage.metadata", "storage.records", "storage.schemas", *FILES},
-    "storage/log": {"storage.log", "storage.records", "storage.codecs", *FILES},
+    "storage/log": {"storage.log", "storage.records", "storage.codecs", "storage.stores", *FILES},
     "storage/log/writing": {"storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
-    "storage/scan": {"storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", *FILES},
+    "storage/scan": {
+        *("storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", "storage.stores"),
+        *FILES,
+    },
     "storage/stores": {"storage.stores", "storage.errors"},
     "storage/__init__.py": {"storage"},
-    "storage": FILES,
+    "storage": {*FILES, "storage.stores"},
     "policies": {
         "policies",
         "storage.names",

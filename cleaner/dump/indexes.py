@@ -5,7 +5,6 @@ Source: Kafka ``DumpLogSegments.dumpIndex``, ``dumpTimeIndex``; ``AbstractIndex.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 from cleaner.dump.files import DumpedFile
 from cleaner.dump.logs import Dumping, batches_of
 from cleaner.dump.stored import Stored, stored_offset_entries, stored_time_entries
-from storage.directory import open_sized
+from storage.directory import close, open_file
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
 from storage.kernels.layout import LOCATED_FIELDS, TIMESTAMP
@@ -137,7 +136,7 @@ class _IndexedLog:
         """Note where the batches are. Without the log, entries are shown and not compared."""
         try:
             with as_unreadable(self._path):
-                descriptor, size_bytes = open_sized(self._path)
+                descriptor, size_bytes = open_file(self._path)
         except UnreadableFile as error:
             self._dumping.damaged(error)
             return False
@@ -148,7 +147,7 @@ class _IndexedLog:
         except CorruptBatch as error:
             self._dumping.damaged(error)
         finally:
-            os.close(descriptor)
+            close(descriptor)
         if parts:
             self._positions, self._last_offsets, self._sizes = np.concatenate(parts, axis=1)
         return True
@@ -174,11 +173,11 @@ class _IndexedLog:
         row = first + int(reaching[0])
         start, size_bytes = int(self._positions[row]), int(self._sizes[row])
         with as_unreadable(self._path):
-            descriptor, _ = open_sized(self._path)
+            descriptor, _ = open_file(self._path)
         try:
             found = next(StoredBatches(descriptor, self._path, start + size_bytes, start), None)
         finally:
-            os.close(descriptor)
+            close(descriptor)
         return None if found is None else _FoundBatch(int(self._last_offsets[row]), found)
 
 

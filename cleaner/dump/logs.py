@@ -10,7 +10,6 @@ Source: Kafka ``DumpLogSegments``: what ``main`` and ``TimeIndexDumpErrors`` pri
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,7 +23,7 @@ from cleaner.dump.printing import Printed, ReadOffsets, RowPrinter, may_print
 from cleaner.dump.stored import Stored
 from cleaner.dump.text import TextLines
 from storage.arrays import Integers
-from storage.directory import open_sized
+from storage.directory import OpenFile, close, open_file
 from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
 from storage.records.read_batches import next_whole_batch
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
@@ -137,16 +136,16 @@ class LogDump:
         """Read the file. Raises: UnreadableFile."""
         path, options = self._file.location, self._options
         with as_unreadable(path):
-            descriptor, size_bytes = open_sized(path)
+            descriptor, size_bytes = open_file(path)
         try:
             end = min(size_bytes, options.max_bytes)
             start: int | None = 0
             while start is not None:
                 start = self._read(descriptor, start, end)
         finally:
-            os.close(descriptor)
+            close(descriptor)
 
-    def _read(self, descriptor: int, start: int, end: int) -> int | None:
+    def _read(self, descriptor: OpenFile, start: int, end: int) -> int | None:
         """Read the batches from a byte on. Returns: where to go on behind damage; None at the end."""
         batches, damage = StoredBatches(descriptor, self._file.location, end, start), None
         try:

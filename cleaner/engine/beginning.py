@@ -8,7 +8,6 @@ No command of ours takes these files. But a broker that starts removes ``.delete
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from policies.facts import LogDirFacts
 from policies.guards import clock_guard
 from policies.plan import LogDirPlan, Request
 from policies.planning import log_dir_guards
+from storage.directory import pread
 from storage.errors import LogCleanerError
 from storage.indexes import (
     OFFSET_ENTRY_BYTES,
@@ -105,7 +105,7 @@ def _entry(name: str, size_bytes: int, first: object, last: object) -> dict[str,
 
 def _start_of(file: SegmentFile, size_bytes: int) -> bytes:
     with reading(file.location) as descriptor:
-        return os.pread(descriptor, size_bytes, 0)
+        return pread(descriptor, size_bytes, 0)
 
 
 def _index(file: SegmentFile) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from policies.config.config_layers import ConfigLayers
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.restore import belongs_to_another_topic
-from storage.directory import despite_vanishing, opened
+from storage.directory import despite_vanishing, opened_as_parent, pread
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
 from storage.log.end import find_end, largest_unindexed_timestamp
@@ -292,11 +291,11 @@ def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> i
 
 def _facts_of_segments(segments: Sequence[Segment], directory: Path, needs: Needs) -> tuple[SegmentFacts, ...]:
     """Read the facts of segments. Their directory is opened once for all reads."""
-    with as_unreadable(directory), opened(directory) as parent:
+    with as_unreadable(directory), opened_as_parent(directory) as parent:
         return tuple([_segment_facts(segment, parent, needs) for segment in segments])
 
 
-def _segment_facts(segment: Segment, parent: int, needs: Needs) -> SegmentFacts:
+def _segment_facts(segment: Segment, parent: int | None, needs: Needs) -> SegmentFacts:
     newest = _newest_entry(segment, parent, needs.ends_before_ms)
     sizes = segment.sizes
     return SegmentFacts(
@@ -316,7 +315,7 @@ def _segment_facts(segment: Segment, parent: int, needs: Needs) -> SegmentFacts:
     )
 
 
-def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) -> TimeIndexEntry | None:
+def _newest_entry(segment: Segment, parent: int | None, expires_before_ms: int | None) -> TimeIndexEntry | None:
     """Read the last entry of the time index. If time retention would delete the segment by it, read the log, too.
 
     No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
@@ -329,10 +328,10 @@ def _newest_entry(segment: Segment, parent: int, expires_before_ms: int | None) 
     return TimeIndexEntry(largest_ms, segment.base_offset) if largest_ms > indexed_ms else newest
 
 
-def _first_batch_ms(segment: Segment, parent: int) -> int:
+def _first_batch_ms(segment: Segment, parent: int | None) -> int:
     """Return the largest timestamp of the first batch (v2); NO_TIMESTAMP if it has none."""
     with reading(segment.log.path, parent) as descriptor:
-        data = os.pread(descriptor, _FIRST_BATCH_MAX_TIMESTAMP.size, _MAX_TIMESTAMP_POSITION)
+        data = pread(descriptor, _FIRST_BATCH_MAX_TIMESTAMP.size, _MAX_TIMESTAMP_POSITION)
     return _FIRST_BATCH_MAX_TIMESTAMP.unpack(data)[0] if len(data) == _FIRST_BATCH_MAX_TIMESTAMP.size else NO_TIMESTAMP
 
 

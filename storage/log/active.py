@@ -30,7 +30,7 @@ from storage.log.writing.validation import NewBatch
 from storage.log_dir import read_file
 from storage.names import FileKind, segment_file_name
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
-from storage.segment import Segment, reading
+from storage.segment import Segment, reading_here
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
 
@@ -283,7 +283,7 @@ class ActiveSegment:
     def _walk(self, start: int, indexes: IndexBuilder) -> None:
         last: PositionedHeader | None = None
         self.size_bytes = start
-        with reading(self._path) as descriptor:
+        with reading_here(self._path) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
             try:
                 if start:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import NamedTuple
 
+from storage.directory import OpenFile, size_of
 from storage.errors import CorruptBatch
 from storage.log.read import last_offset_entry
 from storage.names import FileKind
@@ -83,7 +83,7 @@ def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> 
         return _walk_behind_index(descriptor, segment, parent).largest_ms
 
 
-def _walk_behind_index(descriptor: int, segment: Segment, parent: int | None) -> _Walk:
+def _walk_behind_index(descriptor: OpenFile, segment: Segment, parent: int | None) -> _Walk:
     """Walk from the last indexed batch on. Where the entry is of no batch, all timestamps count."""
     entry, log = last_offset_entry(segment, parent), segment.files[FileKind.LOG]
     walked = _walk(descriptor, segment, entry.position if entry and entry.position < log.identity.size_bytes else 0)
@@ -100,17 +100,17 @@ class _Walk(NamedTuple):
     largest_ms: int
 
 
-def _end_of(segment: Segment, walked: _Walk, descriptor: int) -> SegmentEnd:
+def _end_of(segment: Segment, walked: _Walk, descriptor: OpenFile) -> SegmentEnd:
     end = walked.end
     if end is None and walked.start:
         end = _walk(descriptor, segment, 0).end  # an index that points into a batch is wrong, the log is not
     return end or SegmentEnd(segment.base_offset, segment.size_bytes)
 
 
-def _walk(descriptor: int, segment: Segment, start: int) -> _Walk:
+def _walk(descriptor: OpenFile, segment: Segment, start: int) -> _Walk:
     """Walk the headers from a batch boundary to the end of the file. The end lies where offsets go back, too."""
     path = segment.directory / segment.files[FileKind.LOG].file_name
-    size_bytes, first, largest_ms = os.fstat(descriptor).st_size, None, -1
+    size_bytes, first, largest_ms = size_of(descriptor), None, -1
     next_offset, end, is_ascending = segment.base_offset, start, True
     headers = iter_headers(descriptor, path, start, size_bytes)
     with suppress(CorruptBatch):  # the log ends before what does not parse; retention and reports go by that

@@ -14,7 +14,6 @@ Source: Kafka ``FileLogInputStream``, ``DefaultRecordBatch``, ``LegacyRecord``, 
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.directory import OpenFile, pread, size_of
 from storage.errors import InvalidRecord, UnreadableFile, as_unreadable
 from storage.indexes import floor_slot
 from storage.names import FileKind
@@ -153,10 +153,10 @@ _ENTRY: Final = struct.Struct(">ii")
 class StoredIndex:
     """The entries of an offset index, right or wrong; zeros at the end are entries, too, as to Kafka."""
 
-    def __init__(self, descriptor: int | None, base_offset: int) -> None:
+    def __init__(self, descriptor: OpenFile | None, base_offset: int) -> None:
         """Take an open index; None for one that is missing, and so has no entries."""
         self._descriptor, self._base = descriptor, base_offset
-        self.count = 0 if descriptor is None else os.fstat(descriptor).st_size // _ENTRY.size
+        self.count = 0 if descriptor is None else size_of(descriptor) // _ENTRY.size
         self.last_offset = self.entry(self.count - 1)[0] if self.count else base_offset
 
     @staticmethod
@@ -172,7 +172,7 @@ class StoredIndex:
     def entry(self, place: int) -> tuple[int, int]:
         """Return the offset and the position of an entry."""
         assert self._descriptor is not None
-        data = os.pread(self._descriptor, _ENTRY.size, place * _ENTRY.size)
+        data = pread(self._descriptor, _ENTRY.size, place * _ENTRY.size)
         if len(data) < _ENTRY.size:
             raise UnreadableFile(Path("index"), "it shrank")
         relative, position = _ENTRY.unpack(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from storage.directory import opened, status_of
+from storage.directory import entries, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.names import FileKind, FileState, segment_files_among
 from storage.segment import Segment, SegmentFile, listed_together
@@ -82,13 +81,13 @@ def list_partition(directory: Path) -> Listing:
 
     Raises: UnreadableFile.
     """
-    with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
-        by_name = {entry.name: entry for entry in entries}
+    with as_unreadable(directory), entries(directory) as found:
+        by_name = {entry.name: entry for entry in found}
         names = segment_files_among(by_name)
-        found = listed_together(directory, [(by_name[name], parsed) for name, parsed in names.items()])
-    is_listed = {file.file_name for file in found}
+        files = listed_together(directory, [(by_name[name], parsed) for name, parsed in names.items()])
+    is_listed = {file.file_name for file in files}
     others = tuple([name for name in by_name if name not in is_listed])
-    return Listing(directory, tuple(sorted(found, key=_file_name)), others)
+    return Listing(directory, tuple(sorted(files, key=_file_name)), others)
 
 
 def ensure_plain_files(listing: Listing) -> None:

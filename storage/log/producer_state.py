@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.directory import OpenFile
 from storage.errors import Corrupt, CorruptBatch
 from storage.log_dir import read_file
 from storage.records import Batch, BatchHeader, LegacyBatch, PositionedHeader, TxnMarker, iter_headers, read_batch
@@ -206,7 +207,7 @@ class ProducerState:
         return None if marker is None else self._apply_marker(entry, batch.header, marker)
 
     def replay(
-        self, descriptor: int, path: Path, start_offset: int = 0, end_offset: int = OFFSET_MAX
+        self, descriptor: OpenFile, path: Path, start_offset: int = 0, end_offset: int = OFFSET_MAX
     ) -> list[AbortedTxn]:
         """Take the batches of a ``.log`` in a range of offsets; only markers are read whole.
 
@@ -235,7 +236,7 @@ class ProducerState:
                 break  # what follows the log's end is no batch: a torn tail, preallocated zeros
         return aborted
 
-    def _replay_batch(self, descriptor: int, path: Path, found: PositionedHeader) -> AbortedTxn | None:
+    def _replay_batch(self, descriptor: OpenFile, path: Path, found: PositionedHeader) -> AbortedTxn | None:
         if not isinstance(found.header, BatchHeader) or not found.header.has_producer_id:
             return None
         if found.header.is_control:

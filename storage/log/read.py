@@ -15,7 +15,6 @@ Source: Kafka AbstractIndex.indexSlotRangeFor, OffsetIndex.lookup, TimeIndex.loo
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.directory import open_sized
+from storage.directory import OpenFile, close, open_file, pread
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
 from storage.indexes import (
     OffsetIndexEntry,
@@ -57,7 +56,7 @@ class IndexedEntry(NamedTuple):
 class Probe:
     """The entries of one index, of which each look reads one."""
 
-    def __init__(self, descriptor: int, size_bytes: int, segment: Segment, kind: FileKind) -> None:
+    def __init__(self, descriptor: OpenFile, size_bytes: int, segment: Segment, kind: FileKind) -> None:
         self.path = segment.files[kind].path
         self._descriptor, self._layout = descriptor, _LAYOUTS[kind]
         self._base_offset, self._kind = segment.base_offset, kind
@@ -100,7 +99,7 @@ class Probe:
     def _read(self, number: int) -> bytes:
         size = self._layout.size
         with as_unreadable(self.path):
-            data = os.pread(self._descriptor, size, number * size)
+            data = pread(self._descriptor, size, number * size)
         if len(data) < size:
             raise UnreadableFile(self.path, "it was cut off while it was read")
         self.bytes_read += size
@@ -119,13 +118,13 @@ def probing(segment: Segment, kind: FileKind) -> Iterator[Probe | None]:
         yield None
         return
     try:
-        descriptor, size_bytes = open_sized(file.path)
+        descriptor, size_bytes = open_file(file.path)
     except OSError as error:
         raise UnreadableFile(Path(file.path), error.strerror or str(error)) from error
     try:
         yield Probe(descriptor, size_bytes, segment, kind)
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 AnyBatch = Batch | LegacyBatch
@@ -191,7 +190,7 @@ def indexed_position(segment: Segment, offset: int) -> int:
     return entry.position if entry else 0
 
 
-def position_of(descriptor: int, segment: Segment, offset: int) -> int:
+def position_of(descriptor: OpenFile, segment: Segment, offset: int) -> int:
     """Return the byte at which to begin scanning for ``offset``. Raises: UnreadableFile."""
     return checked_position(descriptor, segment, _floor_entry(segment, offset))
 
@@ -204,7 +203,7 @@ def _floor_entry(segment: Segment, offset: int) -> OffsetIndexEntry | None:
     return OffsetIndexEntry(found.key, found.value) if found and found.key <= offset else None
 
 
-def checked_position(descriptor: int, segment: Segment, entry: OffsetIndexEntry | None) -> int:
+def checked_position(descriptor: OpenFile, segment: Segment, entry: OffsetIndexEntry | None) -> int:
     """Return the position of an index entry if its batch starts there, else 0."""
     if entry is None or entry.position < 0:
         return 0

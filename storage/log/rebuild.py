@@ -13,13 +13,13 @@ Source: Kafka LogSegment.recover, LogLoader.recoverSegment, UnifiedLog.rebuildPr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from storage.checkpoints import LeaderEpochEntry, truncate_from_end, truncate_from_start
+from storage.directory import OpenFile, pread, size_of
 from storage.errors import CorruptBatch
 from storage.indexes import IndexBuilder
 from storage.log.producer_state import CorruptSnapshot, ProducerState, parse_snapshot
@@ -56,7 +56,9 @@ class RebuildTerms(NamedTuple):
 class WholeBatches(Iterator[Batch | LegacyBatch]):
     """The batches of a ``.log``, each read whole and with a right CRC. ``end`` is where the next one starts."""
 
-    def __init__(self, descriptor: int, log: SegmentFile, due_offset: int | None, end_bytes: int | None = None) -> None:
+    def __init__(
+        self, descriptor: OpenFile, log: SegmentFile, due_offset: int | None, end_bytes: int | None = None
+    ) -> None:
         """Read nothing yet.
 
         Args:
@@ -67,7 +69,7 @@ class WholeBatches(Iterator[Batch | LegacyBatch]):
             end_bytes: what lies behind this byte is not read; default: the size of the file.
         """
         self._descriptor, self._log, self._due_offset = descriptor, log, due_offset
-        self._size_bytes = os.fstat(descriptor).st_size if end_bytes is None else end_bytes
+        self._size_bytes = size_of(descriptor) if end_bytes is None else end_bytes
         self._headers = iter_headers(descriptor, log.path, 0, self._size_bytes)
         self._next_offset = log.name.base_offset
         self.end = 0
@@ -110,10 +112,10 @@ class WholeBatches(Iterator[Batch | LegacyBatch]):
         return is_zero(self._descriptor, self.end, self._size_bytes)
 
 
-def is_zero(descriptor: int, start: int, end: int) -> bool:
+def is_zero(descriptor: OpenFile, start: int, end: int) -> bool:
     """Return whether every byte of a file from ``start`` to ``end`` is zero; True for an empty range."""
     while start < end:
-        piece = os.pread(descriptor, min(_ZEROS_BYTES, end - start), start)
+        piece = pread(descriptor, min(_ZEROS_BYTES, end - start), start)
         if not piece or any(piece):
             return False
         start += len(piece)

@@ -39,12 +39,12 @@ Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnaps
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.directory import is_there, pread
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
@@ -142,7 +142,7 @@ def has_entries(index: SegmentFile) -> bool:
     if index.name.kind is FileKind.SNAPSHOT:
         return False
     with reading(index.path) as descriptor:
-        return any(os.pread(descriptor, _READ_BYTES, 0))
+        return any(pread(descriptor, _READ_BYTES, 0))
 
 
 def _of_swaps(listing: Listing) -> Recovery:
@@ -203,7 +203,7 @@ def _left_over(recovered: Listing, waiting: Collection[int]) -> Iterator[Segment
         base, kind, _ = file.name
         is_left = kind is not FileKind.SNAPSHOT or (base != newest and (base < first or base in waiting))
         is_orphan = is_left and file.file_name == str(file.name)
-        if is_orphan and not os.path.lexists(recovered.directory / segment_file_name(base, FileKind.LOG)):
+        if is_orphan and not is_there(recovered.directory / segment_file_name(base, FileKind.LOG)):
             yield file
 
 

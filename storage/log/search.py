@@ -31,6 +31,7 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from storage.directory import OpenFile
 from storage.errors import CorruptBatch, InvalidRecord
 from storage.log.read import IndexedEntry, floor_place, position_of, probing
 from storage.names import FileKind
@@ -395,7 +396,7 @@ class LogSearch:
         )  # fmt: skip
         return hit
 
-    def _headers(self, descriptor: int, segment: Segment, indexed: LookupStep) -> tuple[HeaderIterator, int]:
+    def _headers(self, descriptor: OpenFile, segment: Segment, indexed: LookupStep) -> tuple[HeaderIterator, int]:
         """Walk from where an entry leads to, if its batch begins there; else from the beginning, and note that.
 
         Returns: the headers, and how many bytes it took to check the entry.

@@ -20,16 +20,15 @@ Source: Kafka ``MetadataRecordSerde``, ``metadata/src/main/resources/common/meta
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from storage.directory import open_plain, opened
+from storage.directory import OpenFile, close, entries, open_file
 from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile, as_unreadable
 from storage.names import FileKind, FileState, parse_segment_file_name
 from storage.records.read_batches import PositionedHeader, iter_headers, read_batch
@@ -315,8 +314,8 @@ class Replay:
 def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
     """List the snapshots, the newest first, and (base offset, path) of the segments in ascending order."""
     snapshots, segments = [], []
-    with as_unreadable(directory), opened(directory) as descriptor:
-        paths = [directory / name for name in os.listdir(descriptor)]  # noqa: PTH208 - a path would be followed
+    with as_unreadable(directory), entries(directory) as listed:
+        paths = [directory / entry.name for entry in listed]
     for path in paths:
         if found := _SNAPSHOT.fullmatch(path.name):
             snapshots.append(_Snapshot(int(found[1]), int(found[2]), path))
@@ -400,14 +399,18 @@ class _Batches:
         self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        with as_unreadable(self._path), os.fdopen(open_plain(self._path), "rb") as file:
-            yield from self._walk(file)
-
-    def _walk(self, file: BinaryIO) -> Iterator[Batch]:
-        end = 0
-        size_bytes = os.fstat(file.fileno()).st_size
+        with as_unreadable(self._path):
+            file, size_bytes = open_file(self._path)
         try:
-            for found in iter_headers(file.fileno(), self._path, end=size_bytes):
+            with as_unreadable(self._path):
+                yield from self._walk(file, size_bytes)
+        finally:
+            close(file)
+
+    def _walk(self, file: OpenFile, size_bytes: int) -> Iterator[Batch]:
+        end = 0
+        try:
+            for found in iter_headers(file, self._path, end=size_bytes):
                 batch = _whole_batch(file, self._path, found)
                 yield batch
                 end = batch.position + batch.header.size_bytes
@@ -418,13 +421,13 @@ class _Batches:
         if self.torn_bytes and self._may_be_torn:
             from storage.records.read_batches import next_whole_batch  # noqa: PLC0415 - a sound log needs no numpy
 
-            whole = next_whole_batch(file.fileno(), self._path, end + 1, size_bytes)
+            whole = next_whole_batch(file, self._path, end + 1, size_bytes)
             if whole is not None:
                 raise CorruptBatch(self._path, end, f"damage in front of the whole batch at byte {whole}")
 
 
-def _whole_batch(file: BinaryIO, path: Path, found: PositionedHeader) -> Batch:
-    batch = read_batch(file.fileno(), path, found)
+def _whole_batch(file: OpenFile, path: Path, found: PositionedHeader) -> Batch:
+    batch = read_batch(file, path, found)
     if not isinstance(batch, Batch):
         raise CorruptBatch(path, found.position, "a batch of the cluster metadata must be of version 2")
     batch.ensure_valid()

@@ -9,7 +9,6 @@ finish looks.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from storage.arrays import Bytes
+from storage.directory import OpenFile, pread, size_of
 from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile, as_unreadable
 from storage.records.legacy import MESSAGE_BYTES_MIN, LegacyBatch, LegacyHeader, parse_legacy_header
 from storage.records.v2 import (
@@ -51,10 +51,10 @@ class PositionedHeader(NamedTuple):
 class LogBytes:
     """The bytes of a file, read in windows: never mapped, so that a file that shrinks is no crash."""
 
-    def __init__(self, descriptor: int, window_bytes: int = 1 << 20, end: int | None = None) -> None:
+    def __init__(self, descriptor: OpenFile, window_bytes: int = 1 << 20, end: int | None = None) -> None:
         """Prepare to read so many bytes at once, up to an end; default: the file's size now."""
         self.descriptor = descriptor
-        self.size_bytes = os.fstat(descriptor).st_size if end is None else end
+        self.size_bytes = size_of(descriptor) if end is None else end
         self.bytes_read = 0
         self._window_bytes = window_bytes
         self._start, self._window = 0, memoryview(b"")
@@ -64,7 +64,7 @@ class LogBytes:
         offset = position - self._start
         if offset < 0 or offset + size_bytes > len(self._window):
             wanted = max(size_bytes, min(self._window_bytes, self.size_bytes - position))
-            self._window, self._start, offset = memoryview(os.pread(self.descriptor, wanted, position)), position, 0
+            self._window, self._start, offset = memoryview(pread(self.descriptor, wanted, position)), position, 0
             self.bytes_read += len(self._window)
         return self._window[offset : offset + size_bytes]
 
@@ -73,7 +73,7 @@ class HeaderIterator(Iterator[PositionedHeader]):
     """The headers of a file's batches; ``position`` is where the next one starts, and at the end where the
     log ends. ``bytes_read`` counts what was read of the file so far."""
 
-    def __init__(self, descriptor: int, path: Path, start: int, end: int) -> None:
+    def __init__(self, descriptor: OpenFile, path: Path, start: int, end: int) -> None:
         self._log, self._path = LogBytes(descriptor, _WINDOW_BYTES, end), path
         self.position = start
 
@@ -101,7 +101,7 @@ class HeaderIterator(Iterator[PositionedHeader]):
         return PositionedHeader(position, header)
 
 
-def iter_headers(descriptor: int, path: Path, start: int = 0, end: int | None = None) -> HeaderIterator:
+def iter_headers(descriptor: OpenFile, path: Path, start: int = 0, end: int | None = None) -> HeaderIterator:
     """Walk over the headers of the batches in a file without reading their records.
 
     Args:
@@ -114,10 +114,10 @@ def iter_headers(descriptor: int, path: Path, start: int = 0, end: int | None = 
         An iterator; its ``position`` tells where the log ended. It raises CorruptBatch at a batch whose length,
         magic or header cannot be, and UnreadableFile where the file cannot be read, or shrank.
     """
-    return HeaderIterator(descriptor, path, start, os.fstat(descriptor).st_size if end is None else end)
+    return HeaderIterator(descriptor, path, start, size_of(descriptor) if end is None else end)
 
 
-def read_batch(descriptor: int, path: Path, found: PositionedHeader) -> Batch | LegacyBatch:
+def read_batch(descriptor: OpenFile, path: Path, found: PositionedHeader) -> Batch | LegacyBatch:
     """Read the whole batch of a header that ``iter_headers`` gave.
 
     Raises:
@@ -126,7 +126,7 @@ def read_batch(descriptor: int, path: Path, found: PositionedHeader) -> Batch | 
     """
     size_bytes = found.header.size_bytes
     with as_unreadable(path):
-        data = os.pread(descriptor, size_bytes, found.position)
+        data = pread(descriptor, size_bytes, found.position)
     if len(data) < size_bytes:
         raise _shrunk(path, found.position + size_bytes)
     return parse_batch(memoryview(data), path, found.position)
@@ -178,7 +178,7 @@ _HIGH_HALVES: Final = 2
 
 
 def next_whole_batch(
-    descriptor: int,
+    descriptor: OpenFile,
     path: Path,
     start: int,
     end: int,
@@ -206,16 +206,16 @@ def next_whole_batch(
             checked_bytes += size_bytes
             if checked_bytes_max is not None and checked_bytes > checked_bytes_max:
                 return None
-            data = os.pread(descriptor, size_bytes, position)
+            data = pread(descriptor, size_bytes, position)
             if len(data) == size_bytes and agrees(data, data[MAGIC_POSITION]):
                 return position
     return None
 
 
-def _candidates(descriptor: int, start: int, end: int, base_offset: int | None) -> Iterator[tuple[int, int]]:
+def _candidates(descriptor: OpenFile, start: int, end: int, base_offset: int | None) -> Iterator[tuple[int, int]]:
     """Yield places and sizes of what may be a batch, by its offset, its length and its version."""
     while end - start > MAGIC_POSITION:
-        buf = np.frombuffer(os.pread(descriptor, _SEARCH_WINDOW_BYTES + MAGIC_POSITION, start), np.uint8)
+        buf = np.frombuffer(pread(descriptor, _SEARCH_WINDOW_BYTES + MAGIC_POSITION, start), np.uint8)
         if buf.size <= MAGIC_POSITION:
             return
         places = np.flatnonzero(buf[MAGIC_POSITION:] <= MAGIC_V2)

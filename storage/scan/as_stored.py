@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.arrays import Bytes, Table
+from storage.directory import OpenFile, read_ahead
 from storage.errors import CorruptBatch, InvalidRecord, as_unreadable
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
@@ -47,16 +48,17 @@ class StoredBatch(NamedTuple):
 class StoredBatches(Iterator[StoredRows | StoredBatch]):
     """The batches of a file from its beginning."""
 
-    def __init__(self, descriptor: int, path: Path, end: int, start: int = 0) -> None:
+    def __init__(self, descriptor: OpenFile, path: Path, end: int, start: int = 0) -> None:
         """Prepare to read.
 
         Args:
-            descriptor: of the file, open for reading.
+            descriptor: of the file, open for reading; one in a store is read ahead.
             path: of the file, for errors.
             end: the byte at which the log is taken to end; where the file ends before, the log does.
             start: the byte at which the first batch starts.
         """
         self._descriptor, self._path, self._buffer = descriptor, path, Buffer()
+        read_ahead(descriptor, start, end)
         self._reader = BatchReader(self._window, start, end, np.zeros(_ROWS_MAX, BATCH), _WINDOW_BYTES)
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storage.directory import OpenFile
 from storage.indexes import OffsetIndexEntry
 from storage.log.read import checked_position, companion_bytes, offset_entries, position_of, time_entries
 from storage.names import FileKind, TopicPartition
@@ -120,13 +121,13 @@ def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tup
         yield start, end, offsets
 
 
-def _base_offset_at(descriptor: int, segment: Segment, position: int) -> int:
+def _base_offset_at(descriptor: OpenFile, segment: Segment, position: int) -> int:
     """Return the base offset of the batch that starts there. A compressed legacy batch is decompressed for it."""
     found = next(iter_headers(descriptor, segment.log.path, position))
     return read_batch(descriptor, segment.log.path, found).base_offset
 
 
-def _end_position(descriptor: int, segment: Segment, entries: Sequence[OffsetIndexEntry], end_offset: int) -> int:
+def _end_position(descriptor: OpenFile, segment: Segment, entries: Sequence[OffsetIndexEntry], end_offset: int) -> int:
     """Return the position behind the batch that reaches ``end_offset``, as far as the index tells."""
     reaching = bisect_left(entries, end_offset - 1, key=lambda entry: entry.offset)
     behind = entries[reaching + 1] if reaching + 1 < len(entries) else None

@@ -1,5 +1,7 @@
 """The bytes of one ``.log``, window by window: mapped under the lock of its log dir, else read into memory.
 
+A file in a store is read ahead, and never a mixture of two versions.
+
 A mapped file's pages are populated before anybody touches them: a file that was truncated gives an error there, not a
 SIGBUS in a kernel.
 """
@@ -11,6 +13,7 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,9 +22,11 @@ from storage.arrays import Bytes
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.names import FileState
 from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
-from storage.segment import Segment, open_to_read, reading
+from storage.segment import Segment, open_here, reading_here
+from storage.stores.paths import StoredPath
 
 if TYPE_CHECKING:
+    from storage.directory import OpenFile
     from storage.scan.extents import Extent
 
 _READ_AHEAD_BYTES: Final = 16 << 20
@@ -47,8 +52,10 @@ class Buffer:
         """Take so much memory; more follows when it is needed."""
         self._room: Bytes = np.empty(size_bytes, np.uint8)
 
-    def read(self, descriptor: int, start: int, end: int) -> Bytes:
+    def read(self, descriptor: OpenFile, start: int, end: int) -> Bytes:
         """Return ``[start, end)`` of a file, less if it ends before, valid until the next call. Raises: OSError."""
+        if not isinstance(descriptor, int):
+            return np.frombuffer(descriptor.pread(end - start, start), np.uint8)
         if self._room.size < end - start:
             self._room = np.empty(end - start, np.uint8)
         buf, done = self._room[: end - start], 0
@@ -101,14 +108,14 @@ class _Absent:
         end = min(window_end + _READ_AHEAD_BYTES, self._size_bytes)
         if self.noted_to >= self._size_bytes:
             return
-        with reading(self._path) as file:
+        with reading_here(self._path) as file:
             self._ranges += absent_ranges(file, self.noted_to, end)
         self.noted_to = end
 
     def let_go(self) -> None:
         """Take the pages out of the page cache again."""
         if self._ranges:
-            with reading(self._path) as file:
+            with reading_here(self._path) as file:
                 let_go(file, self._ranges)
 
 
@@ -198,7 +205,7 @@ class ReadFile(FileBytes):
     def window(self, start: int, end: int) -> tuple[Bytes, int]:
         """Read ``[start, end)`` of the file. Raises: PlanOutOfDate, UnreadableFile."""
         self._absent.note(end)
-        with reading(self._path) as descriptor:
+        with reading_here(self._path) as descriptor:
             buf = Buffer().read(descriptor, start, end)
         if buf.size < end - start:
             raise PlanOutOfDate(self._path, "it was truncated while it was read")
@@ -207,6 +214,49 @@ class ReadFile(FileBytes):
     def let_go(self) -> None:
         """Leave the page cache as it was found."""
         self._absent.let_go()
+
+
+class StoredLog(FileBytes):
+    """The bytes of one version of a ``.log`` in a store, read ahead. Several threads may read it again.
+
+    If another version lies there, this raises an error and reads nothing.
+    """
+
+    def __init__(self, path: StoredPath, inode: int, start: int, end: int) -> None:
+        """Have ``[start, end)`` of the version with a number read; nothing is asked of the store yet."""
+        from storage.stores.stored_file import StoredFile  # noqa: PLC0415 - who reads no URL does without
+
+        self._path, self._lock = path, Lock()
+        self._file = StoredFile(path, end, inode=inode)
+        self._file.read_ahead(start, end)
+
+    def window(self, start: int, end: int) -> tuple[Bytes, int]:
+        """Read ``[start, end)`` of the file. Raises: SegmentGone; as ``Store``."""
+        try:
+            with self._lock:
+                buf = np.frombuffer(self._file.pread(end - start, start), np.uint8)
+        except FileNotFoundError as error:
+            raise SegmentGone(self._path) from error
+        return buf, start
+
+    def close(self) -> None:
+        """Let go of what is on its way. Calling it again does nothing."""
+        self._file.close()
+
+
+def file_to_read(segment: Segment) -> FileBytes:
+    """Return the bytes of a ``.log`` that nobody locks. Raises: as the class that reads it."""
+    log = segment.log
+    if isinstance(log.path, StoredPath):
+        return StoredLog(log.path, log.identity.inode, 0, log.size_bytes)
+    return ReadFile(segment)
+
+
+def file_of(extent: Extent) -> FileBytes:
+    """Return the bytes of the file of an extent. Raises: SegmentGone, UnreadableFile."""
+    if isinstance(extent.path, StoredPath):
+        return StoredLog(extent.path, extent.inode, extent.start, extent.end)
+    return ExtentFile(extent)
 
 
 class ExtentFile(FileBytes):
@@ -245,7 +295,7 @@ def _open_planned(extent: Extent) -> int:
     renamed = extent.path.with_name(extent.path.name + FileState.DELETED)
     for path in (extent.path, renamed):
         try:
-            descriptor = open_to_read(path)
+            descriptor = open_here(path)
         except UnreadableFile as error:
             if error.has_vanished:
                 continue
@@ -258,7 +308,7 @@ def _open_planned(extent: Extent) -> int:
 
 def _mapped(segment: Segment) -> mmap.mmap | None:
     """Map the whole ``.log``. Return None for an empty one."""
-    with reading(segment.log.path) as descriptor:
+    with reading_here(segment.log.path) as descriptor:
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes != segment.size_bytes:
             raise PlanOutOfDate(segment.log.path, f"{size_bytes} bytes instead of {segment.size_bytes}")

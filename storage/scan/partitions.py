@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from storage.directory import followed
+from storage.directory import followed, names_of
 from storage.errors import InvalidConfig, NotALogDir
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, DirState, TopicPartition, parse_partition_dir_name
+from storage.stores.paths import StoredPath, located, look_anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +126,32 @@ def names_in(paths: Iterable[str]) -> set[TopicPartition]:
 
 def _directories(paths: Iterable[str]) -> Iterator[Path]:
     for path in paths:
+        named = located(path)
+        look_anew([named])
         if not glob.has_magic(path):
-            yield Path(path)
+            yield named
             continue
-        matches = [Path(match) for match in sorted(glob.glob(path)) if Path(match).is_dir()]  # noqa: PTH207
+        matches = [match for match in _matches(named) if match.is_dir()]
         if not matches:
-            raise NotALogDir(Path(path), "matches no directory")
+            raise NotALogDir(named, "matches no directory")
         yield from matches
+
+
+def _matches(pattern: Path) -> list[Path]:
+    """Return the paths that match a glob, ascending. Raises: as of a store."""
+    if not isinstance(pattern, StoredPath):
+        return [Path(match) for match in sorted(glob.glob(str(pattern)))]  # noqa: PTH207 - as a shell does
+    if not glob.has_magic(pattern.key):
+        return [pattern]
+    with suppress(FileNotFoundError):
+        return sorted(
+            parent / name
+            for parent in _matches(pattern.parent)
+            if parent.is_dir()
+            for name in names_of(parent)
+            if fnmatch.fnmatchcase(name, pattern.name)
+        )
+    return []
 
 
 def _partitions_in(directory: Path) -> Iterator[FoundPartition]:

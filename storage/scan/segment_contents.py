@@ -14,7 +14,6 @@ offset index is wrong where a reader that trusts it misses a record, or where it
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -36,6 +35,7 @@ from storage.anomalies import (
     TxnEvent,
 )
 from storage.arrays import Integers, Table
+from storage.directory import pread, size_of
 from storage.errors import CorruptBatch, CorruptIndex, as_unreadable
 from storage.holes import data_extents
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, HEADER_BYTES, LOCATED_FIELDS
@@ -200,11 +200,11 @@ def read_index(path: Path) -> IndexBytes:
     Raises: UnreadableFile.
     """
     with reading(path) as descriptor, as_unreadable(path):
-        size_bytes = os.fstat(descriptor).st_size
+        size_bytes = size_of(descriptor)
         end = size_bytes
         if size_bytes > _SMALL_BYTES:
             end = max((end for _, end in data_extents(descriptor, size_bytes)), default=0)
-        return IndexBytes(os.pread(descriptor, end, 0), size_bytes)
+        return IndexBytes(pread(descriptor, end, 0), size_bytes)
 
 
 class _Check:
@@ -466,7 +466,7 @@ def read_segment_contents(
     missing = tuple(kind for kind in _INDEXES if kind not in indexes)
     of_txns = companion_bytes(segment, FileKind.TXN_INDEX)
     with reading(path) as descriptor:
-        size_bytes = os.fstat(descriptor).st_size
+        size_bytes = size_of(descriptor)
         log = LogFile(descriptor, path, base_offset, size_bytes, upper_offset, [])
         walk, history = LogWalk(log, hand, spend), BatchHistory(path)
         index = OffsetIndexCheck(indexes.get(FileKind.INDEX, NO_INDEX), base_offset, walk)

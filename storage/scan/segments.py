@@ -17,7 +17,7 @@ from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.names import FileKind, parse_segment_file_name
 from storage.records.v2 import OFFSET_MAX
-from storage.scan.files import ExtentFile, FileBytes, MappedFile, ReadFile
+from storage.scan.files import FileBytes, MappedFile, file_of, file_to_read
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
 from storage.scan.reader import BatchReader
 from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
@@ -73,7 +73,7 @@ def open_segment(
 
     Raises: UnreadableFile, PlanOutOfDate if a file to map has another size than was listed.
     """
-    file = MappedFile(segment) if is_locked else ReadFile(segment)
+    file = MappedFile(segment) if is_locked else file_to_read(segment)
     start = start or Position(0, segment.base_offset, 0, 0)
     manner = Manner(WINDOW_BYTES, read_keys, upper_offset)
     return SegmentReader(segment.log.path, start, segment.size_bytes, file, manner)
@@ -87,7 +87,7 @@ def open_extent(extent: Extent) -> SegmentReader:
     read_messages = partial(read_records, offsets=extent.offsets)
     manner = Manner(EXTENT_WINDOW_BYTES, read_messages, end_offset=extent.offsets.end, is_reused=True)
     start = Position(extent.start, extent.base_offset, 0, 0)
-    return SegmentReader(extent.path, start, extent.end, ExtentFile(extent), manner)
+    return SegmentReader(extent.path, start, extent.end, file_of(extent), manner)
 
 
 def open_whole(file: WitnessFile) -> SegmentReader:

@@ -7,7 +7,6 @@ where its length says, if something like a batch stands there, else where the of
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import numpy as np
 
 from storage.anomalies import Anomaly, SeenAnomaly
 from storage.arrays import Bytes, Table
+from storage.directory import OpenFile, pread
 from storage.errors import CorruptBatch, InvalidRecord, PlanOutOfDate
 from storage.kernels.crc import first_bad_crc
 from storage.kernels.layout import BATCH, CODEC_MASK
@@ -78,7 +78,7 @@ class Rows(NamedTuple):
 class LogFile(NamedTuple):
     """A ``.log`` to walk over, open for reading."""
 
-    descriptor: int
+    descriptor: OpenFile
     path: Path
     base_offset: int
     size_bytes: int
@@ -314,7 +314,7 @@ class LogWalk:
 
     def _batch_at(self, position: int) -> _Batch:
         left_bytes = self._file.size_bytes - position
-        data = os.pread(self._file.descriptor, MAGIC_POSITION + 1, position) if left_bytes > MAGIC_POSITION else b""
+        data = pread(self._file.descriptor, MAGIC_POSITION + 1, position) if left_bytes > MAGIC_POSITION else b""
         if len(data) <= MAGIC_POSITION:
             return _Batch(position, -1, 0, -1, is_here=False)
         (base_offset,), magic = _OFFSET.unpack_from(data), data[MAGIC_POSITION]
@@ -331,7 +331,7 @@ class LogWalk:
 
     def _pieces(self, position: int, end: int) -> Iterator[bytes]:
         while position < end:
-            piece = os.pread(self._file.descriptor, min(WINDOW_BYTES, end - position), position)
+            piece = pread(self._file.descriptor, min(WINDOW_BYTES, end - position), position)
             if not piece:
                 raise PlanOutOfDate(self._file.path, "it was truncated while it was read")
             yield piece

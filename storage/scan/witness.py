@@ -6,11 +6,11 @@ The size is fixed when the file is opened: what a broker appends meanwhile is ne
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Final
 
 from storage.arrays import Bytes
+from storage.directory import OpenFile, close, read_ahead, size_of
 from storage.errors import UnreadableFile, as_unreadable
 from storage.scan.files import Buffer, FileBytes
 from storage.segment import open_to_read
@@ -24,8 +24,9 @@ class WitnessFile(FileBytes):
     def __init__(self, path: Path) -> None:
         """Open the file. Raises: UnreadableFile, also for what is no plain file."""
         self.path = path
-        self._descriptor: int | None = open_to_read(path)
-        self.size_bytes = os.fstat(self._descriptor).st_size
+        self._descriptor: OpenFile | None = (opened := open_to_read(path))
+        self.size_bytes = size_of(opened)
+        read_ahead(opened, 0, self.size_bytes)
         self._buffer, self._block = Buffer(), Buffer()
         self._hash = hashlib.sha256()
         self._hashed_to = 0
@@ -57,7 +58,7 @@ class WitnessFile(FileBytes):
     def close(self) -> None:
         """Close the file. Calling it again does nothing."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            close(self._descriptor)
             self._descriptor = None
 
     def _hash_to(self, position: int) -> None:

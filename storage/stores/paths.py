@@ -10,10 +10,12 @@ import os
 import stat as modes
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PosixPath
-from typing import Final, NoReturn, Self, TypeGuard
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeGuard
 
 from storage.stores.errors import NotOnThisMachine, WrongUrl
+
+if TYPE_CHECKING:
+    from storage.stores.store import StoredEntry
 
 _SEPARATOR: Final = "://"
 _LOCAL: Final = "file"
@@ -85,11 +87,21 @@ class StoredPath(PosixPath):
         """Return the path itself: no link lies in a store."""
         return self
 
-    def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
-        """Yield the paths in a directory. Raises: as ``Catalogue.entries``."""
+    def entries(self) -> Iterable[StoredEntry]:
+        """Return the names in a directory. Raises: as ``Catalogue.entries``."""
         from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
 
-        return (self / entry.name for entry in catalogue_of(self.place).entries(self.key))
+        return catalogue_of(self.place).entries(self.key)
+
+    def read_bytes(self) -> bytes:
+        """Read the whole file, as it is now. Raises: as ``Catalogue.whole``."""
+        from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
+
+        return catalogue_of(self.place).whole(self.key)
+
+    def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
+        """Yield the paths in a directory. Raises: as ``entries``."""
+        return (self / entry.name for entry in self.entries())
 
 
 def look_anew(paths: Iterable[Path]) -> None:
@@ -137,6 +149,8 @@ def located(text: str) -> Path:
 
 def _local(url: str) -> Path:
     """Return the path of a ``file://`` URL, in which ``%20`` is a space."""
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - who names no such URL starts sooner
+
     found = urlsplit(url)
     if found.netloc not in ("", "localhost") or not found.path or found.query or found.fragment:
         raise WrongUrl(url, "names no path of this machine; say file:///DIR, with %23 for # and %3F for ?")

@@ -43,7 +43,7 @@ from storage.scan.arena import ARENA_BYTES
 from storage.scan.legacy_rows import MESSAGES_BYTES_MAX, MIXED_VERSIONS
 from storage.scan.segments import SegmentReader
 from storage.scan.slices import Checksums, Slice
-from storage.segment import Segment, open_to_read
+from storage.segment import Segment, open_here
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
@@ -109,7 +109,7 @@ class Rewriter:
         """
         is_changed = len(group) > 1
         for reader, walked in group:
-            file = open_to_read(reader.path)
+            file = open_here(reader.path)
             try:
                 is_changed = self._rewrite_span(reader, walked, file, cleaned, is_changed)
             except EOFError as error:

@@ -62,7 +62,7 @@ from storage.names import (
     TopicPartition,
     parse_segment_file_name,
 )
-from storage.segment import Segment, SegmentFile, open_to_read
+from storage.segment import Segment, SegmentFile, open_here
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
@@ -168,7 +168,7 @@ class OutputDir:
 
 def _open(source: Path) -> int:
     try:
-        return open_to_read(source)
+        return open_here(source)
     except UnreadableFile as error:
         if error.has_vanished:
             raise SourceChanged(source, "it is gone") from error

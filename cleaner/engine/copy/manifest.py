@@ -23,7 +23,7 @@ from policies.reasons import Action, Verdict
 from storage.errors import LogCleanerError, as_unreadable
 from storage.log_dir import read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
-from storage.segment import open_to_read
+from storage.segment import open_here
 
 SCHEMA: Final = "logcleaner.manifest/1"
 _FAILED: Final = "FAILED"
@@ -154,7 +154,7 @@ def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[s
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, hexadecimal. Raises: UnreadableFile."""
-    with as_unreadable(path), open(open_to_read(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+    with as_unreadable(path), open(open_here(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -12,7 +11,7 @@ from cleaner.engine.explain.explaining import Glanced
 from policies.facts import NO_TIMESTAMP
 from policies.findings.shapes.of_files import TIME_ENTRY_BYTES
 from policies.findings.shapes.symptoms import NO_EPOCH, OverflowingSegment, SegmentGlance, ZeroTail
-from storage.directory import opened
+from storage.directory import OpenFile, opened_as_parent, pread
 from storage.errors import LogCleanerError, as_unreadable
 from storage.holes import data_extents
 from storage.indexes import RELATIVE_OFFSET_MAX
@@ -36,13 +35,13 @@ def glance_at(glanced: Glanced, *, with_keys: bool) -> tuple[SegmentGlance, ...]
     Raises: UnreadableFile.
     """
     segments, directory = glanced.listing.segments, glanced.listing.directory
-    with as_unreadable(directory), opened(directory) as parent:
+    with as_unreadable(directory), opened_as_parent(directory) as parent:
         pairs = zip(segments, glanced.edges, strict=True)
         return tuple([_glance(segment, edges.first, parent, with_keys=with_keys) for segment, edges in pairs])
 
 
 def _glance(
-    segment: Segment, first: BatchHeader | LegacyHeader | None, parent: int, *, with_keys: bool
+    segment: Segment, first: BatchHeader | LegacyHeader | None, parent: int | None, *, with_keys: bool
 ) -> SegmentGlance:
     directory, base_offset, files = segment
     log, index = files[FileKind.LOG], files.get(FileKind.TIME_INDEX)
@@ -62,13 +61,13 @@ def _glance(
     )
 
 
-def _ends_with_a_zero_entry(index: SegmentFile, parent: int) -> bool:
+def _ends_with_a_zero_entry(index: SegmentFile, parent: int | None) -> bool:
     size_bytes = index.identity.size_bytes
     last = size_bytes - size_bytes % TIME_ENTRY_BYTES - TIME_ENTRY_BYTES
     if last < 0:
         return False
     with reading(index.location, parent) as descriptor:
-        entry = os.pread(descriptor, TIME_ENTRY_BYTES, last)
+        entry = pread(descriptor, TIME_ENTRY_BYTES, last)
     return len(entry) == TIME_ENTRY_BYTES and not any(entry)
 
 
@@ -118,10 +117,10 @@ def tail_of(segment: Segment, size_bytes: int, *, is_active: bool) -> ZeroTail:
     return ZeroTail(str(segment.log.path), position, size_bytes, is_zero, is_active)
 
 
-def _is_zero(descriptor: int, start: int, end: int) -> bool:
+def _is_zero(descriptor: OpenFile, start: int, end: int) -> bool:
     """Return whether a range of a file holds zeros alone. A hole needs no look: nobody asks for one."""
     for at in range(start, end, _CHUNK_BYTES):
-        found = os.pread(descriptor, min(_CHUNK_BYTES, end - at), at)
+        found = pread(descriptor, min(_CHUNK_BYTES, end - at), at)
         if found.count(0) < len(found):
             return False
     return True

@@ -35,7 +35,7 @@ from policies.explain.observations import (
 from policies.facts import NO_TIMESTAMP, LogDirFacts, PartitionFacts
 from policies.guards import compaction_held_back
 from policies.plan import PartitionPlan, Plan, path_of
-from storage.directory import opened, status_of
+from storage.directory import opened_as_parent, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.log.end import SegmentEdges, edges_of
 from storage.log.listing import Listing, list_partition
@@ -83,7 +83,7 @@ class Glanced(NamedTuple):
     @staticmethod
     def at(listing: Listing) -> Glanced:
         """Read the edges of all segments; the directory is opened once. Raises: UnreadableFile."""
-        with as_unreadable(listing.directory), opened(listing.directory) as parent:
+        with as_unreadable(listing.directory), opened_as_parent(listing.directory) as parent:
             return Glanced(listing, tuple([edges_of(segment, parent) for segment in listing.segments]))
 
 
@@ -151,11 +151,11 @@ def _times(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> tu
     if not edges:
         return tuple(SegmentTimes() for _ in segments)
     directory = segments[0].directory
-    with as_unreadable(directory), opened(directory) as parent:
+    with as_unreadable(directory), opened_as_parent(directory) as parent:
         return tuple([_segment_times(segment, edges[segment.base_offset], parent) for segment in segments])
 
 
-def _segment_times(segment: Segment, edges: SegmentEdges, parent: int) -> SegmentTimes:
+def _segment_times(segment: Segment, edges: SegmentEdges, parent: int | None) -> SegmentTimes:
     entry = segment.newest_entry(parent)
     indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
     newest_ms = max(indexed_ms, edges.largest_ms)

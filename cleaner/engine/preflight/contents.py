@@ -10,7 +10,6 @@ Source: Kafka ``LogSegment.recover``, ``ProducerAppendInfo``.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,6 +20,7 @@ import numpy as np
 
 from policies.preflight.facts import KafkaFailure, RecoveredLog
 from storage.arrays import Table
+from storage.directory import OpenFile, pread
 from storage.errors import PlanOutOfDate
 from storage.holes import data_extents
 from storage.kernels.index import index_batches
@@ -99,7 +99,7 @@ def zeros_behind(log: LogBytes, start: int) -> int:
         at, least = min(upper, end), max(lower, start)
         while at > least:
             first = max(at - _PIECE_BYTES, least)
-            kept_bytes = len(os.pread(log.descriptor, at - first, first).rstrip(b"\0"))
+            kept_bytes = len(pread(log.descriptor, at - first, first).rstrip(b"\0"))
             if kept_bytes:
                 return end - first - kept_bytes
             at = first
@@ -393,7 +393,7 @@ class DirectoryContents:
         return None
 
     @contextmanager
-    def _reading(self, name: str) -> Iterator[int]:
+    def _reading(self, name: str) -> Iterator[OpenFile]:
         with reading(self._directory / name) as descriptor:
             yield descriptor
 

@@ -58,7 +58,7 @@ from storage.names import (
     parse_segment_file_name,
 )
 from storage.records.read_batches import next_whole_batch
-from storage.segment import Segment, identity_of, reading
+from storage.segment import Segment, identity_of, reading_here
 
 
 class DerivedEnd(NamedTuple):
@@ -140,7 +140,7 @@ class Deriving:
         contents = {RepairKind.INDEX: rebuilt.offset_index, RepairKind.TIME_INDEX: rebuilt.time_index}
         if rebuilt.txn_index or FileKind.TXN_INDEX in segment.files:
             contents[RepairKind.TXN_INDEX] = rebuilt.txn_index
-        with reading(segment.log.path) as descriptor:
+        with reading_here(segment.log.path) as descriptor:
             behind = next_whole_batch(descriptor, segment.log.path, end_bytes, os.fstat(descriptor).st_size)
         return DerivedEnd(end_bytes, rebuilt.next_offset, behind, contents)
 
@@ -436,7 +436,7 @@ def look(path: Path) -> FileIdentity | None:
 
 def tail_of(path: Path, start: int) -> bytes:
     """Return what lies behind a byte of a file. Raises: UnreadableFile."""
-    with reading(path) as descriptor:
+    with reading_here(path) as descriptor:
         return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
 
 
