@@ -1,10 +1,7 @@
 """A small log directory on which to try everything, as a broker of Kafka 4 leaves it after a clean stop.
 
-The topics of the demo: the purpose of each topic, its configs, and its records.
-
-Records are random, but the same for the same seed. Times are relative to ``now_ms``.
-
-Make the demo: a log directory as a broker of Kafka 4 leaves it after a clean stop, without a broker.
+Each topic of the demo has a purpose, its configs and its records. Records are random, but the same for the same seed.
+Times are relative to ``now_ms``.
 
 Steps:      write the partitions, the cluster metadata that names topics and configs, the checkpoints, and, last of
             all, ``.kafka_cleanshutdown``.

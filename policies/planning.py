@@ -1,14 +1,13 @@
 """Planning: facts and configuration in, the plan of a run out. The functions are pure and deterministic.
 
-Plans made of plans: what a run did to them, and what cannot be done.
+A partition may be left alone altogether, whatever its segments are; the others get their verdicts.
 
-Partitions whose files changed between the plan and its steps get a second plan. Compactions that a guard rail held
-back, once they had read the records, are no part of the plan any more. Without kernels no compaction can be done.
+Plans are made of plans, too. Partitions whose files changed between the plan and its steps get a second plan.
+Compactions that a guard rail held back, once they had read the records, are no part of the plan any more. Without
+kernels no compaction can be done.
 
-Put the steps of a log dir's plan in order, and compute the space that they take.
-
-Deletions make space and need next to none, so they come before every compaction. Of either kind the smallest step
-comes first: it frees some space even if the disk is too full for the others.
+The steps of a log dir have an order. Deletions make space and need next to none, so they come before every compaction.
+Of either kind the smallest step comes first: it frees some space even if the disk is too full for the others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The reason why a segment stays or goes: a code, a sentence, until when; and how a sentence writes its numbers.
 
-Write a number as it stands beside a limit: in the limit's unit, and so finely that the two never look alike.
-
-The limit is shown as ``show_value`` does. The number is cut off behind some place, always downwards. If it is above the
-limit, it gets more places until the sentence shows that; if it is below, cutting off cannot reach the limit. A limit
-that is whole in no unit is itself shown cut off: a number that would look like it is shown in bytes.
+A number beside a limit is written in the limit's unit, and so finely that the two never look alike. The limit is shown
+as ``show_value`` does. The number is cut off behind some place, always downwards. If it is above the limit, it gets
+more places until the sentence shows that; if it is below, cutting off cannot reach the limit. A limit that is whole in
+no unit is itself shown cut off: a number that would look like it is shown in bytes.
 """
 
 from __future__ import annotations

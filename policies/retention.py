@@ -1,16 +1,16 @@
 """Decide which of the oldest segments go, by log start offset, size and time, and why each other segment stays.
 
-Pure functions over facts. Source: Kafka UnifiedLog.deleteOldSegments: three full passes in this order. Each pass walks
-from the oldest segment on, and stops at its first refusal. A segment must lie wholly below the high watermark, and an
-empty active segment never goes.
+Pure functions over facts. Three full passes, in this order. Each pass walks from the oldest segment on, and stops at
+its first refusal. A segment must lie wholly below the high watermark, and an empty active segment never goes.
 
 One rule is ours: records that are missing, and of which a file tells, stop a limit as if their segment were there, and
 not due (``missing_below``). Else the log would begin above them, and what may be their only copy, or tells of them,
 would count as older than the log.
 
-Compute how many bytes retention would leave, as a function of its limit: every limit at which the bytes change.
+The bytes that retention would leave are a function of its limit, by the same rules: the curve has every limit at which
+the bytes change.
 
-Pure functions over facts. The rules are those of ``policies.retention``: whole segments go, oldest first.
+Source: Kafka UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations

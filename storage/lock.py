@@ -3,10 +3,9 @@
 An open-file-description lock: it excludes the JVM's POSIX record lock in both directions, and, other than that one,
 does not go when our own process happens to close another descriptor of the file.
 
-Mounts: the file system that a path lies on tells whether a lock taken there keeps everybody out.
-
-On a network file system, or a folder that a virtual machine shares with its host, a lock may be this machine's alone: a
-broker on another one would start beside us.
+The file system that the log dir lies on tells whether a lock taken there keeps everybody out. On a network file system,
+or a folder that a virtual machine shares with its host, a lock may be this machine's alone: a broker on another one
+would start beside us.
 
 Source: proc(5), ``/proc/PID/mountinfo``. Not chosen: ``statfs``: all of FUSE is one number to it.
 """

@@ -1,6 +1,7 @@
 """The command ``logcleaner``: it reads the command line, runs one command and returns its exit status.
 
-This module imports only what parsing needs, so that ``--help`` answers at once; each command imports the rest.
+This module imports only what parsing needs, so that ``--help`` answers at once; each command imports the rest. Before
+anything else it prepares the three standard streams: one may be closed, or may not take every character.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Checks of the topic and partition names that a user wrote. An unknown name is an error that names the nearest."""
+"""The names that a user wrote: log dirs, topics and partitions, by name or by the path of a directory.
+
+An unknown name is an error that names the nearest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The options of every command on log dirs, and how a command opens the log dirs."""
+"""The options of every command on log dirs, and how a command opens the log dirs.
+
+A log dir that cannot be served now is left out and told: a disk that died, or is not mounted, must not stop the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of a command: its report on stdout, and a line for each failure on stderr."""
+"""The output of a command: its report on stdout, or as a page (``--html``), and a line for each failure on stderr."""
 
 from __future__ import annotations
 

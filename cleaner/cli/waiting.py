@@ -1,4 +1,7 @@
-"""The wait for the lock of a log dir, and the answer to SIGINT and SIGTERM while a command changes log dirs."""
+"""The wait for the lock of a log dir, and the answer to SIGINT and SIGTERM while a command changes log dirs.
+
+Around a broker's start and stop, others let go of the lock soon.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""The files that a command reads: which there are, their states, and whether a ``server.properties`` is a broker's.
-
-The files that a command is told to read: the configuration file, server.properties, a list of keys.
+"""The files that state a configuration: their bytes, read once, their states, and a broker's ``server.properties``.
 
 A run reads its configuration twice, the second time under the locks. A pipe, ``/dev/stdin``, a FIFO or ``<(...)`` of a
 shell can be read only once. A second reading would find nothing, and so lose the limits that protect. So this module
 keeps the bytes of the first reading for every later one.
 
-The states of files and directories, which show cheaply, without opening a file, whether anything changed.
+The state of a file or directory shows cheaply, without opening it, whether anything changed. A state means nothing by
+itself: callers compare it with another state of the same file.
 
-A state means nothing by itself: callers compare it with another state of the same files.
+A ``server.properties`` that is no broker's must not switch Kafka's default limits on.
 """
 
 from __future__ import annotations

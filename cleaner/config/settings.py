@@ -1,6 +1,7 @@
 """The reader of the configuration file: TOML with Kafka's keys. It reports all errors at once, each with its line.
 
-Only this module uses pydantic, for the shape of the file. ``policies`` checks the values of Kafka's keys.
+Only this module uses pydantic, for the shape of the file. ``policies`` checks the values of Kafka's keys. The line of a
+key is found here, because ``tomllib`` does not tell it.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@
 SIGTERM and SIGINT end a job between two steps. What does not get there within two seconds is abandoned, as a crash
 would: every step is safe to crash behind. SIGHUP reloads, SIGUSR1 runs everything now.
 
-sd_notify: messages to systemd through ``NOTIFY_SOCKET``. Without the variable the daemon sends none.
+Messages reach systemd through ``NOTIFY_SOCKET``; without the variable the daemon sends none. A datagram that does not
+get through is lost: telling must not stop the work.
 
-Protocol: systemd's sd_notify(3). A datagram that does not get through is lost: telling must not stop the work.
+Source: sd_notify(3).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The worker: does what is due, job after job, and keeps the schedule, which alone decides what is due next.
 
+A job is done in turns. A turn goes from the taking of the locks to their release; between two turns a broker can start.
+
 The worker reports a failed job and goes on with the others. An unexpected exception ends the thread that ticks. The
 daemon then starts another thread with the same schedule, in which the job that failed is not due for now.
 """

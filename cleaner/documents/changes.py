@@ -1,4 +1,7 @@
-"""The documents of commands that change or move something, or tell of it: deletion, restore, sweep, import, export."""
+"""The documents of commands that change or move something, or tell of it.
+
+``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``manifest/1`` and ``history/1``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The documents of commands that check: ``verify``, ``doctor``, ``diff``, ``preflight``, ``prove-erased``."""
+"""The documents of commands that check.
+
+``logcleaner.verify/1``, ``doctor/1``, ``diff/1``, ``preflight/1`` and ``erasure/1``, which ``prove-erased`` prints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents of commands that look: ``topics``, ``lookup``, ``owners``, ``config``."""
+"""The documents of commands that look: ``logcleaner.topics/1``, ``lookup/1``, ``owners/1`` and ``config/1``."""
 
 from __future__ import annotations
 

@@ -1,31 +1,13 @@
-"""Keys, values and control records, decoded: Kafka's own topics as the text and JSON that Kafka's tools print.
+"""Keys, values and control records as text: as Java shows their bytes, or decoded, for the topics of Kafka's own.
 
-Bytes as the text that Java makes of them.
+The tables of ``storage.schemas`` decode; JSON is printed as Kafka's own tools print it. Where bytes are no UTF-8, Java
+puts U+FFFD, and passes over as many bytes as its rules say: other rules than Python's.
 
-Where bytes are no UTF-8, Java puts U+FFFD, and passes over as many bytes as its rules say: other rules than Python's.
-
-Source: JDK 17 ``String.decodeUTF8_UTF16``.
-
-Decoded messages as the JSON that Kafka's own tools print.
-
-Source: Jackson ``ObjectNode.toString``, as Kafka's generated ``JsonConverter`` classes fill it.
-
-Records of the topics of Kafka's own, decoded by the tables of ``storage.schemas``.
-
-Source: Kafka ``CoordinatorRecordSerde``, ``MetadataRecordSerde``, ``RemoteLogMetadataSerde``.
-
-Records of ``__remote_log_metadata`` as Kafka's own tool prints them.
-
-Source: Kafka ``toString`` of ``RemoteLogSegmentMetadata``, ``RemoteLogSegmentMetadataUpdate``,
-``RemotePartitionDeleteMetadata``, ``RemoteLogSegmentMetadataSnapshot``.
-
-Control records: what Kafka itself wrote, in words.
-
-Source: Kafka ``DumpLogSegments.printControlRecord``, ``ControlRecordUtils``.
-
-Keys and values of records as text: as Java shows them, or decoded, for the topics of Kafka's own.
-
-Source: Kafka ``DumpLogSegments.MessageParser`` and its implementations.
+Source: Kafka ``DumpLogSegments.MessageParser`` and its implementations, ``DumpLogSegments.printControlRecord``,
+``ControlRecordUtils``, ``CoordinatorRecordSerde``, ``MetadataRecordSerde``, ``RemoteLogMetadataSerde``; ``toString`` of
+``RemoteLogSegmentMetadata``, ``RemoteLogSegmentMetadataUpdate``, ``RemotePartitionDeleteMetadata`` and
+``RemoteLogSegmentMetadataSnapshot``; Jackson ``ObjectNode.toString``, as Kafka's generated ``JsonConverter`` classes
+fill it; JDK 17 ``String.decodeUTF8_UTF16``.
 """
 
 from __future__ import annotations

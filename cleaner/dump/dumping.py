@@ -1,4 +1,8 @@
-"""One dump over some files: the lines of each file, and the findings that follow all of them."""
+"""One dump over some files: the lines of each file, and the findings that follow all of them.
+
+The small files of a log dir are shown here, entry by entry: producer snapshots, transaction indexes, checkpoints,
+metadata.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """An ``.index`` or a ``.timeindex``, entry by entry, each compared with the log beside it.
 
+The kernels read the largest timestamp of a batch's records where they can.
+
 Source: Kafka ``DumpLogSegments.dumpIndex``, ``dumpTimeIndex``; ``AbstractIndex.indexSlotRangeFor``.
 """
 

@@ -1,9 +1,7 @@
-"""A ``.log`` or a metadata snapshot, batch by batch.
+"""A ``.log`` or a metadata snapshot, batch by batch, and findings about indexes and offsets, told behind all files.
 
 What the kernels can read and print they do; the rest is read here, record by record: batches of version 0 and 1, what a
 decoder or JSON of control records needs, and damage.
-
-Findings about indexes and offsets, told behind all files, as Kafka's own tool tells them.
 
 Source: Kafka ``DumpLogSegments``: what ``main`` and ``TimeIndexDumpErrors`` print.
 """

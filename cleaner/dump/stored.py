@@ -1,4 +1,7 @@
-"""A batch and its records as they lie in a file, of any version: what the lines of a dump are made of."""
+"""What the lines of a dump are made of: batches, records and entries of an index as they lie in a file, of any version.
+
+``storage.indexes`` reads entries for those who use them; here they are read for those who show them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The beginning of a run that has every lock: recovery of what a crash left, with a journal line before each one.
 
-Notes what is the only copy of records, and what alone tells of missing ones, in the journal.
-
-No command of ours takes these files. But a broker that starts removes ``.deleted`` files and index files without a
+The journal also gets a line for each file that is the only copy of records, or that alone tells of missing ones. No
+command of ours takes these files. But a broker that starts removes ``.deleted`` files and index files without a
 ``.log``, and then the journal is all that tells that they were there. Each file has one line, however often it is met.
 """
 

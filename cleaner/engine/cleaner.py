@@ -1,15 +1,14 @@
 """The entrance for the command line, the daemon and Python programs: facts in, plan out, plan executed.
 
-Spend the plan of a run over all its log dirs; what changed since it was planned is planned anew, once.
+Under the locks the configuration is read a second time: a run ends there if it would let more go than the first
+reading. A plan is carried out over all log dirs. The lock keeps brokers and cleaners out, not a person with ``cp``,
+``touch`` or ``rsync``: a partition that changed since it was planned is skipped, and planned anew, once, behind all
+others. Where that does not fit either, the partition has failed.
 
-The lock keeps brokers and cleaners out, not a person with ``cp``, ``touch`` or ``rsync``. Such a partition is skipped,
-and behind all others a second plan has its turn with it; where that does not fit either, the partition has failed.
-
-The limits that were confirmed last, kept in each log dir: ``.logcleaner-limits``, which a broker ignores.
-
-One line, as those of the journal: a CRC-32 in hexadecimal, a blank, a JSON object. It has an entry for each
-configuration file that was used on the log dir, the one used last at the end. The file lies in the log dir since
-whoever may delete there can write there, and since a restart, another machine or a new container find it there.
+The limits that were confirmed last are kept in each log dir: ``.logcleaner-limits``, which a broker ignores. It has one
+line, as those of the journal: a CRC-32 in hexadecimal, a blank, a JSON object. It has an entry for each configuration
+file that was used on the log dir, the one used last at the end. The file lies in the log dir since whoever may delete
+there can write there, and since a restart, another machine or a new container find it there.
 
 Steps:      the file is replaced as a whole, under the lock of the log dir, before anything goes by the new limits.
 Invariant:  the limits of an entry never let more go than those that a person confirmed, or that a plan of everything

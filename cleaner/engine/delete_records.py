@@ -10,11 +10,10 @@ Order, each step safe to crash behind; run again, it goes on where one ended:
 Not touched: ``recovery-point-offset-checkpoint``, which may lie below the log start then. A recovery takes the first
 segment in its place. Raised as a running broker raises it, it would have a ``restore`` bring back what nobody checked.
 
-Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LogManager.checkpointLogStartOffsetsInDir.
-
-Read an offset range of a log, every batch with its checksum: count its records, or find the first as late as a time.
-
+The range is read first, every batch with its checksum, to count its records, or to find the first as late as a time.
 The headers of batches are enough, but at the ends of the range, and in the batch that has the time.
+
+Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LogManager.checkpointLogStartOffsetsInDir.
 """
 
 from __future__ import annotations

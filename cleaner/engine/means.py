@@ -1,4 +1,4 @@
-"""The means that a run works with: disk, clock, listener, threads, and the wish to stop."""
+"""The means that a run works with: disk, clock, threads, the wish to stop, and a listener to events and progress."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Read one partition of a coordinator's topic, and tell who has what in it.
 
-Count the records of a partition by their keys: bytes, dirty bytes, and the latest record of each key.
-
-The memory taken grows with the number of distinct keys, about 500 bytes each, not with that of the records.
+Its records are counted by their keys: bytes, dirty bytes, and the latest record of each key. The memory taken grows
+with the number of distinct keys, about 500 bytes each, not with that of the records.
 """
 
 from __future__ import annotations

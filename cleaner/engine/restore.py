@@ -1,5 +1,7 @@
 """Take deletions back: files that the journal names and that wait as ``.deleted`` become part of the log again.
 
+The journal tells the past of a log dir: its deletions, of which files still wait, and what changed around them since.
+
 Order, each step safe to crash behind, and the next restore goes on where one ended:
     1. the journal's line; the hold, so that no run takes away what is still waiting;
     2. what says less afterwards: leader epochs, first dirty offset, log start offset. While the log begins later than

@@ -1,32 +1,24 @@
 """The space that log dirs take, added up as ``du`` does; what a run does to it; and files that no name keeps.
 
-Unlinked files: no directory names them, and ``du`` does not see them, but a process keeps them, and so their blocks.
-
-A broker keeps a ``.log`` open, and its index files mapped, that somebody removed by hand. They take space until it
-closes them, at the latest when it ends. The kernel tells of open files in ``/proc/PID/fd``, and of mapped ones, to root
-alone, in ``/proc/PID/map_files``.
-
-Source: proc(5).
-
-Count what a run does to the space of a disk, in blocks as ``du`` counts them, not in sizes of files.
-
-The size of a file says little of its blocks: a broker preallocates index files of 10 MiB, which are holes. What a
-disk gets back are blocks, and none while another hard link keeps them.
-
-The space that log dirs take, added up as ``du`` does. Only directories and /proc are read; nothing is changed.
+Only directories and /proc are read; nothing is changed.
 
 Nouns: an *account* says what each kind of file takes, in a log dir or a partition directory; an *amount* is a number of
 files with their sizes; *unlinked* files have no name any more, but a process keeps them open, and so their blocks.
 
-The account of a log dir: what each kind of file in it takes. The amounts add up to what ``du`` prints.
+The amounts of a log dir add up to what ``du`` prints. Partition directories are counted from the listings of an
+inventory, everything else by a walk, by the rules of ``du``: entries are not followed, directories count themselves, a
+file with several hard links counts once in a log dir (where it is met first), what cannot be read counts as far as it
+could be looked at.
 
 Each amount has two sizes. The apparent size is what ``ls`` shows. The disk size is what the blocks take: less for
-sparse files (a broker preallocates the index files of an active segment) and compressed ones, more for small ones.
+sparse files (a broker preallocates an index file of an active segment as a hole of 10 MiB) and compressed ones, more
+for small ones. What a run gives back to a disk are blocks, and none while another hard link keeps them.
 
-Makes accounts: of partition directories from the listings of an inventory, of everything else by a walk.
+A broker keeps a ``.log`` open, and its index files mapped, that somebody removed by hand. No directory names them, and
+``du`` does not see them, but they take space until the broker closes them, at the latest when it ends. The kernel tells
+of open files in ``/proc/PID/fd``, and of mapped ones, to root alone, in ``/proc/PID/map_files``.
 
-The rules are those of ``du``: entries are not followed, directories count themselves, a file with several hard links
-counts once in a log dir (where it is met first), what cannot be read counts as far as it could be looked at.
+Source: proc(5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Transfer a partition's records to a writer chunk by chunk: the memory taken does not grow with the partition.
 
-The output file of an export.
-
 Steps:      write a hidden file beside the target, fsync it, rename it.
 Invariant:  under its name the file is whole, or not there; it replaces no file. Only a kill leaves the hidden file.
 Not chosen: a hard link in place of the rename. It would also refuse a file that appears in the last moment, but many

@@ -2,25 +2,18 @@
 
 Steps:      a private directory, TOPIC-PARTITION.import-delete; in it the partition's directory, and its files; all is
             fsynced; the journal's line; the checkpoints; the partition's directory moves to its place; the private one
-            goes.
-Invariant:  under its name the partition is whole, or not there.
+            goes. The checkpoints come before the move, and stale lines of a partition of that name are taken out: a log
+            start offset above the new log's end would have a broker delete all of it.
+Invariant:  under its name the partition is whole, or not there. What import did not write stays, whatever its name.
 A crash:    leaves the private directory. A broker takes it for the empty log of a deleted topic, does not look into
             directories in it, and removes it; the next import removes it, too. Lines of the checkpoints for a partition
             that is not there are nothing to a broker.
 Not chosen: a name that a broker does not know: it would not start. The files in the private directory itself: a broker
             opens the log of a deleted topic, and stops at one that a power loss left damaged.
 
-The checkpoints are written before the move, and stale lines of a partition of that name are taken out: a log start
-offset above the new log's end would have a broker delete all of it.
-
-The private directory of an import: its name, what it may hold, and its removal after a kill.
-
-Invariant:  what import did not write stays, whatever its name.
-
-Make batches of version 2 of imported records, in the order in which they come.
-
-A batch has records of one timestamp type; of LogAppendTime, of one time, since its header states it for all. Where
-offsets are missing between two batches, the later one begins right behind the earlier one, as compaction leaves it.
+Batches are made in the order in which records come. A batch has records of one timestamp type; of LogAppendTime, of one
+time, since its header states it for all. Where offsets are missing between two batches, the later one begins right
+behind the earlier one, as compaction leaves it.
 """
 
 from __future__ import annotations

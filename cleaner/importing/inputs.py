@@ -1,4 +1,7 @@
-"""Read input files one after the other: the offsets rise over all of them, and all are of one partition."""
+"""Read input files one after the other: the offsets rise over all of them, and all are of one partition.
+
+JSON lines are read as ``export --to jsonl`` writes them, one line at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The metrics in Prometheus' text format. They are an ``Observer`` of the daemon, and of a one-shot run.
 
-The first scrape after a plan turns the plan into text and drops the plan: 2,000 partitions are a megabyte of text, but
-many megabytes of facts. So later scrapes cost next to nothing.
-
-The samples of log dirs and partitions that a plan gives. They are computed on demand, and not kept.
+The figures of runs are summed up, for the last run and since the start. The samples of log dirs and partitions come
+from a plan: the first scrape behind it turns the plan into text and drops the plan, for 2,000 partitions are a megabyte
+of text, but many megabytes of facts. So later scrapes cost next to nothing.
 
 Partitions are written as text, because prometheus-client takes ten times as long to build and print 10,000 samples.
 """

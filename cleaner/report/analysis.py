@@ -1,4 +1,7 @@
-"""The report of an analysis: tables for people, ``logcleaner.analysis/1`` for machines; its page is made of that."""
+"""The report of an analysis: tables for people, ``logcleaner.analysis/1`` for machines; its page is made of that.
+
+The page shows sums by topic, by day and by codec.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The report of a run: text for people, and for machines ``logcleaner.plan/1``, whose keys never change.
 
-The text of a plan and its outcome, as wide as the terminal; the totals and the next step come last.
-
-The text never breaks a word. Cut are only long names, on a terminal; a piped report has all of them, so that a reader
-can search it for paths and codes.
+The text is as wide as the terminal; the totals and the next step come last. It never breaks a word. Cut are only long
+names, on a terminal; a piped report has all of them, so that a reader can search it for paths and codes.
 """
 
 from __future__ import annotations

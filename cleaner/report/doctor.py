@@ -1,4 +1,7 @@
-"""The reports of ``doctor`` and ``doctor --sweep``: text for people, documents for machines, from the same findings."""
+"""The reports of ``doctor`` and ``doctor --sweep``: text for people, and for machines, from the same findings.
+
+Their documents are ``logcleaner.doctor/1`` and ``logcleaner.sweep/1``.
+"""
 
 from __future__ import annotations
 

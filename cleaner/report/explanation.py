@@ -1,4 +1,8 @@
-"""The report of ``explain``: text for people, ``logcleaner.explain/1`` for machines, from the same values."""
+"""The report of ``explain``: text for people, ``logcleaner.explain/1`` for machines, from the same values.
+
+The text says what the partition is, what comes next, each segment, and at the end what blocks, with remedies. The page
+shows values beside, which the segments alone do not say.
+"""
 
 from __future__ import annotations
 

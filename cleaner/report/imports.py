@@ -1,4 +1,7 @@
-"""The reports of ``import`` and ``export``: text for people, documents for machines."""
+"""The reports of ``import`` and ``export``: text for people, and for machines.
+
+Their documents are ``logcleaner.import/1`` and ``logcleaner.export/1``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The report of ``owners``: text for people, ``logcleaner.owners/1`` for machines, from the same values."""
+"""The report of ``owners``: text for people, ``logcleaner.owners/1`` for machines, from the same values.
+
+The text tells of each topic its partitions, its groups or transactional ids, and why it is large.
+"""
 
 from __future__ import annotations
 

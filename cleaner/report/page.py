@@ -1,4 +1,7 @@
-"""The protocol of a report, which is printed as text or as JSON, and the page that the text fills."""
+"""The protocol of a report, which is printed as text or as JSON, and the page that the text fills.
+
+On a terminal, bars and sparklines stand beside the figures. Nothing of them is in a piped report.
+"""
 
 from __future__ import annotations
 

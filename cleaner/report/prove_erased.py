@@ -1,4 +1,7 @@
-"""The report of ``prove-erased``: a page for people to print, ``logcleaner.erasure/1`` for machines."""
+"""The report of ``prove-erased``: a page for people to print, ``logcleaner.erasure/1`` for machines.
+
+Both share the words: limits of the proof, the result for a file, offsets.
+"""
 
 from __future__ import annotations
 

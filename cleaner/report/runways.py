@@ -1,4 +1,4 @@
-"""The time that file systems last, in words; and the words of a dry run for a later moment."""
+"""The time that file systems last, in words and as JSON; and the words of a dry run for a later moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The report of ``verify``, and how findings and repairs look in every report: text for people, and JSON."""
+"""The report of ``verify``, and how findings and repairs look in every report: text for people, and JSON.
+
+The document is ``logcleaner.verify/1``. Of repairs it tells what was mended, what would be, and why the rest was not.
+"""
 
 from __future__ import annotations
 

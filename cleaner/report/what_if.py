@@ -1,4 +1,7 @@
-"""The report of ``clean --dry-run --what-if``: the plan's own document, and the answers beside it."""
+"""The report of ``clean --dry-run --what-if``: the plan's own document, and the answers beside it.
+
+The answers are added up by topic: one supposition for each value of a key.
+"""
 
 from __future__ import annotations
 

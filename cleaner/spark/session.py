@@ -1,4 +1,4 @@
-"""A Spark session of our own: checked before it starts, and quiet."""
+"""A Spark session of our own, checked before it starts, and quiet; and the errors of Spark."""
 
 from __future__ import annotations
 

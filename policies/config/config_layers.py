@@ -1,5 +1,7 @@
 """Resolve the layers of configuration: find the value that holds for a topic, and whether anybody stated one.
 
+The origin of a value has every value that was stated for the topic, and the one that holds.
+
 A value that destroys data must have been stated:
 
 - A retention limit comes from Kafka's built-in default only if server.properties was read, or if somebody said that
@@ -9,10 +11,6 @@ A value that destroys data must have been stated:
 - If a topic's own configuration in the cluster metadata says ``delete``, the topic is compacted only if ``[topics]``
   says so by its exact name; a glob or ``--set`` does not suffice. The same holds for ``compact``, the other way round.
 - Topics named ``__*`` take their retention only from the cluster metadata or from their exact name in ``[topics]``.
-
-The origin of a key's value: every value that was stated for a topic, and the one that holds.
-
-``policies.config.config_layers`` makes these.
 """
 
 from __future__ import annotations

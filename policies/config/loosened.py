@@ -1,20 +1,14 @@
-"""Compare two configurations of a run, or one with ``--set``: what does the second one let go that the first kept?
+"""Compare two configurations: find what the second one lets go that the first one kept, by topic and key.
 
-The part of a configuration that its files state: what an edit changes, and what a cluster does not.
+One room for the question. A run asks it between its two readings of the configuration: whoever starts a run has looked
+at the first one, so nothing that protects may disappear between the two, neither a value, nor a guard rail, nor the
+line that leaves a log dir out. A daemon asks it between the configuration in force and the one that was just saved:
+there only the part that the files state counts, under the same cluster metadata. So the daemon sees what a person
+saved, whatever the cluster changed meanwhile, and whatever ``--set`` says of one run. ``--set`` asks which topics it
+changes, and which it leaves.
 
-The reload guard compares two of these under the same cluster metadata. So it sees what a person saved, whatever the
-cluster changed meanwhile, and whatever ``--set`` says of one run.
-
-Compare two configurations: find what the second one lets go that the first one kept, by topic and key.
-
-One room for the question. A run asks it between its two readings of the configuration, a daemon between the one in
-force and the one that was just saved. The comparison knows no file and no segment: it looks at the values that hold
-for a topic, and so at all layers at once. It does not matter which layer the value came from, or why it is gone.
-
-Compare the configuration that a run reads under the locks with the one that it read before them.
-
-Whoever starts a run has looked at the first one. So nothing that protects may disappear between the two: neither a
-value, nor a guard rail, nor the line that leaves a log dir out.
+The comparison knows no file and no segment: it looks at the values that hold for a topic, and so at all layers at once.
+It does not matter which layer the value came from, or why it is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The blockers: each keeps something that could go. One has an owner, a sentence with its numbers, and its end."""
+"""The blockers: each keeps something here that could go. One has an owner, a sentence with its numbers, and its end.
+
+A whole partition:  a hold, its configuration, a guard rail, a failure, a checkpoint.
+Retention:          future timestamps, file times, a limit that was misunderstood, the active segment.
+Compaction:         the active segment, open transactions, lags, the dirty ratio, a dead cleaner.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,8 @@
 """The growth of a log: its rate, from the segments that were born lately, and the days on which it was written.
 
-Estimate how fast a log grows, from the segments that were born lately.
-
-A segment is born at the time of its newest record. What came before the oldest segment is not known, so its own bytes
-do not count: nobody knows how long they took.
-
-Tell on which days the bytes of a log were written, as far as its segments say.
-
-A segment was written between the newest record of the segment before it and its own newest record; its bytes are spread
-evenly over that time. What retention or compaction has removed is not seen.
+A segment is born at the time of its newest record. It was written between the newest record of the segment before it
+and its own; its bytes are spread evenly over that time. What came before the oldest segment is not known, so its own
+bytes do not count in the rate: nobody knows how long they took. What retention or compaction has removed is not seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predict how long a disk lasts if it goes on filling as it did lately.
+"""Predict how long a disk lasts if it goes on filling as it did lately, and what its logs hold in the long run.
 
 A daemon watches the disk: ``Growth`` is the mean growth of the used space between observations. On the first day the
 mean is over all observations. Later it forgets older observations, with a time constant of a day.
@@ -7,9 +7,8 @@ A single look has no observations, but segments with times: ``runway`` takes wha
 will free meanwhile. It computes what the logs hold at each moment to come. So it can tell a disk that fills until the
 first segments expire from a disk that fills for ever.
 
-Compute what a partition comes to hold in the long run, if it goes on being written as lately and limits stay.
-
-Retention deletes whole segments, so a log holds what its limit keeps and up to one segment more.
+In the long run, while a partition is written as lately and its limits stay, retention deletes whole segments: the log
+holds what its limit keeps and up to one segment more.
 """
 
 from __future__ import annotations

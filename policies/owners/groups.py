@@ -1,13 +1,10 @@
 """The owners of records: the groups of ``__consumer_offsets``, and the transactional ids of ``__transaction_state``.
 
-The groups of a partition of ``__consumer_offsets``: their states, members, topics and expired offsets.
+A group has its state, members, topics and expired offsets.
 
 Source: Kafka ``OffsetMetadataManager.cleanupExpiredOffsets``, ``ClassicGroup.offsetExpirationCondition`` and
-``isSubscribedToTopic``, ``ConsumerGroup.offsetExpirationCondition``, ``OffsetExpirationConditionImpl``.
-
-The transactional ids of a partition of ``__transaction_state``.
-
-Source: Kafka ``TransactionState``, ``TransactionStateManager.shouldExpire``.
+``isSubscribedToTopic``, ``ConsumerGroup.offsetExpirationCondition``, ``OffsetExpirationConditionImpl``;
+``TransactionState``, ``TransactionStateManager.shouldExpire``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The values of ``owners``: what one key, one owner and one partition hold. Times are in epoch ms."""
+"""The values of ``owners``: what one key, one owner and one partition hold, and what has no owner.
+
+Times are in epoch ms.
+"""
 
 from __future__ import annotations
 

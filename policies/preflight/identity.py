@@ -1,14 +1,10 @@
-"""Checks the ``meta.properties`` of the log dirs as a starting broker does.
-
-Source: Kafka 4.3 ``MetaProperties``, ``MetaPropertiesEnsemble``, ``KafkaRaftServer.initializeLogDirs``; Kafka 2.8
-``BrokerMetadataCheckpoint``, ``KafkaServer``.
-
-Checks the ``meta.properties`` of the log dirs as a broker with ZooKeeper does.
+"""Checks the ``meta.properties`` of the log dirs as a starting broker does, with KRaft or with ZooKeeper.
 
 The cluster id and the broker id that ZooKeeper and the configuration say are not known here; the log dirs must at
 least agree, in every line.
 
-Source: Kafka 2.8 ``BrokerMetadataCheckpoint.getBrokerMetadataAndOfflineDirs``, ``KafkaServer.startup``.
+Source: Kafka 4.3 ``MetaProperties``, ``MetaPropertiesEnsemble``, ``KafkaRaftServer.initializeLogDirs``; Kafka 2.8
+``BrokerMetadataCheckpoint.getBrokerMetadataAndOfflineDirs``, ``KafkaServer.startup``.
 """
 
 from __future__ import annotations

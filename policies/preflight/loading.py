@@ -1,12 +1,9 @@
 """Loads one partition directory as Kafka's loader does, step by step, on a list of its files.
 
 Steps:      leftovers (``.deleted``, ``.cleaned``, ``.swap``); segments and their indexes; recovery behind the recovery
-            point after an unclean shutdown; the end of the log; producer snapshots.
-Source:     Kafka 4.3 ``LogLoader``, ``LogSegment.recover``.
-
-Reads, writes and deletes producer snapshots as a start does, on a list of files.
-
-Source: Kafka ``ProducerStateManager``, ``UnifiedLog.rebuildProducerState``.
+            point after an unclean shutdown; the end of the log; producer snapshots, read, written and deleted.
+Source:     Kafka 4.3 ``LogLoader``, ``LogSegment.recover``, ``ProducerStateManager``,
+            ``UnifiedLog.rebuildProducerState``.
 """
 
 from __future__ import annotations

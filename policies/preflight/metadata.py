@@ -1,16 +1,12 @@
 """Loads the cluster metadata as Kafka 4 does, from ``__cluster_metadata-0``, before it looks at any topic.
 
-The metadata log is recovered at each start, from its beginning on, also after a clean shutdown.
+The metadata log is recovered at each start, from its beginning on, also after a clean shutdown. A start fails if the
+metadata log has a feature level that the version of Kafka does not know. The levels are those of the jars of each
+version, as a broker takes them without ``unstable.feature.versions.enable``. Kafka 3.0 to 3.2 write such records in
+another way, and are left out, as are versions newer than the list.
 
-Source: Kafka 4.3 ``KafkaRaftLog.createLog`` and ``recoverSnapshots``, ``FileQuorumStateStore``.
-
-The feature levels that each version of Kafka knows. A start fails if the metadata log has a level that it does not
-know.
-
-The levels are those of the jars of each version, as a broker takes them without ``unstable.feature.versions.enable``.
-Kafka 3.0 to 3.2 write such records in another way, and are left out, as are versions newer than this list.
-
-Source: Kafka ``MetadataVersion.fromFeatureLevel``, ``Feature``, ``FeatureControlManager.replay``.
+Source: Kafka 4.3 ``KafkaRaftLog.createLog`` and ``recoverSnapshots``, ``FileQuorumStateStore``,
+``MetadataVersion.fromFeatureLevel``, ``Feature``, ``FeatureControlManager.replay``.
 """
 
 from __future__ import annotations

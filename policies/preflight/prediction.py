@@ -1,19 +1,15 @@
 """The verdict on a whole start: which log dirs come up, what becomes of each partition, and what stops the broker.
 
-The end of moves between log dirs that a stop of the broker interrupted: a ``-future`` directory takes its name.
+Names of directories are read as Kafka reads them, which lets more through than it ever writes.
 
-The controller assigns a moved partition to its new log dir before the broker renames the directory there. A broker
-that stopped between the two renames it at its next start, as soon as it knows the cluster metadata.
+A start ends moves between log dirs that a stop of the broker interrupted: a ``-future`` directory takes its name. The
+controller assigns a moved partition to its new log dir before the broker renames the directory there. A broker that
+stopped between the two renames it at its next start, as soon as it knows the cluster metadata (KAFKA-16082).
 
-Source: Kafka ``LogManager.recoverAbandonedFutureLogs`` (KAFKA-16082).
+The loader before Kafka 3.0 differs: it recovers each swapped segment, and replaces the sources by it.
 
-The names of directories as Kafka reads them, which lets more through than it ever writes.
-
-Source: Kafka ``LocalLog.parseTopicPartitionName``.
-
-The loader before Kafka 3.0, where it differs: it recovers each swapped segment, and replaces the sources by it.
-
-Source: Kafka 2.8 ``Log.loadSegments``, ``removeTempFilesAndCollectSwapFiles``, ``completeSwapOperations``.
+Source: Kafka ``LocalLog.parseTopicPartitionName``, ``LogManager.recoverAbandonedFutureLogs``; Kafka 2.8
+``Log.loadSegments``, ``removeTempFilesAndCollectSwapFiles``, ``completeSwapOperations``.
 """
 
 from __future__ import annotations

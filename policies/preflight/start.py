@@ -1,4 +1,4 @@
-"""The prediction: what a start does to each file, to each partition and to each log dir."""
+"""The prediction: what a start does to each file, partition and log dir, and the verdict in one sentence."""
 
 from __future__ import annotations
 

@@ -1,15 +1,11 @@
 """A ``.log`` as Kafka's ``FileRecords`` reads it, exception for exception: its batches, and where an offset lies.
 
-Finds where an offset lies in a ``.log``, by its offset index as it is, right or wrong.
-
-Source: Kafka ``OffsetIndex``, ``FileRecords.searchForOffsetFromPosition``, ``LogSegment.readNextOffset``.
-
-A walk over the batches of a ``.log`` as Kafka's file reader does it, exception for exception.
-
 ``storage.records.iter_headers`` walks the same way, and refuses more headers than Kafka does, which is right for who
-acts on the records. Here only that counts which Kafka would do.
+acts on the records. Here only that counts which Kafka would do. An offset is found by the offset index as it is, right
+or wrong.
 
-Source: Kafka ``FileLogInputStream``, ``DefaultRecordBatch``, ``LegacyRecord``, ``LogSegment.recover``.
+Source: Kafka ``FileLogInputStream``, ``DefaultRecordBatch``, ``LegacyRecord``, ``LogSegment.recover`` and
+``readNextOffset``, ``OffsetIndex``, ``FileRecords.searchForOffsetFromPosition``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The small files of a partition directory: ``leader-epoch-checkpoint`` and ``partition.metadata``."""
+"""The small files of a partition directory: ``leader-epoch-checkpoint`` and ``partition.metadata``.
+
+The first tells from which offset on each leader epoch wrote; the second has the id of the topic that the directory
+belongs to, whatever its name.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The files of one log, and how they are opened, rolled, flushed, closed and let go of.
 
+A method that holds the lock of its log runs one at a time.
+
 Steps:      (of a roll) the old segment is sealed, durably; a snapshot; the new ``.log``.
             (of a close) the segment is sealed; a snapshot; the lines in the checkpoints of the log dir.
 Source:     Kafka UnifiedLog, LocalLog, LogManager.

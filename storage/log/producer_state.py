@@ -1,18 +1,16 @@
 """The state of a partition's producers: from ``.snapshot`` files, and replayed from batches.
 
-Compaction must not lose the last batch of an active producer, and nothing at or above the last stable offset
-may be compacted; both need this state.
+Compaction must not lose the last batch of an active producer, and nothing at or above the last stable offset may be
+compacted; both need this state. It is rebuilt as a starting broker does: from the newest valid snapshot, then the
+batches behind it.
 
-Source: Kafka ``ProducerStateManager``, ``ProducerStateEntry``, ``ProducerAppendInfo``.
+Kafka writes producers into a snapshot in the order of Java's ``HashMap<Long, ...>``. A map keeps its entries in
+buckets, and doubles them when it holds more than three quarters as many entries, or nine in one bucket while there are
+fewer than 64 buckets. It never has fewer again. Within a bucket the order is that of insertion. Not mirrored: nine ids
+or more in one of 64 buckets or more, which Java makes a tree of; ids that brokers hand out do not come to that.
 
-The order in which Kafka writes producers into a snapshot: that of Java's ``HashMap<Long, ...>``.
-
-A map keeps its entries in buckets, and doubles them when it holds more than three quarters as many entries, or nine in
-one bucket while there are fewer than 64 buckets. It never has fewer again. Within a bucket the order is that of
-insertion. Not mirrored: nine ids or more in one of 64 buckets or more, which Java makes a tree of; ids that brokers
-hand out do not come to that.
-
-Source: ``java.util.HashMap``, ``Long.hashCode``; Kafka ``ProducerStateManager.writeSnapshot``.
+Source: Kafka ``ProducerStateManager``, ``ProducerStateEntry``, ``ProducerAppendInfo``; ``java.util.HashMap``,
+``Long.hashCode``.
 """
 
 from __future__ import annotations

@@ -3,14 +3,12 @@
 An index is a hint where to begin. The reader checks the batch at that place; if it is not the right one, the segment is
 read from its start.
 
-Source: Kafka LocalLog.read, LogSegment.translateOffset.
+Of an index file single entries are read: a search in one of 10 MiB reads 200 bytes. The file is read, never mapped: a
+broker that cuts it meanwhile makes a short read, and no SIGBUS. What a broker preallocated is zeros, which are no
+entries.
 
-An index file of which single entries are read: a search in one of 10 MiB reads 200 bytes.
-
-The file is read, never mapped: a broker that cuts it meanwhile makes a short read, and no SIGBUS. What a broker
-preallocated is zeros, which are no entries.
-
-Source: Kafka AbstractIndex.indexSlotRangeFor, OffsetIndex.lookup, TimeIndex.lookup.
+Source: Kafka LocalLog.read, LogSegment.translateOffset, AbstractIndex.indexSlotRangeFor, OffsetIndex.lookup,
+TimeIndex.lookup.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The answer of a log to a timestamp, or to one of the words that Kafka's ListOffsets takes for one.
+"""Search a log by offset, by timestamp, or by one of the words that Kafka's ListOffsets takes for a timestamp.
 
-Source: Kafka UnifiedLog.fetchOffsetByTimestamp, ListOffsetsRequest.
-
-Search a log by offset or by timestamp, as a broker does that opened it after a clean stop.
+A search answers as a broker does that opened the log after a clean stop, and tells the steps that led to the answer.
 
 By offset:      the segment that begins last at or below it -> its offset index -> the batches from there on, to the
                 first that reaches the offset; where none does, the segments behind.
@@ -19,7 +17,8 @@ very offset and timestamp, though an earlier batch was later.
 The end of the last segment may be torn, or be written to meanwhile: bytes there that are no batch end the log.
 
 Source: Kafka LocalLog.read, LogSegment.translateOffset, UnifiedLog.fetchOffsetByTimestamp,
-LogSegment.findOffsetByTimestamp, FileRecords.searchForOffsetFromPosition, FileRecords.searchForTimestamp.
+LogSegment.findOffsetByTimestamp, FileRecords.searchForOffsetFromPosition, FileRecords.searchForTimestamp,
+ListOffsetsRequest.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """The broker and the log dir that each partition is assigned to, and the topics of the past: ``__cluster_metadata-0``.
 
-Only ``verify`` and its repairs ask; a run reads no more than topics and configs (``metadata_log``).
+Only ``verify`` and its repairs ask; a run reads no more than topics and configs (``metadata_log``). A broker cuts its
+metadata log at the first batch that is not valid, wherever that is, and goes on with what is left: so the brokers of a
+partition are read. ``metadata_log`` refuses such a log, which is right for whoever reads configurations of it.
 
-Source: Kafka ``ReplicationControlManager``, ``PartitionRegistration.merge``.
-
-The brokers of each partition, from the metadata log, read up to where a starting broker reads it.
-
-A broker cuts its metadata log at the first batch that is not valid, wherever that is, and goes on with what is left:
-so does this reading. ``metadata_log`` refuses such a log, which is right for whoever reads configurations of it.
-
-Source: Kafka ``PartitionRecord``, ``PartitionChangeRecord``, ``TopicDelta``.
+Source: Kafka ``ReplicationControlManager``, ``PartitionRegistration.merge``, ``PartitionRecord``,
+``PartitionChangeRecord``, ``TopicDelta``.
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
-"""KRaft cluster metadata, read from ``__cluster_metadata-0``: topics, their ids and configs, and broker
-configs.
+"""KRaft cluster metadata, read from ``__cluster_metadata-0``: topics, their ids and configs, and broker configs.
 
 Steps:      replay the newest complete snapshot, then the log behind it, in offset order.
-Stops at:   a torn tail, as a broker does. Damage in front of records that are whole, a gap in the offsets, or
-    a
-            record of a later Kafka raises instead: configs that we cannot see must not be taken as not
-                stated.
+Stops at:   a torn tail, as a broker does. Damage in front of records that are whole, a gap in the offsets, or a
+            record of a later Kafka raises instead: configs that we cannot see must not be taken as not stated.
 Assumes:    the end of the log is committed; its high watermark is not stored on disk.
-Source:     Kafka ``Snapshots``, ``RecordsSnapshotReader``, ``MetadataLoader``, ``ReplicationControlManager``.
-
-The records of a KRaft metadata log that say something about topics and configs, decoded.
-
-A value is framed: unsigned varints frame version (1), record type, record version; then the message. Messages
-    are "flexible": a compact string is its length plus one as unsigned varint, then UTF-8; each message ends
-    in tagged fields.
-Source: Kafka ``MetadataRecordSerde``, ``metadata/src/main/resources/common/metadata/*.json``.
+Framing:    of a value: unsigned varints frame version (1), record type, record version; then the message. Messages are
+            "flexible": a compact string is its length plus one as unsigned varint, then UTF-8; each message ends in
+            tagged fields.
+Source:     Kafka ``Snapshots``, ``RecordsSnapshotReader``, ``MetadataLoader``, ``ReplicationControlManager``,
+            ``MetadataRecordSerde``, ``metadata/src/main/resources/common/metadata/*.json``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Messages of versions 0 and 1 (before Kafka 0.11), alone or many in a compressed wrapper message.
+"""Messages of versions 0 and 1 (before Kafka 0.11), alone or many in a compressed wrapper message, read and written.
 
-Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
-
-Messages of versions 0 and 1: writing them, alone or many in a compressed wrapper message.
-
-Source: Kafka ``LegacyRecord.write``, ``MemoryRecordsBuilder``.
+Source: Kafka ``LegacyRecord`` (``write``), ``AbstractLegacyRecordBatch``, ``MemoryRecordsBuilder``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Walks over the headers of a ``.log``, reads whole batches, and looks for the next one behind bytes that are none.
 
-Walking over the headers of a ``.log``, and reading whole batches.
+A piece too short for a batch's first 17 bytes, or a batch longer than what is left, ends the log without an error: that
+is how a write that did not finish looks. Behind bytes that are no batch no length says how far they reach.
 
-Source: Kafka ``FileLogInputStream``: a piece too short for a batch's first 17
-bytes, or a batch longer than what is left, ends the log without an error: that is how a write that did not
-finish looks.
+Source: Kafka ``FileLogInputStream``.
 """
 
 from __future__ import annotations

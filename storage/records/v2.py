@@ -1,35 +1,15 @@
-"""Record batches of version 2 (Kafka 0.11 and later): the header, records and control records, read and written.
+"""Record batches of version 2 (Kafka 0.11 and later): header, records and control records, read and written.
 
-Zigzag variable-length integers: seven bits a byte, the lowest first, the top bit says that more follow.
+The header is the 61 bytes before the records, everything that a batch says of itself without its records being
+decompressed. A record is a value whatever the format it was stored in. Control records are what Kafka itself writes.
 
-A varint takes at most 5 bytes and a varlong 10; bits beyond 32 or 64 are dropped.
-
-Source: Kafka ``ByteUtils``.
-
-The 61 bytes before the records of a v2 batch.
-
-Everything a batch says of itself without its records being decompressed.
-
-Source: Kafka ``DefaultRecordBatch``.
-
-Record batches of version 2 (Kafka 0.11 and later): reading them.
-
-Source: Kafka ``DefaultRecordBatch``, ``DefaultRecord``.
-
-Record batches of version 2: writing them.
-
-Source: Kafka ``MemoryRecordsBuilder``, ``DefaultRecordBatch.writeHeader``, ``writeEmptyHeader``,
-``DefaultRecord.writeTo``.
-
-Control records: what Kafka itself writes into a log.
-
-Source: Kafka ``ControlRecordType``, ``EndTransactionMarker``.
-
-The checksum of a batch: computed, compared and written here, readably. The kernels do it in ``storage.kernels.crc``.
-
-A batch of version 2 states the CRC-32C of all behind it, a message of version 0 or 1 the CRC-32.
-
-Source: Kafka ``DefaultRecordBatch.ensureValid``, ``LegacyRecord.ensureValid``.
+Varint:     zigzag, seven bits a byte, the lowest first, the top bit says that more follow. A varint takes at most 5
+            bytes and a varlong 10; bits beyond 32 or 64 are dropped.
+Checksum:   a batch of version 2 states the CRC-32C of all behind it, a message of version 0 or 1 the CRC-32. It is
+            computed, compared and written here, readably. The kernels do it in ``storage.kernels.crc``.
+Source:     Kafka ``DefaultRecordBatch`` (``writeHeader``, ``writeEmptyHeader``, ``ensureValid``), ``DefaultRecord``
+            (``writeTo``), ``MemoryRecordsBuilder``, ``ByteUtils``, ``ControlRecordType``, ``EndTransactionMarker``,
+            ``LegacyRecord.ensureValid``.
 """
 
 from __future__ import annotations

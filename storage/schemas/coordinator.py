@@ -1,20 +1,12 @@
-"""The records of a coordinator's topic: what the framing of its keys and values says, and their fields.
+"""The records of a coordinator's topic: what the framing of their keys and values says, and the tables of their fields.
 
-A key begins with its type, an int16; ``apiKey`` in Kafka's schemas. A value begins with its version, an int16.
+A key begins with its type, an int16; ``apiKey`` in Kafka's schemas. A value begins with its version, an int16. Beside
+them stand the tables of messages within records: values of control records, what a member of a classic group states,
+``__share_group_state`` and ``__transaction_state``.
 
-Source: Kafka ``CoordinatorRecordSerde``, ``CoordinatorRecordType``.
-
-The tables of messages within records: values of control records, and what a member of a classic group states.
-
-Source: Kafka 4.4 ``clients/src/main/resources/common/message/*.json``.
-
-The tables of the records in ``__share_group_state``.
-
-Source: Kafka 4.4 ``share-coordinator/src/main/resources/common/message/*.json``.
-
-The tables of the records in ``__transaction_state``.
-
-Source: Kafka 4.4 ``transaction-coordinator/src/main/resources/common/message/*.json``.
+Source: Kafka ``CoordinatorRecordSerde``, ``CoordinatorRecordType``; Kafka 4.4
+``clients/src/main/resources/common/message/*.json``, ``share-coordinator/src/main/resources/common/message/*.json``,
+``transaction-coordinator/src/main/resources/common/message/*.json``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The command ``clean``: it plans once and carries the plan out; ``--dry-run`` only plans."""
+"""The command ``clean``: it plans once and carries the plan out; ``--dry-run`` only plans.
+
+``--engine`` says whether this process or a Spark cluster carries out the compactions.
+"""
 
 from __future__ import annotations
 

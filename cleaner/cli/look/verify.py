@@ -1,4 +1,7 @@
-"""The command ``verify``: it reads log dirs, or some of their partitions, and tells what is damaged."""
+"""The command ``verify``: it reads log dirs, or some of their partitions, and tells what is damaged.
+
+``--repair`` mends what a check found, after a question, under the locks. ``doctor --repair`` does the same by it.
+"""
 
 from __future__ import annotations
 

@@ -5,17 +5,13 @@ the files of a partition when their turn comes, each file before and behind its 
 the manifest is written. The four checkpoints are not read again, but written from what they said then. Any change ends
 the copy without a manifest; nothing is copied anew, for that would be another moment.
 
-The caller holds the lock of the original, where it has one that can be held. The comparisons do not rely on it.
-
-A partition that fails is copied as it is, and told. What the plan does not touch, or a guard rail holds back, is copied
-as it is.
-
-The directory that a copy is written to: what it may be, and how it tells that a copy is whole.
-
 Steps:      ``logcleaner-incomplete`` is written first; then everything of the copy, each file fsynced, each directory
             behind its files; then the original is looked at once more; then ``logcleaner-manifest.json``; then the
             first file goes.
 Invariant:  a directory with a manifest is a whole copy; one without is none, whatever lies in it.
+Assumes:    the caller holds the lock of the original, where it has one that can be held. The comparisons do not rely on
+            it.
+As it is:   what the plan does not touch, what a guard rail holds back, and a partition that fails, which is told.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 What was appended in between may account for a record that is gone: it superseded the record, or it says that the
 record's transaction was aborted.
 
-Tombstones and transaction markers that may be gone, though the earlier state gave them no delete horizon.
-
-A cleaner needs two rounds for that: the first stamps the horizon, its own moment plus ``delete.retention.ms``, and a
-round behind that moment takes the record. Two states do not show the round in between. They show what must hold:
+Tombstones and transaction markers may be gone, though the earlier state gave them no delete horizon. A cleaner needs
+two rounds for that: the first stamps the horizon, its own moment plus ``delete.retention.ms``, and a round behind that
+moment takes the record. Two states do not show the round in between. They show what must hold:
 
 - The log was still in the earlier state when its newest ``.log`` was written, so the horizon lies behind that time plus
   ``delete.retention.ms``, and must have come.

@@ -1,4 +1,7 @@
-"""Explain the partition of a plan: observe it, then ask the policies."""
+"""Explain the partition of a plan: observe it, then ask the policies.
+
+Observed are timestamps, open transactions, delete horizons, waiting files and failed attempts.
+"""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 Nothing is left out: leftovers, directories that a broker does not know, copies that lie in a log dir. Symlinks are not
 followed; they are listed as what cannot be searched.
 
-Directories whose name Kafka cut, so that it has only the beginning of the topic.
-
 A directory of a deleted partition is ``topic-0.<unique id>-delete``. If that is longer than a file name may be, Kafka
-cuts the topic: 213 of 249 characters are left. Source: Kafka LocalLog.logDirNameWithSuffixCappedLength.
+cuts the topic: 213 of 249 characters are left.
+
+Source: Kafka LocalLog.logDirNameWithSuffixCappedLength.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Search all files of some log dirs, and tell when each file that holds a key is gone.
 
-Tell when each file that holds a key is gone: by facts of its partition, read as ``explain`` reads them.
-
-A file of a log goes by the rules of the log; any other by its name and its directory.
+When a file of a log is gone, the rules of the log say, by facts of its partition that are read as ``explain`` reads
+them. Of any other file its name and its directory say it.
 """
 
 from __future__ import annotations

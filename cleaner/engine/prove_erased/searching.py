@@ -1,9 +1,8 @@
 """Search one file for keys, and note what was read, with the SHA-256 of the file.
 
-Find some keys among the records of a chunk: nearly all others are excluded at once, what is left is compared.
-
-Of each key a word is made of its length, its first and its last eight bytes. A table says which words the wanted keys
-have. What it does not exclude is compared byte for byte, so a hit is the key, and no key is missed.
+Nearly all other keys of a chunk are excluded at once: of each key a word is made of its length, its first and its last
+eight bytes, and a table says which words the wanted keys have. What it does not exclude is compared byte for byte, so a
+hit is the key, and no key is missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Findings in, facts about the files that they would have mended out. Nothing is changed."""
+"""Findings in; out come facts about the files that they would have mended, with the new content that a log gives them.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Repairs of some log dirs: check, decide, mend; the plan without the last step is the dry run.
 
-Carry one repair out: a file gets its new content, or a ``.log`` loses the zeros at its end.
+A repair gives a file its new content, or takes what is no batch off the end of a ``.log``.
 
 Order, each step safe to crash behind:
     1. the journal's line;
@@ -12,12 +12,10 @@ Invariant:  the name always holds the old file or the new one, each whole. No fi
             it makes an ``.index`` anew, but takes a missing ``.txnindex`` for "nothing was aborted", missing snapshots
             for "no producers", and sets a directory without ``partition.metadata`` aside. Hence a copy, and not a
             rename of the old file.
+A cut:      is one ``ftruncate``, and an fsync. Zeros are not copied; the journal says how many they were. What else is
+            cut off the end of a log is copied first, as in step 2, under a name that a broker leaves alone.
 Scratch:    names that end in ``.logcleaner`` mean nothing to a broker, nor to recovery; the next repair of the file
             removes what a crash left of them.
-
-A cut of zeros keeps no copy, and the journal says how many they were. It is one ``ftruncate``, and an fsync. What else
-is cut off the end of a log is copied first, by the same two steps, under a name that a broker leaves alone.
-
 Not chosen: a hard link of the old file, which not every file system has; the old file renamed away first.
 """
 

@@ -1,9 +1,7 @@
 """The content of a page, as values: the same shape for a plan, an explanation and an analysis.
 
-Pack the segments of a document for a page: a reason stands there once, and of each segment only what differs.
-
-The page's script unpacks them. A sentence is split into its words and its figures; the words are kept once for all
-segments that share them.
+The segments are packed: a reason stands there once, and of each segment only what differs. A sentence is split into its
+words and its figures; the words are kept once for all segments that share them. The page's script unpacks them.
 """
 
 from __future__ import annotations

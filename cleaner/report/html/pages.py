@@ -1,4 +1,7 @@
-"""The page of a document, whatever its schema."""
+"""The page of a document, whatever its schema: the template, its style and its script.
+
+The page's policy allows style and script by their hashes alone.
+"""
 
 from __future__ import annotations
 

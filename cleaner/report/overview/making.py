@@ -1,9 +1,8 @@
 """Make the overview of a plan and its outcome. It reads no file and asks no clock.
 
-The findings of an overview: what the plan cannot do and why, and what keeps bytes, each with its remedy.
-
-What ``explain`` says of one partition by its files is said here by the facts of the plan alone, for the partitions
-whose reasons ask for a person. No file is read.
+The overview tells what the plan cannot do and why, and what keeps bytes, each with its remedy. What ``explain`` says of
+one partition by its files is said here by the facts of the plan alone, for the partitions whose reasons ask for a
+person. Its retention curve tells what each ``retention.ms`` would keep and free, over all partitions that delete.
 """
 
 from __future__ import annotations

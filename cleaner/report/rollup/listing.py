@@ -1,6 +1,7 @@
-"""The topics of a run as text: a paragraph for each that changes, a line for each of the others.
+"""A run as text: a paragraph for each topic that changes, a line for each of the others, and the totals.
 
-If that does not fit the lines that there are, the paragraphs lose their sentences, and the lists end with "and N more".
+The end tells what is free now and what will be when, and the next step. If the topics do not fit the lines that there
+are, the paragraphs lose their sentences, and the lists end with "and N more".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The roll-up of a plan and its outcome: one value for each topic, over all log dirs, and the order of these values."""
+"""The roll-up of a plan and its outcome: one value for each topic, over all log dirs, and the order of these values.
+
+What a run frees, at once and later, has the same figures and words in every report.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
 """Analyze a snapshot with Spark: tasks make stretches and keys, and Spark shuffles and aggregates both.
 
+The snapshot is the subject of an analysis: the partitions of one plan, and extents of their files, fixed before the
+first task.
+
 Spark shuffles no value. Of each record with a key it shuffles key, offset and size. The driver receives only as much as
-the answer holds, and puts names in the place of numbers (``snapshot``).
+the answer holds, puts names in the place of numbers, and adds facts that Spark does not know.
+
+An analysis is written as Parquet: a directory for each table, with a file for each run. Files of earlier runs stay.
 """
 
 from __future__ import annotations

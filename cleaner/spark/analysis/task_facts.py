@@ -1,4 +1,4 @@
-"""Make the facts that tasks of an analysis hand to Spark instead of records: stretches and keys.
+"""Make the facts that tasks of an analysis hand to Spark instead of records, and their columns: stretches and keys.
 
 A *stretch* is a run of records of one batch on one day. A stretch holds counts. A fact about a key holds the key,
 offset and size of one record. No fact holds a value. No loop runs once for each record.

@@ -1,17 +1,15 @@
 """Run the engine's own parts on the executors, over segments on shared storage. This module does not use Spark.
 
-Executors read files and do not map them: the driver holds the lock, an executor holds none.
-
-The tasks and answers of executors: plain values that travel between processes.
+Executors read files and do not map them: the driver holds the lock, an executor holds none. Tasks and their answers are
+plain values that travel between processes.
 
 Nouns: a *span* is a segment of a round, with the offset that it ends below. A *unit* is a group of spans, and becomes
 one segment. A record's *place* is ``unit << PLACE_BITS | ordinal``; the ordinal counts from the unit's first record.
 Within a round, places ascend as offsets do.
 
-Scratch files of a run, on their way to the driver: they lie in partition directories, under meaningless names.
-
-A broker, and our own listing, look at the last suffix. ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no
-segment file to either. Every attempt of a task has names of its own. Files that no result names belong to nobody.
+Scratch files of a run, on their way to the driver, lie in partition directories, under meaningless names. A broker, and
+our own listing, look at the last suffix. ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no segment file to
+either. Every attempt of a task has names of its own. Files that no result names belong to nobody.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``df.write.format("kafka-log")``: write records into new partitions, in a log dir without a broker.
 
-Write new partitions: the tasks of a write lay down parts, and the driver lets whole partitions appear.
+The tasks of a write lay down parts, and the driver lets whole partitions appear.
 
 Order:      each task writes its records of a partition as a whole log, flushed and closed, in a directory of its own;
             then the driver takes the lock; then it appends the parts of one partition to the first task's log, in the

@@ -1,10 +1,8 @@
 """The data source ``kafka-log``: Spark calls it on the driver to plan, and in the workers to read.
 
-Spark plans each frame once, which fixes the files and their lengths. Only the workers load the kernels.
-
-Narrow a read by Spark's filters on topics, partitions, offsets and times, before any file is opened.
-
-Filters only narrow the read. Spark applies each filter to every row, so a row too many never reaches an answer.
+Spark plans each frame once, which fixes the files and their lengths. Its filters on topics, partitions, offsets and
+times narrow a read before any file is opened. They only narrow it: Spark applies each filter to every row, so a row too
+many never reaches an answer. Only the workers load the kernels.
 """
 
 from __future__ import annotations

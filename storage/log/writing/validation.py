@@ -1,13 +1,11 @@
 """The validator: whether an append may be written, and as which bytes. The readable twin of the kernel ``admit``.
 
-A batch of version 2 that needs no other codec is stamped as it is. Everything else is written anew as one batch of
-version 2: older versions, another codec than the topic's.
+The batches of an append are taken apart, and checked before a log looks at its own state. A batch of version 2 that
+needs no other codec is stamped as it is. Everything else is written anew as one batch of version 2: older versions,
+another codec than the topic's. The outcome has the bytes to write, and the facts about each batch in them.
 
-Source: Kafka LogValidator, ``MemoryRecordsBuilder``, ``BrokerCompressionType``.
-
-The batches of an append, taken apart, and what is checked before a log looks at its own state.
-
-Source: Kafka UnifiedLog.analyzeAndValidateRecords, ``ByteBufferLogInputStream``.
+Source: Kafka LogValidator, ``MemoryRecordsBuilder``, ``BrokerCompressionType``, ``ByteBufferLogInputStream``,
+UnifiedLog.analyzeAndValidateRecords.
 """
 
 from __future__ import annotations
