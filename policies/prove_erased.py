@@ -119,6 +119,11 @@ def _rank(one: Departure) -> tuple[bool, bool, int]:
     return not one.is_certain, one.at_ms is None, one.at_ms or 0
 
 
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else text
+
+
 def _by_retention(case: Case, fate: SegmentFate) -> Iterator[Departure]:
     delay_ms, now_ms, base = case.planned.policy.file_delete_delay_ms, case.request.now_ms, fate.facts.base_offset
     if any(v.base_offset == base and v.action is Action.DELETE for v in case.intended.verdicts):
@@ -149,6 +154,13 @@ def _expiry(case: Case, fate: SegmentFate, expires_ms: int) -> tuple[int, str]:
     return last_ms, f"{text} It is the active one: if somebody writes to it, it goes by {moment(last_ms)}."
 
 
+def _closes_ms(case: Case, roll: Roll) -> int:
+    """Return when an appended record closes the active segment at the latest."""
+    return (
+        roll.latest_ms if roll.latest_ms is not None else as_int64(case.request.now_ms + case.planned.policy.segment_ms)
+    )
+
+
 def _by_compaction(case: Case, holding: FileHolding) -> Iterator[Departure]:
     if not case.planned.policy.cleanup_compact:
         return
@@ -170,44 +182,6 @@ def _by_compaction(case: Case, holding: FileHolding) -> Iterator[Departure]:
     yield Departure(DepartureCode.SUPERSEDED, _after_delay(case, at_ms), needs, text)
 
 
-def _tombstone(case: Case, holding: FileHolding) -> Departure:
-    """Return when a tombstone goes: in the first round behind its horizon, which the first round sets that meets it."""
-    policy, offset = case.planned.policy, holding.latest_offset
-    if holding.horizon_ms is not None:
-        from_ms = max(holding.horizon_ms, case.request.now_ms)
-        round_ms = _round_from(case, case.facts, offset, from_ms)
-        needs: tuple[Need, ...] = () if round_ms is not None else (Need.ROLL, Need.WRITE)
-        text = f"The delete horizon of the tombstone at offset {offset} is {moment(holding.horizon_ms)}: "
-        text += _round_text(round_ms, needs)
-        at_ms = from_ms if round_ms is None else round_ms
-        return Departure(DepartureCode.TOMBSTONE, _after_delay(case, at_ms), needs, text)
-    first_ms, needs = _first_round(case, offset)
-    span = policy.value_of("delete.retention.ms").sentence
-    if first_ms is None:
-        text = f"The tombstone at offset {offset} stays for {span} behind its first round, and none is in sight."
-        return Departure(DepartureCode.TOMBSTONE, None, needs, text)
-    horizon_ms = as_int64(first_ms + policy.delete_retention_ms)
-    text = (
-        f"A first round, from {moment(first_ms)} on, sets the delete horizon of the tombstone at offset {offset}, by "
-    )
-    text += f"{span}; the next round from {moment(horizon_ms)} on takes it."
-    needs = tuple(dict.fromkeys((*needs, Need.ROLL, Need.WRITE)))
-    return Departure(DepartureCode.TOMBSTONE, _after_delay(case, horizon_ms), needs, text)
-
-
-def _after_delay(case: Case, at_ms: int | None) -> int | None:
-    """Return when the file that a round replaces is unlinked."""
-    return None if at_ms is None else as_int64(at_ms + case.planned.policy.file_delete_delay_ms)
-
-
-def _round_text(at_ms: int | None, needs: tuple[Need, ...]) -> str:
-    if at_ms is None:
-        return "a round takes it, and none is due by time alone."
-    if Need.ROLL in needs:
-        return f"a round from {moment(at_ms)} on takes it, once an appended record has closed the active segment."
-    return f"a round from {moment(at_ms)} on takes it."
-
-
 def _first_round(case: Case, offset: int) -> tuple[int | None, tuple[Need, ...]]:
     """Return when a round first covers an offset, and what that takes."""
     facts, now_ms = case.facts, case.request.now_ms
@@ -220,13 +194,6 @@ def _first_round(case: Case, offset: int) -> tuple[int | None, tuple[Need, ...]]
         return None, (Need.WRITE,)
     at_ms = _round_from(case, _rolled(facts), offset, max(_closes_ms(case, roll), now_ms))
     return (at_ms, (Need.ROLL,)) if at_ms is not None else (None, (Need.ROLL, Need.WRITE))
-
-
-def _closes_ms(case: Case, roll: Roll) -> int:
-    """Return when an appended record closes the active segment at the latest."""
-    return (
-        roll.latest_ms if roll.latest_ms is not None else as_int64(case.request.now_ms + case.planned.policy.segment_ms)
-    )
 
 
 def _round_from(case: Case, facts: PartitionFacts, offset: int, from_ms: int) -> int | None:
@@ -255,6 +222,39 @@ def _rolled(facts: PartitionFacts) -> PartitionFacts:
     return replace(facts, segments=(*facts.segments[:-1], closed, empty))
 
 
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else text
+def _tombstone(case: Case, holding: FileHolding) -> Departure:
+    """Return when a tombstone goes: in the first round behind its horizon, which the first round sets that meets it."""
+    policy, offset = case.planned.policy, holding.latest_offset
+    if holding.horizon_ms is not None:
+        from_ms = max(holding.horizon_ms, case.request.now_ms)
+        round_ms = _round_from(case, case.facts, offset, from_ms)
+        needs: tuple[Need, ...] = () if round_ms is not None else (Need.ROLL, Need.WRITE)
+        text = f"The delete horizon of the tombstone at offset {offset} is {moment(holding.horizon_ms)}: "
+        text += _round_text(round_ms, needs)
+        at_ms = from_ms if round_ms is None else round_ms
+        return Departure(DepartureCode.TOMBSTONE, _after_delay(case, at_ms), needs, text)
+    first_ms, needs = _first_round(case, offset)
+    span = policy.value_of("delete.retention.ms").sentence
+    if first_ms is None:
+        text = f"The tombstone at offset {offset} stays for {span} behind its first round, and none is in sight."
+        return Departure(DepartureCode.TOMBSTONE, None, needs, text)
+    horizon_ms = as_int64(first_ms + policy.delete_retention_ms)
+    text = (
+        f"A first round, from {moment(first_ms)} on, sets the delete horizon of the tombstone at offset {offset}, by "
+    )
+    text += f"{span}; the next round from {moment(horizon_ms)} on takes it."
+    needs = tuple(dict.fromkeys((*needs, Need.ROLL, Need.WRITE)))
+    return Departure(DepartureCode.TOMBSTONE, _after_delay(case, horizon_ms), needs, text)
+
+
+def _round_text(at_ms: int | None, needs: tuple[Need, ...]) -> str:
+    if at_ms is None:
+        return "a round takes it, and none is due by time alone."
+    if Need.ROLL in needs:
+        return f"a round from {moment(at_ms)} on takes it, once an appended record has closed the active segment."
+    return f"a round from {moment(at_ms)} on takes it."
+
+
+def _after_delay(case: Case, at_ms: int | None) -> int | None:
+    """Return when the file that a round replaces is unlinked."""
+    return None if at_ms is None else as_int64(at_ms + case.planned.policy.file_delete_delay_ms)

@@ -17,6 +17,18 @@ from policies.config.config_keys import LONG_MAX, Value, ValueUnit
 from policies.config.config_values import BINARY, about, exact_scale
 from policies.config.policy import Layer, Stated
 
+UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+_YEAR_9999_MS: Final = 253_402_300_799_000
+
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+
+_FAR: Final = 10
+"""A number this many times above or below its limit is shown in its own unit, because nobody mistakes the two."""
+_LAST: Final = len(UNITS_MS) - 1
+
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
 
 class Action(StrEnum):
     """The fate of a segment."""
@@ -133,14 +145,6 @@ class Verdict(NamedTuple):
     reason: Reason
 
 
-UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
-_YEAR_9999_MS: Final = 253_402_300_799_000
-
-
-INT64_MIN: Final = -(1 << 63)
-INT64_MAX: Final = (1 << 63) - 1
-
-
 def as_int64(number: int) -> int:
     """Return the number, cut to the range of int64: readers of our JSON, and our kernels, hold no greater number."""
     return max(INT64_MIN, min(number, INT64_MAX))
@@ -177,11 +181,6 @@ def in_two_units(span_ms: int, place: int) -> str:
         if rest_ms >= minor_ms:
             return f"{whole}{unit} {rest_ms // minor_ms}{minor_unit}"
     return f"{whole}{unit}"
-
-
-_FAR: Final = 10
-"""A number this many times above or below its limit is shown in its own unit, because nobody mistakes the two."""
-_LAST: Final = len(UNITS_MS) - 1
 
 
 def age_beside(age_ms: int, limit_ms: int) -> str:
@@ -225,6 +224,28 @@ def share_beside(share: float, limit: float) -> str:
     return repr(share)
 
 
+def size(size_bytes: int, digits: int = 1) -> str:
+    """Return a size for people, such as ``1.2 GiB``, with so many digits behind the point."""
+    if abs(size_bytes) < 1 << 10:
+        return counted(size_bytes, "byte")
+    scaled = float(size_bytes)
+    for unit in _UNITS:
+        scaled /= 1 << 10
+        if abs(scaled) < 1024 - 0.5 / 10**digits or unit == _UNITS[-1]:
+            return f"{scaled:.{digits}f} {unit}"
+    raise AssertionError(size_bytes)
+
+
+def offsets(start: int, end: int) -> str:
+    """Return the offsets from one on and below another, both named that exist: ``offsets 0 to 49``."""
+    return f"offsets {start} to {end - 1}" if end > start else f"no offset, {end} is the next"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 segment``, ``1,200 segments``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 @lru_cache(maxsize=1024)  # every segment of a topic has the same limit
 def _age_scale_of(limit_ms: int) -> tuple[int, int, int]:
     """Return the ages from and below which an age takes the limit's unit, and the place of that unit."""
@@ -248,28 +269,3 @@ def _size_scale_of(limit_bytes: int) -> tuple[int, int, str, str]:
 
 def _unit_of(size_bytes: int) -> str:
     return max((scale for scale in BINARY if scale[0] <= size_bytes), default=BINARY[0])[1]
-
-
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def size(size_bytes: int, digits: int = 1) -> str:
-    """Return a size for people, such as ``1.2 GiB``, with so many digits behind the point."""
-    if abs(size_bytes) < 1 << 10:
-        return counted(size_bytes, "byte")
-    scaled = float(size_bytes)
-    for unit in _UNITS:
-        scaled /= 1 << 10
-        if abs(scaled) < 1024 - 0.5 / 10**digits or unit == _UNITS[-1]:
-            return f"{scaled:.{digits}f} {unit}"
-    raise AssertionError(size_bytes)
-
-
-def offsets(start: int, end: int) -> str:
-    """Return the offsets from one on and below another, both named that exist: ``offsets 0 to 49``."""
-    return f"offsets {start} to {end - 1}" if end > start else f"no offset, {end} is the next"
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: ``1 segment``, ``1,200 segments``."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -28,7 +28,6 @@ from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, age_bes
 
 Rule = Callable[[int], Reason | None]
 """A function that takes a segment's place, and returns the reason why the segment goes, or None."""
-
 NO_HIGH_WATERMARK: Final = Reason(
     ReasonCode.NO_HIGH_WATERMARK,
     "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)",
@@ -83,17 +82,6 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     return Retention((*gone, *_kept(log, len(gone), held, policy, now_ms)), len(gone))
 
 
-def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
-    """Return the reasons of the segments from place ``first`` on that a rule removes, up to its first refusal."""
-    reasons: list[Reason] = []
-    for place in range(first, len(log.segments)):
-        reason = None if barrier(log, place) else rule(place)
-        if reason is None:
-            break
-        reasons.append(reason)
-    return reasons
-
-
 def barrier(log: PartitionFacts, place: int) -> Reason | None:
     """Return why no rule may remove this segment; None if rules may."""
     is_active = place == len(log.segments) - 1
@@ -145,125 +133,10 @@ def left_bytes(log: PartitionFacts) -> list[int]:
     return list(from_newest)[::-1]
 
 
-def _over_size(log: PartitionFacts, policy: TopicPolicy) -> Rule:
-    """Return the rule that deletes a segment if at least ``retention.bytes`` remain without it."""
-    limit_bytes, left = policy.retention_bytes, left_bytes(log)
-    stated = policy.value_of("retention.bytes")
-    limit = stated.sentence
-
-    def rule(place: int) -> Reason | None:
-        if limit_bytes < 0 or left[place + 1] < limit_bytes:
-            return None
-        text = f"{size_beside(left[place + 1], limit_bytes)} stay without it, at least {limit}"
-        return Reason(ReasonCode.RETENTION_SIZE, text, limit=Limit(stated, left[place + 1]))
-
-    return rule
-
-
-def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
-    stated = policy.value_of("retention.ms")
-    limit = stated.sentence
-
-    def rule(place: int) -> Reason | None:
-        segment = log.segments[place]
-        newest_ms, what = newest(segment, policy, now_ms)
-        if policy.retention_ms < 0 or now_ms - newest_ms <= policy.retention_ms:
-            return None
-        age_ms = now_ms - newest_ms
-        text = f"{what} is {age_beside(age_ms, policy.retention_ms)} old, more than {limit}"
-        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms), Limit(stated, age_ms))
-
-    return rule
-
-
-def _kept(
-    log: PartitionFacts, first: int, held: Mapping[int, Reason], policy: TopicPolicy, now_ms: int
-) -> list[Verdict]:
-    """Return a verdict for each segment that stays, with the moment from which time retention could delete it.
-
-    Args:
-        log: the facts.
-        first: the place of the first segment that stays.
-        held: by place, why segments stay that are due.
-        policy: the configuration.
-        now_ms: epoch ms.
-    """
-    verdicts: list[Verdict] = []
-    stays = _stays(log, first, policy, now_ms)
-    until_ms = 0
-    for place in range(first, len(log.segments)):
-        segment = log.segments[place]
-        until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
-        reason = barrier(log, place) or held.get(place) or stays(place, until_ms)
-        verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
-    return verdicts
-
-
 def before_missing(missing: MissingRecords, so: str) -> Reason:
     """Return that a segment stays because records are missing above it, and what comes of that."""
     text = f"records are missing from offset {missing.base_offset} on, as {missing.name} tells{so}"
     return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
-
-
-def _stays(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
-    """Return a function of a place and the moment of its expiry. It says why no limit lets the segment go."""
-    if policy.cleanup_delete and policy.retention_ms >= 0:
-        return _stays_by_time(log, first, policy, now_ms)
-    if policy.cleanup_delete and policy.retention_bytes >= 0:
-        return _stays_by_size(log, policy)
-    reason = _deletes_by_no_limit(policy)
-    return lambda _place, _until_ms: reason
-
-
-def _stays_by_time(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
-    stated = policy.value_of("retention.ms")
-    limit = stated.sentence
-    longest_ms, holder = -1, first
-    """The latest expiry so far, and the place of the segment that has it: all later segments wait for it."""
-
-    def reason(place: int, until_ms: int) -> Reason:
-        nonlocal longest_ms, holder
-        if until_ms > longest_ms:
-            longest_ms, holder = until_ms, place
-        newest_ms, what = newest(log.segments[place], policy, now_ms)
-        age_ms = now_ms - newest_ms
-        if age_ms < 0:
-            code, text = ReasonCode.FUTURE_TIMESTAMP, f"{what} lies in the future, {moment(newest_ms)}"
-            if place == holder < len(log.segments) - 1:
-                text += "; it holds all later segments"
-        elif age_ms <= policy.retention_ms:
-            code, age = ReasonCode.TIME_NOT_REACHED, age_beside(age_ms, policy.retention_ms)
-            text = f"{what} is {age} old, not more than {limit}"
-        else:
-            code, text = ReasonCode.BEHIND_KEPT_SEGMENT, "expired"
-        if place != holder:
-            joint = ", but" if code is ReasonCode.BEHIND_KEPT_SEGMENT else ";"
-            text += f"{joint} segments go oldest first and {log.segments[holder].base_offset} stays"
-        return Reason(code, text, until_ms, Limit(stated, age_ms))
-
-    return reason
-
-
-def _stays_by_size(log: PartitionFacts, policy: TopicPolicy) -> Callable[[int, int], Reason]:
-    stated, left = policy.value_of("retention.bytes"), left_bytes(log)
-    limit = stated.sentence
-
-    def reason(place: int, _until_ms: int) -> Reason:
-        text = f"{size_beside(left[place + 1], policy.retention_bytes)} would stay without it, less than {limit}"
-        return Reason(ReasonCode.WITHIN_SIZE, text, limit=Limit(stated, left[place + 1]))
-
-    return reason
-
-
-def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
-    if policy.cleanup_delete:
-        return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes limits it")
-    stated = Limit(policy.value_of("cleanup.policy"))
-    if policy.cleanup_policy:
-        text = f"cleanup.policy {policy.cleanup_policy} deletes by no limit"
-        return Reason(ReasonCode.NO_LIMIT, text, limit=stated)
-    text = "cleanup.policy is empty: no limit deletes, nothing is compacted"
-    return Reason(ReasonCode.POLICY_EMPTY, text, limit=stated)
 
 
 def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
@@ -274,23 +147,6 @@ def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int
     if segment.newest_record_ms > now_ms and segment.newest_record_offset is not None:
         what += f" (in the batch up to offset {segment.newest_record_offset})"
     return segment.largest_timestamp_ms, what
-
-
-def _is_unpinned(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> bool:
-    return policy.retention_future_timestamps == "mtime" and segment.newest_record_ms > now_ms
-
-
-def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
-    """Return the first moment at which time retention deletes the segment (strict comparison); 0 without a limit.
-
-    A moment beyond int64 becomes the last moment of int64. No deletion depends on the result.
-    """
-    if policy.retention_ms < 0:
-        return 0
-    by_file_ms = segment.mtime_ms + policy.retention_ms + 1
-    if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
-        return as_int64(by_file_ms)
-    return as_int64(segment.largest_timestamp_ms + policy.retention_ms + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,12 +190,147 @@ def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
     return _curve(log, [left[place + 1] for place in _deletable(log)])
 
 
-def _deletable(log: PartitionFacts) -> Iterator[int]:
-    """Yield the places of the segments that some limit may delete; no limit may delete the others."""
-    for place in range(len(below_log_start(log)), len(log.segments)):
-        if barrier(log, place):
-            return
-        yield place
+def _pass(log: PartitionFacts, first: int, rule: Rule) -> list[Reason]:
+    """Return the reasons of the segments from place ``first`` on that a rule removes, up to its first refusal."""
+    reasons: list[Reason] = []
+    for place in range(first, len(log.segments)):
+        reason = None if barrier(log, place) else rule(place)
+        if reason is None:
+            break
+        reasons.append(reason)
+    return reasons
+
+
+def _over_size(log: PartitionFacts, policy: TopicPolicy) -> Rule:
+    """Return the rule that deletes a segment if at least ``retention.bytes`` remain without it."""
+    limit_bytes, left = policy.retention_bytes, left_bytes(log)
+    stated = policy.value_of("retention.bytes")
+    limit = stated.sentence
+
+    def rule(place: int) -> Reason | None:
+        if limit_bytes < 0 or left[place + 1] < limit_bytes:
+            return None
+        text = f"{size_beside(left[place + 1], limit_bytes)} stay without it, at least {limit}"
+        return Reason(ReasonCode.RETENTION_SIZE, text, limit=Limit(stated, left[place + 1]))
+
+    return rule
+
+
+def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
+    stated = policy.value_of("retention.ms")
+    limit = stated.sentence
+
+    def rule(place: int) -> Reason | None:
+        segment = log.segments[place]
+        newest_ms, what = newest(segment, policy, now_ms)
+        if policy.retention_ms < 0 or now_ms - newest_ms <= policy.retention_ms:
+            return None
+        age_ms = now_ms - newest_ms
+        text = f"{what} is {age_beside(age_ms, policy.retention_ms)} old, more than {limit}"
+        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms), Limit(stated, age_ms))
+
+    return rule
+
+
+def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
+    """Return the first moment at which time retention deletes the segment (strict comparison); 0 without a limit.
+
+    A moment beyond int64 becomes the last moment of int64. No deletion depends on the result.
+    """
+    if policy.retention_ms < 0:
+        return 0
+    by_file_ms = segment.mtime_ms + policy.retention_ms + 1
+    if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
+        return as_int64(by_file_ms)
+    return as_int64(segment.largest_timestamp_ms + policy.retention_ms + 1)
+
+
+def _is_unpinned(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> bool:
+    return policy.retention_future_timestamps == "mtime" and segment.newest_record_ms > now_ms
+
+
+def _kept(
+    log: PartitionFacts, first: int, held: Mapping[int, Reason], policy: TopicPolicy, now_ms: int
+) -> list[Verdict]:
+    """Return a verdict for each segment that stays, with the moment from which time retention could delete it.
+
+    Args:
+        log: the facts.
+        first: the place of the first segment that stays.
+        held: by place, why segments stay that are due.
+        policy: the configuration.
+        now_ms: epoch ms.
+    """
+    verdicts: list[Verdict] = []
+    stays = _stays(log, first, policy, now_ms)
+    until_ms = 0
+    for place in range(first, len(log.segments)):
+        segment = log.segments[place]
+        until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
+        reason = barrier(log, place) or held.get(place) or stays(place, until_ms)
+        verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
+    return verdicts
+
+
+def _stays(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
+    """Return a function of a place and the moment of its expiry. It says why no limit lets the segment go."""
+    if policy.cleanup_delete and policy.retention_ms >= 0:
+        return _stays_by_time(log, first, policy, now_ms)
+    if policy.cleanup_delete and policy.retention_bytes >= 0:
+        return _stays_by_size(log, policy)
+    reason = _deletes_by_no_limit(policy)
+    return lambda _place, _until_ms: reason
+
+
+def _deletes_by_no_limit(policy: TopicPolicy) -> Reason:
+    if policy.cleanup_delete:
+        return Reason(ReasonCode.NO_LIMIT, "no retention.ms and no retention.bytes limits it")
+    stated = Limit(policy.value_of("cleanup.policy"))
+    if policy.cleanup_policy:
+        text = f"cleanup.policy {policy.cleanup_policy} deletes by no limit"
+        return Reason(ReasonCode.NO_LIMIT, text, limit=stated)
+    text = "cleanup.policy is empty: no limit deletes, nothing is compacted"
+    return Reason(ReasonCode.POLICY_EMPTY, text, limit=stated)
+
+
+def _stays_by_time(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
+    stated = policy.value_of("retention.ms")
+    limit = stated.sentence
+    longest_ms, holder = -1, first
+    """The latest expiry so far, and the place of the segment that has it: all later segments wait for it."""
+
+    def reason(place: int, until_ms: int) -> Reason:
+        nonlocal longest_ms, holder
+        if until_ms > longest_ms:
+            longest_ms, holder = until_ms, place
+        newest_ms, what = newest(log.segments[place], policy, now_ms)
+        age_ms = now_ms - newest_ms
+        if age_ms < 0:
+            code, text = ReasonCode.FUTURE_TIMESTAMP, f"{what} lies in the future, {moment(newest_ms)}"
+            if place == holder < len(log.segments) - 1:
+                text += "; it holds all later segments"
+        elif age_ms <= policy.retention_ms:
+            code, age = ReasonCode.TIME_NOT_REACHED, age_beside(age_ms, policy.retention_ms)
+            text = f"{what} is {age} old, not more than {limit}"
+        else:
+            code, text = ReasonCode.BEHIND_KEPT_SEGMENT, "expired"
+        if place != holder:
+            joint = ", but" if code is ReasonCode.BEHIND_KEPT_SEGMENT else ";"
+            text += f"{joint} segments go oldest first and {log.segments[holder].base_offset} stays"
+        return Reason(code, text, until_ms, Limit(stated, age_ms))
+
+    return reason
+
+
+def _stays_by_size(log: PartitionFacts, policy: TopicPolicy) -> Callable[[int, int], Reason]:
+    stated, left = policy.value_of("retention.bytes"), left_bytes(log)
+    limit = stated.sentence
+
+    def reason(place: int, _until_ms: int) -> Reason:
+        text = f"{size_beside(left[place + 1], policy.retention_bytes)} would stay without it, less than {limit}"
+        return Reason(ReasonCode.WITHIN_SIZE, text, limit=Limit(stated, left[place + 1]))
+
+    return reason
 
 
 def _curve(log: PartitionFacts, greatest_limits: Sequence[int]) -> tuple[CurvePoint, ...]:
@@ -353,3 +344,11 @@ def _curve(log: PartitionFacts, greatest_limits: Sequence[int]) -> tuple[CurvePo
             points.pop()
         points.append(CurvePoint(limit, left[place + 1]))
     return tuple(reversed(points))
+
+
+def _deletable(log: PartitionFacts) -> Iterator[int]:
+    """Yield the places of the segments that some limit may delete; no limit may delete the others."""
+    for place in range(len(below_log_start(log)), len(log.segments)):
+        if barrier(log, place):
+            return
+        yield place

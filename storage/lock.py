@@ -42,60 +42,6 @@ SHARED_TYPES: Final = frozenset({
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _MOUNT_POINT, _SEPARATOR = 4, "-"
 
-
-class UnreliableLock(LogCleanerError):
-    """A ``.lock`` that may not keep a broker out, because of the file system that it lies on."""
-
-    kind = ErrorKind.REFUSED
-
-    path: Path
-    cause: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.cause}: its lock may not keep a broker or another logcleaner out; make sure that none "
-            f"runs on any machine, then say --force-lock"
-        )
-
-
-def shared_type(path: Path, mount_info: Path = MOUNT_INFO) -> str | None:
-    """Return the type of the file system that a path lies on if other machines may share it; else None.
-
-    Args:
-        path: absolute, symlinks resolved.
-        mount_info: of this process. Where it cannot be read, nothing is known to be shared.
-    """
-    try:
-        text = mount_info.read_text(errors="surrogateescape")
-    except OSError:
-        return None
-    found = type_of(path, text)
-    return found if found in SHARED_TYPES else None
-
-
-def type_of(path: PurePath, mount_info: str) -> str | None:
-    """Return the type of the file system that a path lies on; None if no line tells.
-
-    Args:
-        path: absolute, symlinks resolved.
-        mount_info: lines of ``/proc/PID/mountinfo``, in the order of the mounts: of two at one place the later holds.
-    """
-    deepest, found = -1, None
-    for line in mount_info.splitlines():
-        fields = line.split(" ")
-        if _SEPARATOR not in fields[_MOUNT_POINT + 1 : -1]:
-            continue
-        point = PurePath(_OCTAL.sub(_character, fields[_MOUNT_POINT]))
-        if path.is_relative_to(point) and len(point.parts) >= deepest:
-            deepest, found = len(point.parts), fields[fields.index(_SEPARATOR, _MOUNT_POINT) + 1]
-    return found
-
-
-def _character(escape: re.Match[str]) -> str:
-    """Return the character that an octal escape stands for: blank, tab, newline or backslash."""
-    return chr(int(escape[1], 8))
-
-
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
 SETTLE_SECONDS: Final = 0.2
@@ -137,6 +83,21 @@ class LockLost(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: somebody removed .lock while this run held it; nothing more is changed here, run again"
+
+
+class UnreliableLock(LogCleanerError):
+    """A ``.lock`` that may not keep a broker out, because of the file system that it lies on."""
+
+    kind = ErrorKind.REFUSED
+
+    path: Path
+    cause: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.cause}: its lock may not keep a broker or another logcleaner out; make sure that none "
+            f"runs on any machine, then say --force-lock"
+        )
 
 
 class LogDirLock:
@@ -290,6 +251,71 @@ def holder_of(directory: Path) -> str | None:
     return None
 
 
+def shared_type(path: Path, mount_info: Path = MOUNT_INFO) -> str | None:
+    """Return the type of the file system that a path lies on if other machines may share it; else None.
+
+    Args:
+        path: absolute, symlinks resolved.
+        mount_info: of this process. Where it cannot be read, nothing is known to be shared.
+    """
+    try:
+        text = mount_info.read_text(errors="surrogateescape")
+    except OSError:
+        return None
+    found = type_of(path, text)
+    return found if found in SHARED_TYPES else None
+
+
+def type_of(path: PurePath, mount_info: str) -> str | None:
+    """Return the type of the file system that a path lies on; None if no line tells.
+
+    Args:
+        path: absolute, symlinks resolved.
+        mount_info: lines of ``/proc/PID/mountinfo``, in the order of the mounts: of two at one place the later holds.
+    """
+    deepest, found = -1, None
+    for line in mount_info.splitlines():
+        fields = line.split(" ")
+        if _SEPARATOR not in fields[_MOUNT_POINT + 1 : -1]:
+            continue
+        point = PurePath(_OCTAL.sub(_character, fields[_MOUNT_POINT]))
+        if path.is_relative_to(point) and len(point.parts) >= deepest:
+            deepest, found = len(point.parts), fields[fields.index(_SEPARATOR, _MOUNT_POINT) + 1]
+    return found
+
+
+def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
+    cause = _why_without_locks(descriptor, directory, fcntl.F_WRLCK)
+    if cause and not forced:
+        raise UnreliableLock(directory, f"lies on a file system without locks ({cause})")
+
+
+def _why_without_locks(descriptor: int, directory: Path, kind: int) -> str | None:
+    """Lock the whole file. Return the cause if the file system has no locks, else None.
+
+    Raises: LogDirLocked, UnreadableFile.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, *_WHOLE_FILE, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise LogDirLocked(directory, _holder_pid(directory)) from error
+        if error.errno in _NO_LOCKS:
+            return error.strerror or str(error)
+        raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
+    return None
+
+
+def _holder_pid(directory: Path) -> int | None:
+    words = (holder_of(directory) or "").split()
+    return int(words[1]) if len(words) == 2 else None
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
 def _open(path: Path, directory: Path, fs: FileSystem, *, forced: bool) -> tuple[tuple[int, ...], bool] | None:
     """Open or make the lock file. Return its descriptors, and whether we made it; None if somebody else did meanwhile.
 
@@ -323,6 +349,18 @@ def _plain(descriptor: int, path: Path) -> os.stat_result:
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFile(path, "is no plain file")
     return status
+
+
+def _hand_over(descriptor: int, status: os.stat_result, owner: os.stat_result) -> None:
+    """Let the owner of the directory open the file: root may have made it for itself."""
+    if os.geteuid() not in (0, status.st_uid):
+        return
+    if status.st_uid != owner.st_uid and not status.st_mode & stat.S_IWOTH:
+        with suppress(OSError):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    if not status.st_mode & stat.S_IWUSR:
+        with suppress(OSError):
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _made(path: Path, directory: Path) -> int | None:
@@ -373,21 +411,11 @@ def _renewed(path: Path, directory: Path, linked: int, fs: FileSystem, *, forced
     return descriptor
 
 
-def _hand_over(descriptor: int, status: os.stat_result, owner: os.stat_result) -> None:
-    """Let the owner of the directory open the file: root may have made it for itself."""
-    if os.geteuid() not in (0, status.st_uid):
-        return
-    if status.st_uid != owner.st_uid and not status.st_mode & stat.S_IWOTH:
-        with suppress(OSError):
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-    if not status.st_mode & stat.S_IWUSR:
-        with suppress(OSError):
-            os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
-
-
-def _close(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+def _is_at(path: Path, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        named, held = path.stat(follow_symlinks=False), os.fstat(descriptor)
+        return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+    return False
 
 
 def _open_to_read(path: Path) -> int | None:
@@ -416,35 +444,6 @@ def _can_make(path: Path, directory: Path, fs: FileSystem) -> bool:
     return True
 
 
-def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
-    cause = _why_without_locks(descriptor, directory, fcntl.F_WRLCK)
-    if cause and not forced:
-        raise UnreliableLock(directory, f"lies on a file system without locks ({cause})")
-
-
-def _why_without_locks(descriptor: int, directory: Path, kind: int) -> str | None:
-    """Lock the whole file. Return the cause if the file system has no locks, else None.
-
-    Raises: LogDirLocked, UnreadableFile.
-    """
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, *_WHOLE_FILE, 0))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise LogDirLocked(directory, _holder_pid(directory)) from error
-        if error.errno in _NO_LOCKS:
-            return error.strerror or str(error)
-        raise UnreadableFile(directory / LOCK_FILE, f"cannot be locked: {error.strerror}") from error
-    return None
-
-
-def _holder_pid(directory: Path) -> int | None:
-    words = (holder_of(directory) or "").split()
-    return int(words[1]) if len(words) == 2 else None
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    with suppress(FileNotFoundError):
-        named, held = path.stat(follow_symlinks=False), os.fstat(descriptor)
-        return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
-    return False
+def _character(escape: re.Match[str]) -> str:
+    """Return the character that an octal escape stands for: blank, tab, newline or backslash."""
+    return chr(int(escape[1], 8))

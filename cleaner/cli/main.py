@@ -27,27 +27,81 @@ from cleaner.config.files import CommandFiles
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-
 _STREAMS: Final = 3
 _SEE_HISTORY: Final = "the run is done, only its report is missing: logcleaner history tells what was changed"
 
+_GROUPS: Final = {
+    "rescue and clean": {"free": "change.free", "clean": "change.clean", "delete-records": "change.delete_records"},
+    "look": {
+        "topics": "look.topics",
+        "explain": "look.explain",
+        "lookup": "look.lookup",
+        "dump": "look.dump",
+        "owners": "look.owners",
+        "prove-erased": "look.prove_erased",
+        "analyze": "look.analyze",
+    },
+    "damage and starts": {"preflight": "look.preflight", "doctor": "look.doctor", "verify": "look.verify"},
+    "take back": {"history": "look.history", "restore": "change.restore", "diff": "look.diff"},
+    "data in and out": {"export": "look.export", "import": "change.import_records"},
+    "service": {
+        "run": "change.run",
+        "config": "look.config",
+        "systemd": "setup.systemd",
+        "completion": "setup.completion",
+        "demo": "setup.demo",
+    },
+}
+"""The commands, each with its module below ``cleaner.cli``, in the groups that ``--help`` shows."""
+_NEEDS_ALL: Final = "completion"
+"""The command that tells of all commands."""
+_DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, without a broker."
+_EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean -n DIR"
 
-class _Unread(io.RawIOBase):
-    """A replacement for a closed stdout: it takes everything, keeps nothing, and counts the bytes that were lost."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lost_bytes = 0
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
 
-    def writable(self) -> bool:
-        """Return True."""
-        return True
+    Args:
+        argv: arguments without the program's name; by default those of the process.
 
-    def write(self, data: ReadableBuffer) -> int:
-        """Count the bytes, and keep none."""
-        size_bytes = memoryview(data).nbytes
-        self.lost_bytes += size_bytes
-        return size_bytes
+    Returns:
+        The exit status.
+    """
+    prepare_streams()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread for each core
+    has_acted = False
+    try:
+        words = tuple(sys.argv[1:] if argv is None else argv)
+        args = build_parser(_command_of(words)).parse_args(words)
+        args.words = words
+        args.inputs = CommandFiles()
+        has_acted = _acts(args)
+        status = _run(args)
+    except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
+        status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
+    except KeyboardInterrupt:
+        status = ExitStatus.SIGINT
+    return status_if_shown(status, has_acted=has_acted)
+
+
+def build_parser(only: str | None = None) -> Parser:
+    """Return the parser of the command line. ``only``: one command, for which no other one is imported."""
+    parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
+    parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
+    _add_common(parser)
+    commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
+    groups = {title: {n: m for n, m in group.items() if only in (None, n)} for title, group in _GROUPS.items()}
+    for name, place in (pair for group in groups.values() for pair in group.items()):
+        module = import_module(f"cleaner.cli.{place}")
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        for taking in (command, *commands_of(command).values()):
+            _add_common(taking)
+        command.set_defaults(run=module.run)
+    parser.show_in_groups(commands, {title: tuple(group) for title, group in groups.items()})
+    return parser
 
 
 def prepare_streams() -> None:
@@ -105,62 +159,46 @@ def status_if_shown(status: int, *, has_acted: bool = False) -> int:
     return status or ExitStatus.FAILED
 
 
-def _occupy(number: int) -> None:
+def _acts(args: argparse.Namespace) -> bool:
+    """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
+    if getattr(args, "dry_run", False) or getattr(args, "output", None):
+        return False
+    asked = args.command in {"clean", "free", "delete-records", "import"} or (
+        args.command == "restore" and args.topic_partition
+    )
+    return bool(asked or getattr(args, "repair", None) or getattr(args, "sweep", None))
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.command != "run":
+        _collect_seldom()
+    previous = signal.signal(signal.SIGTERM, _terminate)
     try:
-        os.fstat(number)
-    except OSError:
-        descriptor = os.open(os.devnull, os.O_RDWR)
-        if descriptor != number:  # a lower number is closed, too, and is left closed
-            os.dup2(descriptor, number)
-            os.close(descriptor)
+        status: int = args.run(args)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if is_of_stdout(error):
+            return ExitStatus.FAILED  # ``main`` reports the error
+        return exit_status_of(error, show_traceback=args.verbose > 1)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return status
 
 
-_GROUPS: Final = {
-    "rescue and clean": {"free": "change.free", "clean": "change.clean", "delete-records": "change.delete_records"},
-    "look": {
-        "topics": "look.topics",
-        "explain": "look.explain",
-        "lookup": "look.lookup",
-        "dump": "look.dump",
-        "owners": "look.owners",
-        "prove-erased": "look.prove_erased",
-        "analyze": "look.analyze",
-    },
-    "damage and starts": {"preflight": "look.preflight", "doctor": "look.doctor", "verify": "look.verify"},
-    "take back": {"history": "look.history", "restore": "change.restore", "diff": "look.diff"},
-    "data in and out": {"export": "look.export", "import": "change.import_records"},
-    "service": {
-        "run": "change.run",
-        "config": "look.config",
-        "systemd": "setup.systemd",
-        "completion": "setup.completion",
-        "demo": "setup.demo",
-    },
-}
-"""The commands, each with its module below ``cleaner.cli``, in the groups that ``--help`` shows."""
-_NEEDS_ALL: Final = "completion"
-"""The command that tells of all commands."""
-_DESCRIPTION = "Retention and log compaction for Apache Kafka log directories, without a broker."
-_EPILOG = "Try it: logcleaner demo DIR, then logcleaner clean -n DIR"
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise Terminated
 
 
-def build_parser(only: str | None = None) -> Parser:
-    """Return the parser of the command line. ``only``: one command, for which no other one is imported."""
-    parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
-    parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
-    parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
-    _add_common(parser)
-    commands = parser.add_subparsers(prog="logcleaner", dest="command", metavar="COMMAND", required=True)
-    groups = {title: {n: m for n, m in group.items() if only in (None, n)} for title, group in _GROUPS.items()}
-    for name, place in (pair for group in groups.values() for pair in group.items()):
-        module = import_module(f"cleaner.cli.{place}")
-        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(command)
-        for taking in (command, *commands_of(command).values()):
-            _add_common(taking)
-        command.set_defaults(run=module.run)
-    parser.show_in_groups(commands, {title: tuple(group) for title, group in groups.items()})
-    return parser
+def _collect_seldom() -> None:
+    """Run Python's garbage collector less often, and not at exit.
+
+    A plan is a million small values that stay, without a cycle among them. The usual collections take a sixth of the
+    time, and the one at exit takes a tenth of a short run. The daemon keeps the usual ones, because its cycles would
+    add up for months.
+    """
+    gc.set_threshold(20_000, 100)
+    atexit.register(gc.freeze)
 
 
 def _command_of(words: Sequence[str]) -> str | None:
@@ -194,69 +232,29 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        argv: arguments without the program's name; by default those of the process.
-
-    Returns:
-        The exit status.
-    """
-    prepare_streams()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread for each core
-    has_acted = False
+def _occupy(number: int) -> None:
     try:
-        words = tuple(sys.argv[1:] if argv is None else argv)
-        args = build_parser(_command_of(words)).parse_args(words)
-        args.words = words
-        args.inputs = CommandFiles()
-        has_acted = _acts(args)
-        status = _run(args)
-    except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
-        status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
-    except KeyboardInterrupt:
-        status = ExitStatus.SIGINT
-    return status_if_shown(status, has_acted=has_acted)
+        os.fstat(number)
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor != number:  # a lower number is closed, too, and is left closed
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
-def _acts(args: argparse.Namespace) -> bool:
-    """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
-    if getattr(args, "dry_run", False) or getattr(args, "output", None):
-        return False
-    asked = args.command in {"clean", "free", "delete-records", "import"} or (
-        args.command == "restore" and args.topic_partition
-    )
-    return bool(asked or getattr(args, "repair", None) or getattr(args, "sweep", None))
+class _Unread(io.RawIOBase):
+    """A replacement for a closed stdout: it takes everything, keeps nothing, and counts the bytes that were lost."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost_bytes = 0
 
-def _run(args: argparse.Namespace) -> int:
-    if args.command != "run":
-        _collect_seldom()
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        status: int = args.run(args)
-    except SystemExit:
-        raise
-    except BaseException as error:
-        if is_of_stdout(error):
-            return ExitStatus.FAILED  # ``main`` reports the error
-        return exit_status_of(error, show_traceback=args.verbose > 1)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    return status
+    def writable(self) -> bool:
+        """Return True."""
+        return True
 
-
-def _collect_seldom() -> None:
-    """Run Python's garbage collector less often, and not at exit.
-
-    A plan is a million small values that stay, without a cycle among them. The usual collections take a sixth of the
-    time, and the one at exit takes a tenth of a short run. The daemon keeps the usual ones, because its cycles would
-    add up for months.
-    """
-    gc.set_threshold(20_000, 100)
-    atexit.register(gc.freeze)
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise Terminated
+    def write(self, data: ReadableBuffer) -> int:
+        """Count the bytes, and keep none."""
+        size_bytes = memoryview(data).nbytes
+        self.lost_bytes += size_bytes
+        return size_bytes

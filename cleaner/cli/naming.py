@@ -22,13 +22,75 @@ if TYPE_CHECKING:
     from policies.plan import Plan
     from storage.log_dir import LogDir
 
-
 TOPIC_OPTION = "--topic"
 OPERAND = "TOPIC-PARTITION"
 _LIST = "; logcleaner topics lists what is there"
 _IS_IT = "is it a log dir, and was nothing lost?"
 _NAMED_MAX = 3
 _MOVE = "put the directory itself there, or mount it there"
+
+LOG_DIR: Final = "DIR"
+
+
+class LogDirs(argparse.Action):
+    """Takes operands that name log dirs, and adds them to those of ``--log-dir``.
+
+    A word that is no directory is mostly something else: an option without its hyphens, a topic. A path is taken as
+    it is, because it may be mounted later.
+    """
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
+    ) -> None:
+        """Add the log dirs. Raises: argparse.ArgumentError for a word that names none."""
+        for word in values:
+            if os.sep not in word and not os.path.lexists(word):
+                raise argparse.ArgumentError(None, f"no such directory: {word}{_meant(parser, word)}")
+        _add(namespace, map(Path, values))
+
+
+class OnePartition(argparse.Action):
+    """Takes an operand that names a partition: ``orders-0``, or the path of its directory, whose parent is the log dir.
+
+    With ``nargs="?"``, a log dir may stand instead.
+    """
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, named: Callable[[str], Any], **rest: Any) -> None:
+        super().__init__(option_strings, dest, **rest)
+        self._named = named
+        """Parses the name of a partition. It raises ``ArgumentTypeError``, or returns a text that names no partition.
+        """
+
+    def __call__(
+        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
+    ) -> None:
+        """Set the partition, or add the log dir. Raises: argparse.ArgumentError for a text that is neither."""
+        from storage.names import parse_topic_partition
+
+        if values is None:
+            return
+        path = Path(values)
+        found = parse_topic_partition(path.absolute().name)
+        is_named = os.sep not in values and found is not None
+        is_to_come = os.sep in values and found is not None and not os.path.lexists(path)  # it may be mounted later
+        if is_named or not (path.is_dir() or is_to_come):
+            try:
+                setattr(namespace, self.dest, self._named(values))
+            except argparse.ArgumentTypeError as error:
+                raise argparse.ArgumentError(self, str(error)) from error
+        elif found is not None and not _is_log_dir(path):
+            setattr(namespace, self.dest, found)
+            _add(namespace, [path.absolute().parent])
+        elif self.nargs == "?":
+            _add(namespace, [path])
+        else:
+            told = f"{values} is a directory, and no partition: say for example orders-3 --log-dir {values}"
+            raise argparse.ArgumentError(self, told)
+
+
+def add_log_dirs_operand(parser: argparse.ArgumentParser) -> None:
+    """Have log dirs named without ``--log-dir``, too."""
+    parser.add_argument("dirs", nargs="*", action=LogDirs, metavar=LOG_DIR, help="log dirs, as --log-dir names them")
 
 
 def check_topics(globs: Sequence[str], log_dirs: Sequence[LogDir]) -> None:
@@ -101,22 +163,6 @@ def check_importable(wanted: TopicPartition) -> None:
         raise InvalidConfig(OPERAND, str(wanted), "holds the cluster metadata, which only Kafka's quorum may write")
 
 
-def _never_touched(name: str) -> str:
-    """Return why no command takes what has this name; an empty text if the name says nothing of that."""
-    directory = parse_partition_dir_name(name)
-    topic = directory.topic_partition.topic if directory else name
-    if topic == CLUSTER_METADATA_TOPIC:
-        return (
-            "is never touched: it holds the cluster metadata, which only Kafka's quorum may shorten; "
-            f"logcleaner dump {CLUSTER_METADATA_TOPIC}-0 shows it"
-        )
-    if directory is None or directory.state is DirState.LIVE:
-        return ""
-    if directory.state is DirState.FUTURE:
-        return "is never touched: a broker moves a replica there, and goes on when it starts"
-    return "is never touched, but by doctor --sweep: its topic was deleted, or its broker no longer has it"
-
-
 def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, log_dirs: Sequence[LogDir]) -> None:
     """Refuse names that occur neither in the log dirs, nor in their journals, nor in their holds.
 
@@ -130,14 +176,6 @@ def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, 
         check_partition(wanted, known, log_dirs)
     if globs:
         check_globs(globs, known, f"{_all_of(log_dirs)}, nor of the journal", log_dirs)
-
-
-def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
-    from cleaner.engine.journal import partition_of, read_journal
-
-    yield from (found for found, _ in log_dir.partitions())
-    yield from log_dir.holds()
-    yield from filter(None, map(partition_of, read_journal(log_dir.path)))
 
 
 def warn_of_names(loaded: LoadedLayers) -> None:
@@ -185,19 +223,6 @@ def check_patterns(loaded: LoadedLayers) -> None:
     ]
     if problems:
         raise InvalidConfigs(tuple(problems))
-
-
-def _meant_by(pattern: str, loaded: LoadedLayers) -> str:
-    """Return what the user probably meant by a pattern of ``[topics]``; an empty text if nothing is near."""
-    from cleaner.engine.inventory import is_named
-    from storage.log_dir import LogDir
-
-    partitions = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
-    for found in sorted(partitions):
-        if is_named(found, (pattern,)):
-            return f"it matches partitions, and [topics] takes topic names: did you mean {found.topic}?"
-    near = nearest(pattern, topics_of(loaded) or ())
-    return f"did you mean {near}?" if near else ""
 
 
 def named_topics(loaded: LoadedLayers, globs: Sequence[str]) -> list[str]:
@@ -260,24 +285,6 @@ def symlinks_in(log_dirs: Iterable[LogDir]) -> list[Path]:
     return [path for log_dir in log_dirs for _, path in _symlinked(log_dir)]
 
 
-def _symlinked(log_dir: LogDir) -> list[tuple[TopicPartition, Path]]:
-    try:
-        return list(log_dir.symlinked_partitions())
-    except UnreadableFile:
-        return []
-
-
-def _symlinks_named(glob: str, log_dirs: Iterable[LogDir]) -> str:
-    """Return that a glob names a symlink; nothing if it names none."""
-    from cleaner.engine.inventory import is_named
-
-    for log_dir in log_dirs:
-        for topic_partition, path in _symlinked(log_dir):
-            if is_named(topic_partition, (glob,)):
-                return f"; {path} is a symlink, which is not followed: {_MOVE}"
-    return ""
-
-
 def patterns_without_topic(loaded: LoadedLayers) -> tuple[str, ...]:
     """Return the names and globs of ``[topics]`` that match no topic of a log dir or of the cluster metadata.
 
@@ -306,83 +313,17 @@ def partitions_of(log_dirs: Iterable[LogDir]) -> set[TopicPartition] | None:
         return None
 
 
-def _all_of(log_dirs: Sequence[LogDir]) -> str:
-    return ", ".join(str(log_dir.path) for log_dir in log_dirs)
-
-
-def _why(glob: str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir]) -> str:
-    if linked := _symlinks_named(glob, log_dirs):
-        return linked
-    return did_you_mean(glob, {name for found in known for name in (found.topic, str(found))}) or _LIST
-
-
-LOG_DIR: Final = "DIR"
-
-
-class LogDirs(argparse.Action):
-    """Takes operands that name log dirs, and adds them to those of ``--log-dir``.
-
-    A word that is no directory is mostly something else: an option without its hyphens, a topic. A path is taken as
-    it is, because it may be mounted later.
-    """
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
-    ) -> None:
-        """Add the log dirs. Raises: argparse.ArgumentError for a word that names none."""
-        for word in values:
-            if os.sep not in word and not os.path.lexists(word):
-                raise argparse.ArgumentError(None, f"no such directory: {word}{_meant(parser, word)}")
-        _add(namespace, map(Path, values))
-
-
-class OnePartition(argparse.Action):
-    """Takes an operand that names a partition: ``orders-0``, or the path of its directory, whose parent is the log dir.
-
-    With ``nargs="?"``, a log dir may stand instead.
-    """
-
-    def __init__(self, option_strings: Sequence[str], dest: str, *, named: Callable[[str], Any], **rest: Any) -> None:
-        super().__init__(option_strings, dest, **rest)
-        self._named = named
-        """Parses the name of a partition. It raises ``ArgumentTypeError``, or returns a text that names no partition.
-        """
-
-    def __call__(
-        self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
-    ) -> None:
-        """Set the partition, or add the log dir. Raises: argparse.ArgumentError for a text that is neither."""
-        from storage.names import parse_topic_partition
-
-        if values is None:
-            return
-        path = Path(values)
-        found = parse_topic_partition(path.absolute().name)
-        is_named = os.sep not in values and found is not None
-        is_to_come = os.sep in values and found is not None and not os.path.lexists(path)  # it may be mounted later
-        if is_named or not (path.is_dir() or is_to_come):
-            try:
-                setattr(namespace, self.dest, self._named(values))
-            except argparse.ArgumentTypeError as error:
-                raise argparse.ArgumentError(self, str(error)) from error
-        elif found is not None and not _is_log_dir(path):
-            setattr(namespace, self.dest, found)
-            _add(namespace, [path.absolute().parent])
-        elif self.nargs == "?":
-            _add(namespace, [path])
-        else:
-            told = f"{values} is a directory, and no partition: say for example orders-3 --log-dir {values}"
-            raise argparse.ArgumentError(self, told)
-
-
-def add_log_dirs_operand(parser: argparse.ArgumentParser) -> None:
-    """Have log dirs named without ``--log-dir``, too."""
-    parser.add_argument("dirs", nargs="*", action=LogDirs, metavar=LOG_DIR, help="log dirs, as --log-dir names them")
-
-
 def _add(namespace: argparse.Namespace, paths: Any) -> None:
     known = namespace.log_dir
     namespace.log_dir = [*known, *(path for path in paths if path.absolute() not in {one.absolute() for one in known})]
+
+
+def _meant(parser: argparse.ArgumentParser, word: str) -> str:
+    """Return what the user probably meant by a word that names no directory."""
+    options = [name for action in actions_of(parser) for name in action.option_strings]
+    if near := nearest(word, (option.lstrip("-") for option in options if option.startswith("--"))):
+        return f"; did you mean --{near}?"
+    return f"; a topic is named by --topic {word}" if "--topic" in options else ""
 
 
 def _is_log_dir(path: Path) -> bool:
@@ -397,9 +338,66 @@ def _is_log_dir(path: Path) -> bool:
     return True
 
 
-def _meant(parser: argparse.ArgumentParser, word: str) -> str:
-    """Return what the user probably meant by a word that names no directory."""
-    options = [name for action in actions_of(parser) for name in action.option_strings]
-    if near := nearest(word, (option.lstrip("-") for option in options if option.startswith("--"))):
-        return f"; did you mean --{near}?"
-    return f"; a topic is named by --topic {word}" if "--topic" in options else ""
+def _all_of(log_dirs: Sequence[LogDir]) -> str:
+    return ", ".join(str(log_dir.path) for log_dir in log_dirs)
+
+
+def _never_touched(name: str) -> str:
+    """Return why no command takes what has this name; an empty text if the name says nothing of that."""
+    directory = parse_partition_dir_name(name)
+    topic = directory.topic_partition.topic if directory else name
+    if topic == CLUSTER_METADATA_TOPIC:
+        return (
+            "is never touched: it holds the cluster metadata, which only Kafka's quorum may shorten; "
+            f"logcleaner dump {CLUSTER_METADATA_TOPIC}-0 shows it"
+        )
+    if directory is None or directory.state is DirState.LIVE:
+        return ""
+    if directory.state is DirState.FUTURE:
+        return "is never touched: a broker moves a replica there, and goes on when it starts"
+    return "is never touched, but by doctor --sweep: its topic was deleted, or its broker no longer has it"
+
+
+def _why(glob: str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir]) -> str:
+    if linked := _symlinks_named(glob, log_dirs):
+        return linked
+    return did_you_mean(glob, {name for found in known for name in (found.topic, str(found))}) or _LIST
+
+
+def _symlinks_named(glob: str, log_dirs: Iterable[LogDir]) -> str:
+    """Return that a glob names a symlink; nothing if it names none."""
+    from cleaner.engine.inventory import is_named
+
+    for log_dir in log_dirs:
+        for topic_partition, path in _symlinked(log_dir):
+            if is_named(topic_partition, (glob,)):
+                return f"; {path} is a symlink, which is not followed: {_MOVE}"
+    return ""
+
+
+def _symlinked(log_dir: LogDir) -> list[tuple[TopicPartition, Path]]:
+    try:
+        return list(log_dir.symlinked_partitions())
+    except UnreadableFile:
+        return []
+
+
+def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
+    from cleaner.engine.journal import partition_of, read_journal
+
+    yield from (found for found, _ in log_dir.partitions())
+    yield from log_dir.holds()
+    yield from filter(None, map(partition_of, read_journal(log_dir.path)))
+
+
+def _meant_by(pattern: str, loaded: LoadedLayers) -> str:
+    """Return what the user probably meant by a pattern of ``[topics]``; an empty text if nothing is near."""
+    from cleaner.engine.inventory import is_named
+    from storage.log_dir import LogDir
+
+    partitions = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
+    for found in sorted(partitions):
+        if is_named(found, (pattern,)):
+            return f"it matches partitions, and [topics] takes topic names: did you mean {found.topic}?"
+    near = nearest(pattern, topics_of(loaded) or ())
+    return f"did you mean {near}?" if near else ""

@@ -30,86 +30,7 @@ if TYPE_CHECKING:
     from storage.names import TopicPartition
     from storage.scan.partitions import FoundPartition
 
-
 Missing: TypeAlias = "LogDirNotThere | UnreadableFile"
-
-
-def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
-    """Return an error for each configured log dir that is missing now and that a later try may find.
-
-    Args:
-        loaded: the configuration.
-        named: log dirs that the command line names; each of them must be there, because a missing one may be a typo.
-
-    Raises:
-        NotALogDir: a path can never be a log dir.
-        LogDirNotThere, UnreadableFile: the first missing log dir, if it is named, or if none can be served.
-        InvalidConfig: ``--log-dir`` took what was meant as an operand.
-    """
-    from storage.log_dir import LogDir, LogDirNotThere
-
-    missing: list[Missing] = []
-    for path in loaded.log_dirs:
-        try:
-            LogDir.open(path)
-        except (LogDirNotThere, UnreadableFile) as error:
-            missing.append(error)
-    for one in missing:
-        if one.path in named and isinstance(one, LogDirNotThere) and _is_operand(one.path):
-            reason = "is read as a directory; a TOPIC-PARTITION or a SEGMENT goes before the options"
-            raise InvalidConfig("--log-dir", str(one.path), reason) from one
-    if missing and (named or len(missing) == len(loaded.log_dirs)):
-        raise _all_named(missing)
-    return missing
-
-
-def _is_operand(path: Path) -> bool:
-    """Return whether a path that is not there is the name of a partition or of a segment."""
-    text = str(path)
-    names_one = parse_topic_partition(text) or parse_segment_file_name(text) or (text.isascii() and text.isdigit())
-    return bool(names_one) and not path.exists()
-
-
-def _all_named(missing: Sequence[Missing]) -> Missing:
-    """Return what is wrong with the first one, with the others beside it."""
-    from storage.log_dir import LogDirNotThere
-
-    first, *others = missing
-    if not others or type(first) is not LogDirNotThere:
-        return first
-    return LogDirNotThere(first.path, f"{first.cause}, nor can {', '.join(str(e.path) for e in others)} be served")
-
-
-def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: Iterable[Path] = ()) -> None:
-    """Refuse to go on if a missing log dir may hold the cluster metadata, which state what the topics keep.
-
-    Args:
-        loaded: the configuration, as far as it could be read.
-        missing: the result of ``find_missing``.
-        without: log dirs that held no cluster metadata when they were last there.
-
-    Raises: LogDirNotThere.
-    """
-    from storage.log_dir import LogDirNotThere
-
-    if loaded.cluster or not loaded.settings.cluster_metadata:
-        return
-    known = {path.absolute() for path in without}
-    for error in missing:
-        if error.path.absolute() not in known:
-            cause = f"{error.cause}, and the cluster metadata may lie in it (if not, say cluster.metadata = false)"
-            raise LogDirNotThere(error.path, cause) from error
-
-
-def without_missing(loaded: LoadedLayers, named: Sequence[Path]) -> tuple[LoadedLayers, list[Missing]]:
-    """Return the configuration for the log dirs that are there, and an error for each other log dir.
-
-    Arguments: as for ``find_missing``. Raises: as ``find_missing`` and ``check_metadata``.
-    """
-    missing = find_missing(loaded, named)
-    check_metadata(loaded, missing)
-    gone = {error.path for error in missing}
-    return loaded._replace(log_dirs=tuple(path for path in loaded.log_dirs if path not in gone)), missing
 
 
 class Opened(NamedTuple):
@@ -131,27 +52,6 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser, *, with_topics: bool 
     _add_broker(group)
 
 
-def _add_broker(group: argparse._ArgumentGroup) -> None:
-    broker = group.add_mutually_exclusive_group()
-    broker.add_argument(
-        "--server-properties", type=Path, metavar="FILE", help="also read the broker's server.properties"
-    )
-    broker.add_argument(
-        "--kafka-defaults",
-        action="store_true",
-        help="declare that the broker runs on Kafka's defaults, e.g. retention.ms of 7 days",
-    )
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="set_options",
-        help="set a key over what every file states, e.g. --set retention.ms=3d; topics named __* take no retention.* "
-        "from it, and no topic changes between compact and delete by it alone",
-    )
-
-
 def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
     """Add the options that name log dirs. With ``with_topics``, add ``--topic``, too."""
     group = parser.add_argument_group("log dirs")
@@ -159,24 +59,6 @@ def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = 
     if with_topics:
         add_topics_argument(group)
     parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
-
-
-def _add_places(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--log-dir",
-        action="extend",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="DIR",
-        help="directories of the broker's log.dirs; they replace the configured ones",
-    )
-    group.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="read this configuration file: TOML with Kafka's keys; its [topics] match topics, not partitions",
-    )
 
 
 def add_topics_argument(group: argparse._ActionsContainer) -> None:
@@ -336,25 +218,6 @@ def read_configuration(
     return loaded
 
 
-def _perhaps_named(args: argparse.Namespace) -> str:
-    """Return how to name a log dir. An option or operand that takes several words may have taken its name."""
-    words = [word for dest in ("topic", "sweep", "names", "key") for word in getattr(args, dest, None) or ()]
-    taken = next((word for word in words if isinstance(word, str) and Path(word).is_dir()), None)
-    return f"say --log-dir {taken}" if taken else "add --log-dir DIR, or --config FILE with log.dirs"
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    """Read the configuration file, and replace the settings that the command line overrides."""
-    from cleaner.config.layers import Settings
-
-    settings = Settings()
-    if args.config:
-        from cleaner.config.settings import read_settings
-
-        settings = read_settings(args.config, args.inputs)
-    return overridden(settings, args)
-
-
 def overridden(settings: Settings, args: argparse.Namespace) -> Settings:
     """Return the settings of a file with what the command line says instead."""
     return replace(
@@ -379,3 +242,139 @@ def tell_world_writable(paths: Iterable[Path], listener: Listener) -> None:
         mode = world_writable_mode(path)
         if mode is not None:
             listener.event(Event.WORLD_WRITABLE, path=str(path), mode=f"{mode:04o}")
+
+
+def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
+    """Return an error for each configured log dir that is missing now and that a later try may find.
+
+    Args:
+        loaded: the configuration.
+        named: log dirs that the command line names; each of them must be there, because a missing one may be a typo.
+
+    Raises:
+        NotALogDir: a path can never be a log dir.
+        LogDirNotThere, UnreadableFile: the first missing log dir, if it is named, or if none can be served.
+        InvalidConfig: ``--log-dir`` took what was meant as an operand.
+    """
+    from storage.log_dir import LogDir, LogDirNotThere
+
+    missing: list[Missing] = []
+    for path in loaded.log_dirs:
+        try:
+            LogDir.open(path)
+        except (LogDirNotThere, UnreadableFile) as error:
+            missing.append(error)
+    for one in missing:
+        if one.path in named and isinstance(one, LogDirNotThere) and _is_operand(one.path):
+            reason = "is read as a directory; a TOPIC-PARTITION or a SEGMENT goes before the options"
+            raise InvalidConfig("--log-dir", str(one.path), reason) from one
+    if missing and (named or len(missing) == len(loaded.log_dirs)):
+        raise _all_named(missing)
+    return missing
+
+
+def without_missing(loaded: LoadedLayers, named: Sequence[Path]) -> tuple[LoadedLayers, list[Missing]]:
+    """Return the configuration for the log dirs that are there, and an error for each other log dir.
+
+    Arguments: as for ``find_missing``. Raises: as ``find_missing`` and ``check_metadata``.
+    """
+    missing = find_missing(loaded, named)
+    check_metadata(loaded, missing)
+    gone = {error.path for error in missing}
+    return loaded._replace(log_dirs=tuple(path for path in loaded.log_dirs if path not in gone)), missing
+
+
+def check_metadata(loaded: LoadedLayers, missing: Iterable[Missing], without: Iterable[Path] = ()) -> None:
+    """Refuse to go on if a missing log dir may hold the cluster metadata, which state what the topics keep.
+
+    Args:
+        loaded: the configuration, as far as it could be read.
+        missing: the result of ``find_missing``.
+        without: log dirs that held no cluster metadata when they were last there.
+
+    Raises: LogDirNotThere.
+    """
+    from storage.log_dir import LogDirNotThere
+
+    if loaded.cluster or not loaded.settings.cluster_metadata:
+        return
+    known = {path.absolute() for path in without}
+    for error in missing:
+        if error.path.absolute() not in known:
+            cause = f"{error.cause}, and the cluster metadata may lie in it (if not, say cluster.metadata = false)"
+            raise LogDirNotThere(error.path, cause) from error
+
+
+def _add_places(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--log-dir",
+        action="extend",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="directories of the broker's log.dirs; they replace the configured ones",
+    )
+    group.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="read this configuration file: TOML with Kafka's keys; its [topics] match topics, not partitions",
+    )
+
+
+def _add_broker(group: argparse._ArgumentGroup) -> None:
+    broker = group.add_mutually_exclusive_group()
+    broker.add_argument(
+        "--server-properties", type=Path, metavar="FILE", help="also read the broker's server.properties"
+    )
+    broker.add_argument(
+        "--kafka-defaults",
+        action="store_true",
+        help="declare that the broker runs on Kafka's defaults, e.g. retention.ms of 7 days",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="set_options",
+        help="set a key over what every file states, e.g. --set retention.ms=3d; topics named __* take no retention.* "
+        "from it, and no topic changes between compact and delete by it alone",
+    )
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """Read the configuration file, and replace the settings that the command line overrides."""
+    from cleaner.config.layers import Settings
+
+    settings = Settings()
+    if args.config:
+        from cleaner.config.settings import read_settings
+
+        settings = read_settings(args.config, args.inputs)
+    return overridden(settings, args)
+
+
+def _perhaps_named(args: argparse.Namespace) -> str:
+    """Return how to name a log dir. An option or operand that takes several words may have taken its name."""
+    words = [word for dest in ("topic", "sweep", "names", "key") for word in getattr(args, dest, None) or ()]
+    taken = next((word for word in words if isinstance(word, str) and Path(word).is_dir()), None)
+    return f"say --log-dir {taken}" if taken else "add --log-dir DIR, or --config FILE with log.dirs"
+
+
+def _all_named(missing: Sequence[Missing]) -> Missing:
+    """Return what is wrong with the first one, with the others beside it."""
+    from storage.log_dir import LogDirNotThere
+
+    first, *others = missing
+    if not others or type(first) is not LogDirNotThere:
+        return first
+    return LogDirNotThere(first.path, f"{first.cause}, nor can {', '.join(str(e.path) for e in others)} be served")
+
+
+def _is_operand(path: Path) -> bool:
+    """Return whether a path that is not there is the name of a partition or of a segment."""
+    text = str(path)
+    names_one = parse_topic_partition(text) or parse_segment_file_name(text) or (text.isascii() and text.isdigit())
+    return bool(names_one) and not path.exists()

@@ -32,6 +32,163 @@ if TYPE_CHECKING:
     from cleaner.report.page import Lines, Report
     from policies.plan import Plan
 
+_ASKS_FOR_STYLES: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables by which rich shows styles where stdout is no terminal, too."""
+_WIDE: Final = 1000
+"""A number of columns at which no cell of a piped table is folded."""
+
+_DEFAULT: Final = "less"
+_NONE: Final = ("", "cat")
+_SETTINGS: Final = {"LESS": "FRX", "LV": "-c"}
+"""What git sets, too: less quits if all fits the screen, shows colours, and leaves the text on the screen."""
+_PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
+"""A command in which the shell sees nothing but words."""
+_NOT_STARTED: Final = (126, 127)
+"""The exit statuses of a shell that cannot start a command."""
+
+
+def show(
+    report: Report,
+    *,
+    as_json: bool,
+    every_segment: bool = False,
+    view: View | None = None,
+    pager: bool = False,
+) -> str:
+    """Print a report on stdout.
+
+    Args:
+        report: the value that a command made.
+        as_json: print the report's document, on one line.
+        every_segment: do not fold neighbouring segments (``-v``).
+        view: how much is shown, and in which order; by default as ``every_segment`` says.
+        pager: show the text through the user's pager, if stdout is a terminal.
+
+    Returns:
+        The text, without tables, if stdout is a terminal; else an empty text.
+    """
+    if as_json:
+        sys.stdout.write(document_text(report.document()) + "\n")
+        return ""
+    from cleaner.report.page import Page
+
+    is_terminal = sys.stdout.isatty()
+    view = view or View(every_segment)
+    width = shutil.get_terminal_size((80, 24)).columns
+    parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal, draws=draws()))
+    if not is_terminal and _ASKS_FOR_STYLES.isdisjoint(os.environ):
+        _print_plain(parts)
+        return ""
+    from rich.console import Console
+
+    # rich takes only colours away for NO_COLOR, and keeps bold; without a colour system it has no styles at all
+    console = Console(width=None if is_terminal else _WIDE, color_system=None if os.environ.get("NO_COLOR") else "auto")
+    told = _page(parts, console) if pager and is_terminal else _print(parts, console)
+    return told if is_terminal else ""
+
+
+def tell(words: str) -> None:
+    """Print one more line of a result on stdout; a terminal gets it wrapped, as the report before it."""
+    from cleaner.printable import printable
+    from cleaner.report.page import wrapped
+
+    line = printable(words)
+    if sys.stdout.isatty():
+        line = wrapped(line, shutil.get_terminal_size((80, 24)).columns, 2)
+    sys.stdout.write(f"{line}\n")
+
+
+def draws() -> bool:
+    """Return whether stdout is a terminal with colours that shows the characters of bars."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    return sys.stdout.encoding.lower().replace("-", "") == "utf8"
+
+
+def draw(lines: Lines) -> None:
+    """Print lines with their styles, if stdout is a terminal that ``draws``."""
+    if draws():
+        from rich.console import Console
+
+        Console().print(lines.styled(), soft_wrap=True, end="")
+
+
+def document_text(document: Any) -> str:
+    """Return a document as JSON, on one line; bytes of a name that are no UTF-8 stand there as the text ``\\udcNN``.
+
+    Python keeps such a byte as half of a surrogate pair, which strict readers of JSON refuse.
+    """
+    text = json.dumps(document)  # json.dump takes four times as long
+    return json.dumps(_encodable(document)) if "\\udc" in text else text
+
+
+def hold_failures(listener: EventLog, *, as_json: bool) -> None:
+    """Have failures wait for the report if both go to a terminal, where a reader would meet each of them twice."""
+    if not as_json and sys.stdout.isatty() and sys.stderr.isatty():
+        listener.hold_failures()
+
+
+def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -> None:
+    """Log each failure that the engine did not log while it ran; on a terminal, each failure that the report left out.
+
+    Args:
+        plan: the plan.
+        outcome: what was done, or would be.
+        listener: the log, after ``hold_failures``.
+        told: what ``show`` returned.
+    """
+    from cleaner.report.totals import log_dir_errors
+
+    for failed in plan.failures:
+        listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
+    if outcome.dry_run:  # a run logs these failures itself
+        for (_, topic_partition), result in outcome.results.items():
+            if result.error:
+                listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
+    for error in log_dir_errors(plan, outcome):
+        if error != outcome.no_kernels:
+            listener.event("log_dir_failed", error=error)
+    listener.release_failures(told)
+
+
+def pager_of(environment: Mapping[str, str]) -> str | None:
+    """Return the command of the pager; None if the user wants none, or it is not installed."""
+    command = environment.get("LOGCLEANER_PAGER", environment.get("PAGER", _DEFAULT)).strip()
+    if command in _NONE:
+        return None
+    import shlex
+
+    is_missing = _PLAIN.fullmatch(command) and not shutil.which(shlex.split(command)[0], path=environment.get("PATH"))
+    return None if is_missing else command
+
+
+def page(text: str, command: str) -> bool:
+    """Show a text through a pager until the user leaves it. Return False if the pager could not start.
+
+    Args:
+        text: with the colours of the terminal.
+        command: of the pager; a shell runs it.
+    """
+    import subprocess
+
+    with _interrupts_left_to_the_pager():
+        process = subprocess.Popen(  # noqa: S602 - the user's own command, as in git and man
+            command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            env=_SETTINGS | dict(os.environ),
+        )
+        try:
+            process.communicate(text)  # a pager that was left early closes the pipe, which is no error
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    return process.returncode not in _NOT_STARTED
+
 
 def add_view_arguments(group: argparse._ArgumentGroup, what: str) -> None:
     """Add ``-q``, ``--sort`` and ``--limit``.
@@ -111,113 +268,6 @@ def write_html(args: argparse.Namespace, report: Report) -> ExitStatus:
     return ExitStatus.DONE
 
 
-_ASKS_FOR_STYLES: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Variables by which rich shows styles where stdout is no terminal, too."""
-_WIDE: Final = 1000
-"""A number of columns at which no cell of a piped table is folded."""
-
-
-def show(
-    report: Report,
-    *,
-    as_json: bool,
-    every_segment: bool = False,
-    view: View | None = None,
-    pager: bool = False,
-) -> str:
-    """Print a report on stdout.
-
-    Args:
-        report: the value that a command made.
-        as_json: print the report's document, on one line.
-        every_segment: do not fold neighbouring segments (``-v``).
-        view: how much is shown, and in which order; by default as ``every_segment`` says.
-        pager: show the text through the user's pager, if stdout is a terminal.
-
-    Returns:
-        The text, without tables, if stdout is a terminal; else an empty text.
-    """
-    if as_json:
-        sys.stdout.write(document_text(report.document()) + "\n")
-        return ""
-    from cleaner.report.page import Page
-
-    is_terminal = sys.stdout.isatty()
-    view = view or View(every_segment)
-    width = shutil.get_terminal_size((80, 24)).columns
-    parts = report.text(Page(width, view.every_segment, view=view, shortens=is_terminal, draws=draws()))
-    if not is_terminal and _ASKS_FOR_STYLES.isdisjoint(os.environ):
-        _print_plain(parts)
-        return ""
-    from rich.console import Console
-
-    # rich takes only colours away for NO_COLOR, and keeps bold; without a colour system it has no styles at all
-    console = Console(width=None if is_terminal else _WIDE, color_system=None if os.environ.get("NO_COLOR") else "auto")
-    told = _page(parts, console) if pager and is_terminal else _print(parts, console)
-    return told if is_terminal else ""
-
-
-def draws() -> bool:
-    """Return whether stdout is a terminal with colours that shows the characters of bars."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
-        return False
-    return sys.stdout.encoding.lower().replace("-", "") == "utf8"
-
-
-def document_text(document: Any) -> str:
-    """Return a document as JSON, on one line; bytes of a name that are no UTF-8 stand there as the text ``\\udcNN``.
-
-    Python keeps such a byte as half of a surrogate pair, which strict readers of JSON refuse.
-    """
-    text = json.dumps(document)  # json.dump takes four times as long
-    return json.dumps(_encodable(document)) if "\\udc" in text else text
-
-
-def _encodable(value: Any) -> Any:
-    """Return a value whose texts can all be encoded as UTF-8."""
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_encodable(inner) for inner in value]
-    if not isinstance(value, str):
-        return value
-    return "".join(
-        c.encode("unicode_escape", "surrogatepass").decode() if "\ud800" <= c <= "\udfff" else c for c in value
-    )
-
-
-def tell(words: str) -> None:
-    """Print one more line of a result on stdout; a terminal gets it wrapped, as the report before it."""
-    from cleaner.printable import printable
-    from cleaner.report.page import wrapped
-
-    line = printable(words)
-    if sys.stdout.isatty():
-        line = wrapped(line, shutil.get_terminal_size((80, 24)).columns, 2)
-    sys.stdout.write(f"{line}\n")
-
-
-def draw(lines: Lines) -> None:
-    """Print lines with their styles, if stdout is a terminal that ``draws``."""
-    if draws():
-        from rich.console import Console
-
-        Console().print(lines.styled(), soft_wrap=True, end="")
-
-
-def _page(parts: Iterable[Lines | Table], console: Console) -> str:
-    """Show a report through the user's pager, or without a pager if there is none or it cannot start."""
-
-    command = pager_of(os.environ)
-    if command is None:
-        return _print(parts, console)
-    with console.capture() as captured:
-        told = _print(parts, console)
-    if not page(captured.get(), command):
-        sys.stdout.write(captured.get())
-    return told
-
-
 def _print_plain(parts: Iterable[Lines | Table]) -> None:
     """Print a report without styles. Only a table needs rich, which lays it out."""
     from cleaner.report.page import Lines
@@ -232,6 +282,19 @@ def _print_plain(parts: Iterable[Lines | Table]) -> None:
             with console.capture() as captured:  # rich fills each row up with blanks
                 console.print(part)
             sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _page(parts: Iterable[Lines | Table], console: Console) -> str:
+    """Show a report through the user's pager, or without a pager if there is none or it cannot start."""
+
+    command = pager_of(os.environ)
+    if command is None:
+        return _print(parts, console)
+    with console.capture() as captured:
+        told = _print(parts, console)
+    if not page(captured.get(), command):
+        sys.stdout.write(captured.get())
+    return told
 
 
 def _print(parts: Iterable[Lines | Table], console: Console) -> str:
@@ -251,82 +314,17 @@ def _print(parts: Iterable[Lines | Table], console: Console) -> str:
     return "".join(told)
 
 
-def hold_failures(listener: EventLog, *, as_json: bool) -> None:
-    """Have failures wait for the report if both go to a terminal, where a reader would meet each of them twice."""
-    if not as_json and sys.stdout.isatty() and sys.stderr.isatty():
-        listener.hold_failures()
-
-
-def tell_failures(plan: Plan, outcome: Outcome, listener: EventLog, told: str) -> None:
-    """Log each failure that the engine did not log while it ran; on a terminal, each failure that the report left out.
-
-    Args:
-        plan: the plan.
-        outcome: what was done, or would be.
-        listener: the log, after ``hold_failures``.
-        told: what ``show`` returned.
-    """
-    from cleaner.report.totals import log_dir_errors
-
-    for failed in plan.failures:
-        listener.event("partition_failed", **failed.topic_partition._asdict(), error=failed.error)
-    if outcome.dry_run:  # a run logs these failures itself
-        for (_, topic_partition), result in outcome.results.items():
-            if result.error:
-                listener.event("partition_failed", **topic_partition._asdict(), error=result.error)
-    for error in log_dir_errors(plan, outcome):
-        if error != outcome.no_kernels:
-            listener.event("log_dir_failed", error=error)
-    listener.release_failures(told)
-
-
-_DEFAULT: Final = "less"
-_NONE: Final = ("", "cat")
-_SETTINGS: Final = {"LESS": "FRX", "LV": "-c"}
-"""What git sets, too: less quits if all fits the screen, shows colours, and leaves the text on the screen."""
-_PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
-"""A command in which the shell sees nothing but words."""
-_NOT_STARTED: Final = (126, 127)
-"""The exit statuses of a shell that cannot start a command."""
-
-
-def pager_of(environment: Mapping[str, str]) -> str | None:
-    """Return the command of the pager; None if the user wants none, or it is not installed."""
-    command = environment.get("LOGCLEANER_PAGER", environment.get("PAGER", _DEFAULT)).strip()
-    if command in _NONE:
-        return None
-    import shlex
-
-    is_missing = _PLAIN.fullmatch(command) and not shutil.which(shlex.split(command)[0], path=environment.get("PATH"))
-    return None if is_missing else command
-
-
-def page(text: str, command: str) -> bool:
-    """Show a text through a pager until the user leaves it. Return False if the pager could not start.
-
-    Args:
-        text: with the colours of the terminal.
-        command: of the pager; a shell runs it.
-    """
-    import subprocess
-
-    with _interrupts_left_to_the_pager():
-        process = subprocess.Popen(  # noqa: S602 - the user's own command, as in git and man
-            command,
-            shell=True,
-            stdin=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="backslashreplace",
-            env=_SETTINGS | dict(os.environ),
-        )
-        try:
-            process.communicate(text)  # a pager that was left early closes the pipe, which is no error
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    return process.returncode not in _NOT_STARTED
+def _encodable(value: Any) -> Any:
+    """Return a value whose texts can all be encoded as UTF-8."""
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    return "".join(
+        c.encode("unicode_escape", "surrogatepass").decode() if "\ud800" <= c <= "\udfff" else c for c in value
+    )
 
 
 @contextmanager

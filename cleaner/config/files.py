@@ -27,14 +27,15 @@ from storage.properties import Property, parse_properties
 STDIN: Final = Path("-")
 _State = tuple[int, ...]
 
+_OF_A_BROKER: Final = frozenset(
+    {"node.id", "broker.id", "process.roles", "log.dirs", "log.dir", "zookeeper.connect", "listeners"}
+)
+_QUORUM_PREFIX: Final = "controller.quorum."
+_OF_META_PROPERTIES: Final = frozenset({"version", "cluster.id", "node.id", "broker.id", "directory.id"})
+_TOML_VALUE_STARTS: Final = ("[", '"', "'")
+_NAME_THE_BROKERS: Final = "name the server.properties that the broker is started with"
 
-class _Read(NamedTuple):
-    """A file that was read: for which option, the bytes, and its state just before the reading."""
-
-    option: str
-    data: bytes
-    state: _State
-    is_regular: bool
+State = tuple[object, ...]
 
 
 class CommandFiles:
@@ -105,19 +106,6 @@ class CommandFiles:
                 raise InvalidConfig(option, str(path), reason)
 
 
-def _state(status: os.stat_result) -> _State:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-_OF_A_BROKER: Final = frozenset(
-    {"node.id", "broker.id", "process.roles", "log.dirs", "log.dir", "zookeeper.connect", "listeners"}
-)
-_QUORUM_PREFIX: Final = "controller.quorum."
-_OF_META_PROPERTIES: Final = frozenset({"version", "cluster.id", "node.id", "broker.id", "directory.id"})
-_TOML_VALUE_STARTS: Final = ("[", '"', "'")
-_NAME_THE_BROKERS: Final = "name the server.properties that the broker is started with"
-
-
 def read_server_properties(path: Path, inputs: CommandFiles | None = None) -> dict[str, Property]:
     """Read the file that a broker is started with.
 
@@ -141,26 +129,6 @@ def misspelt(path: Path, found: Mapping[str, Property]) -> tuple[str, ...]:
         f"{path} line {found[written].line}: a broker has no key {written}, and ignores it; did you mean {meant}?"
         for written, meant in misspelt_in(found)
     )
-
-
-def _why_not_of_a_broker(found: Mapping[str, Property]) -> str | None:
-    if _is_toml(found):
-        return f"is a TOML file, which --config takes; {_NAME_THE_BROKERS}"
-    if found.keys() <= _OF_META_PROPERTIES and not found.keys().isdisjoint({"version", "cluster.id", "directory.id"}):
-        return f"is the meta.properties of a log dir; {_NAME_THE_BROKERS}"
-    if not any(key in _OF_A_BROKER or key.startswith(_QUORUM_PREFIX) for key in found):
-        return f"has no key that tells a broker's file, such as node.id or log.dirs; {_NAME_THE_BROKERS}"
-    return None
-
-
-def _is_toml(found: Mapping[str, Property]) -> bool:
-    """Return whether a table begins somewhere, or a broker's key has an array or a quoted text: TOML has both."""
-    return any(key.startswith("[") for key in found) or any(
-        found[key].value.startswith(_TOML_VALUE_STARTS) for key in _OF_A_BROKER & found.keys()
-    )
-
-
-State = tuple[object, ...]
 
 
 def state_of_file(path: Path | str) -> tuple[int, ...]:
@@ -204,3 +172,33 @@ def with_entries(state: State, before: State, after: State) -> State:
         return state
     changes = dict(zip(before, after, strict=True))
     return tuple(changes.get(entry, entry) for entry in state)
+
+
+class _Read(NamedTuple):
+    """A file that was read: for which option, the bytes, and its state just before the reading."""
+
+    option: str
+    data: bytes
+    state: _State
+    is_regular: bool
+
+
+def _state(status: os.stat_result) -> _State:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _why_not_of_a_broker(found: Mapping[str, Property]) -> str | None:
+    if _is_toml(found):
+        return f"is a TOML file, which --config takes; {_NAME_THE_BROKERS}"
+    if found.keys() <= _OF_META_PROPERTIES and not found.keys().isdisjoint({"version", "cluster.id", "directory.id"}):
+        return f"is the meta.properties of a log dir; {_NAME_THE_BROKERS}"
+    if not any(key in _OF_A_BROKER or key.startswith(_QUORUM_PREFIX) for key in found):
+        return f"has no key that tells a broker's file, such as node.id or log.dirs; {_NAME_THE_BROKERS}"
+    return None
+
+
+def _is_toml(found: Mapping[str, Property]) -> bool:
+    """Return whether a table begins somewhere, or a broker's key has an array or a quoted text: TOML has both."""
+    return any(key.startswith("[") for key in found) or any(
+        found[key].value.startswith(_TOML_VALUE_STARTS) for key in _OF_A_BROKER & found.keys()
+    )

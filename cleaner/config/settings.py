@@ -23,6 +23,70 @@ from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 KeyPath = tuple[str, ...]
 """The parts of a key in TOML: ``topics."orders".retention.ms`` has four."""
 
+_TABLES: Final = ("defaults", "cleaner", "metrics", "report")
+_CLEANER_PREFIX: Final = "log.cleaner."
+_BROKER_NAMES: Final = frozenset(
+    name for key in BROKER_KEYS for name in (key.name, *(synonym.name for synonym in key.synonyms))
+)
+_CLEANER_NAMES: Final = {
+    short: name
+    for name in names_of(Layer.DEFAULTS)
+    if name in _BROKER_NAMES or name.startswith(_CLEANER_PREFIX)
+    for short in (name, name.removeprefix(_CLEANER_PREFIX))
+}
+"""Key of ``[cleaner]``, with or without ``log.cleaner.`` -> Kafka's name."""
+_DEFAULTS_NAMES: Final = frozenset(names_of(Layer.DEFAULTS)) - _BROKER_NAMES
+_REASONS: Final = {
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "string_pattern_mismatch": "must be HOST:PORT",
+    "literal_error": "must be few, all or none",
+}
+
+
+def read_settings(path: Path, inputs: CommandFiles | None = None) -> Settings:
+    """Read a configuration file.
+
+    Args:
+        path: the file.
+        inputs: the files of the command; without it, the file is read once.
+
+    Raises:
+        UnreadableFile: the file is missing, may not be read, or is not UTF-8.
+        InvalidConfig: another option has read what can be read only once.
+        InvalidConfigs: everything that is wrong in it, by line.
+    """
+    return parse_settings(_text_of(path, inputs or CommandFiles()), path)
+
+
+def examine_settings(path: Path, inputs: CommandFiles) -> tuple[Settings, tuple[InvalidConfig, ...]]:
+    """Read a configuration file, and return what is sound of it, and everything that is wrong in it, by line.
+
+    Raises:
+        UnreadableFile: the file is missing, may not be read, or is not UTF-8.
+        InvalidConfig: another option has read what can be read only once.
+        InvalidConfigs: it is not TOML, so nothing of it is sound.
+    """
+    return _settings_and_problems(_text_of(path, inputs), path)
+
+
+def parse_settings(text: str, path: Path) -> Settings:
+    """Parse the text of a configuration file.
+
+    Args:
+        text: TOML.
+        path: the file, for errors; relative paths in the file start from its directory.
+
+    Raises:
+        InvalidConfigs: everything that is wrong in it, by line.
+    """
+    settings, problems = _settings_and_problems(text, path)
+    if problems:
+        raise InvalidConfigs(problems)
+    return settings
+
 
 def key_lines(text: str) -> dict[KeyPath, int]:
     """Return the line, from 1, of each key and table header of a valid TOML text.
@@ -49,43 +113,6 @@ def leaves(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPa
             yield from leaves(value, (*path, key))
         else:
             yield (*path, key), value
-
-
-def _statements(text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Yield the line, text and parsed value of each statement: a key or a table header."""
-    statement, first = "", 0
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        statement, first = (f"{statement}\n{line}", first) if statement else (line, number)
-        try:
-            parsed = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue  # the value continues in the next line
-        if parsed:
-            yield first, statement.lstrip(), parsed
-        statement = ""
-
-
-_TABLES: Final = ("defaults", "cleaner", "metrics", "report")
-_CLEANER_PREFIX: Final = "log.cleaner."
-_BROKER_NAMES: Final = frozenset(
-    name for key in BROKER_KEYS for name in (key.name, *(synonym.name for synonym in key.synonyms))
-)
-_CLEANER_NAMES: Final = {
-    short: name
-    for name in names_of(Layer.DEFAULTS)
-    if name in _BROKER_NAMES or name.startswith(_CLEANER_PREFIX)
-    for short in (name, name.removeprefix(_CLEANER_PREFIX))
-}
-"""Key of ``[cleaner]``, with or without ``log.cleaner.`` -> Kafka's name."""
-_DEFAULTS_NAMES: Final = frozenset(names_of(Layer.DEFAULTS)) - _BROKER_NAMES
-_REASONS: Final = {
-    "bool_type": "must be true or false",
-    "string_type": "must be a string",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-    "string_pattern_mismatch": "must be HOST:PORT",
-    "literal_error": "must be few, all or none",
-}
 
 
 class _Strict(BaseModel):
@@ -119,68 +146,11 @@ class FileTable(_Strict):
     report: ReportTable = ReportTable()
 
 
-class _Entry(NamedTuple):
-    """A key of the file. Its location has the table, for ``[topics]`` the topic's name or glob, and the joined name."""
-
-    location: KeyPath
-    said: Said
-
-    @property
-    def is_broker_key(self) -> bool:
-        """Return whether this is a broker key above all tables, such as ``log.dirs``."""
-        return len(self.location) == 1 and self.location[0] in _BROKER_NAMES
-
-    def problem(self, reason: str) -> InvalidConfig:
-        return InvalidConfig(".".join(self.location), None, reason, self.said.origin)
-
-
-def read_settings(path: Path, inputs: CommandFiles | None = None) -> Settings:
-    """Read a configuration file.
-
-    Args:
-        path: the file.
-        inputs: the files of the command; without it, the file is read once.
-
-    Raises:
-        UnreadableFile: the file is missing, may not be read, or is not UTF-8.
-        InvalidConfig: another option has read what can be read only once.
-        InvalidConfigs: everything that is wrong in it, by line.
-    """
-    return parse_settings(_text_of(path, inputs or CommandFiles()), path)
-
-
-def examine_settings(path: Path, inputs: CommandFiles) -> tuple[Settings, tuple[InvalidConfig, ...]]:
-    """Read a configuration file, and return what is sound of it, and everything that is wrong in it, by line.
-
-    Raises:
-        UnreadableFile: the file is missing, may not be read, or is not UTF-8.
-        InvalidConfig: another option has read what can be read only once.
-        InvalidConfigs: it is not TOML, so nothing of it is sound.
-    """
-    return _settings_and_problems(_text_of(path, inputs), path)
-
-
 def _text_of(path: Path, inputs: CommandFiles) -> str:
     try:
         return inputs.read(path, "--config").decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise UnreadableFile(path, str(error)) from error
-
-
-def parse_settings(text: str, path: Path) -> Settings:
-    """Parse the text of a configuration file.
-
-    Args:
-        text: TOML.
-        path: the file, for errors; relative paths in the file start from its directory.
-
-    Raises:
-        InvalidConfigs: everything that is wrong in it, by line.
-    """
-    settings, problems = _settings_and_problems(text, path)
-    if problems:
-        raise InvalidConfigs(problems)
-    return settings
 
 
 def _settings_and_problems(text: str, path: Path) -> tuple[Settings, tuple[InvalidConfig, ...]]:
@@ -214,31 +184,6 @@ def _settings_and_problems(text: str, path: Path) -> tuple[Settings, tuple[Inval
     return settings, tuple(sorted(problems, key=_line_of))
 
 
-def _line_of(problem: InvalidConfig) -> int:
-    """Return the line of a problem; every origin ends with it, see ``_entries``."""
-    return int(problem.where.rpartition(" ")[2])
-
-
-def _entries(document: Mapping[str, Any], lines: Mapping[KeyPath, int], path: Path) -> Iterator[_Entry]:
-    for key_path, value in leaves(document):
-        line = lines[key_path]
-        yield _Entry(_location(key_path), Said(value, f"{path} line {line}", str(path.absolute()), line))
-
-
-def _location(path: KeyPath) -> KeyPath:
-    """Join the parts of a key: (topics, orders, retention, ms) becomes (topics, orders, retention.ms)."""
-    places = 2 if path[0] == "topics" else 1 if path[0] in _TABLES else 0
-    return (*path[:places], ".".join(path[places:])) if len(path) > places else path
-
-
-def _repeated(entries: list[_Entry]) -> Iterator[InvalidConfig]:
-    """Report keys that are stated twice; TOML takes ``"retention.ms"`` and ``retention.ms`` for two keys."""
-    seen: dict[KeyPath, _Entry] = {}
-    for entry in entries:
-        if (first := seen.setdefault(entry.location, entry)) is not entry:
-            yield entry.problem(f"is already stated in line {first.said.line}")
-
-
 def _defaults(entries: list[_Entry], problems: list[InvalidConfig]) -> RawLayer:
     """Return ``[defaults]``, ``[cleaner]`` and the broker keys above all tables, by Kafka's names."""
     found: dict[str, Said] = {}
@@ -251,6 +196,21 @@ def _defaults(entries: list[_Entry], problems: list[InvalidConfig]) -> RawLayer:
         elif entry.location[0] == "cleaner" and len(entry.location) == 2:
             problems.append(entry.problem(f"no such key{nearest(entry.location[1], _CLEANER_NAMES)}"))
     return found
+
+
+class _Entry(NamedTuple):
+    """A key of the file. Its location has the table, for ``[topics]`` the topic's name or glob, and the joined name."""
+
+    location: KeyPath
+    said: Said
+
+    @property
+    def is_broker_key(self) -> bool:
+        """Return whether this is a broker key above all tables, such as ``log.dirs``."""
+        return len(self.location) == 1 and self.location[0] in _BROKER_NAMES
+
+    def problem(self, reason: str) -> InvalidConfig:
+        return InvalidConfig(".".join(self.location), None, reason, self.said.origin)
 
 
 def _name_of_default(entry: _Entry) -> str | None:
@@ -326,11 +286,50 @@ def _near_above_tables(name: str) -> str:
     return near if is_here else f"{near} It goes into the table [defaults], or into [topics.NAME]"
 
 
+def _names_in(table: type[_Strict]) -> Iterator[str]:
+    return (field.alias or name for name, field in table.model_fields.items())
+
+
 def _known_names(location: KeyPath) -> Mapping[str, object]:
     if location[0] in ("metrics", "report"):
         return dict.fromkeys(_names_in(MetricsTable if location[0] == "metrics" else ReportTable))
     return dict.fromkeys([*_names_in(FileTable), *_BROKER_NAMES])
 
 
-def _names_in(table: type[_Strict]) -> Iterator[str]:
-    return (field.alias or name for name, field in table.model_fields.items())
+def _repeated(entries: list[_Entry]) -> Iterator[InvalidConfig]:
+    """Report keys that are stated twice; TOML takes ``"retention.ms"`` and ``retention.ms`` for two keys."""
+    seen: dict[KeyPath, _Entry] = {}
+    for entry in entries:
+        if (first := seen.setdefault(entry.location, entry)) is not entry:
+            yield entry.problem(f"is already stated in line {first.said.line}")
+
+
+def _entries(document: Mapping[str, Any], lines: Mapping[KeyPath, int], path: Path) -> Iterator[_Entry]:
+    for key_path, value in leaves(document):
+        line = lines[key_path]
+        yield _Entry(_location(key_path), Said(value, f"{path} line {line}", str(path.absolute()), line))
+
+
+def _location(path: KeyPath) -> KeyPath:
+    """Join the parts of a key: (topics, orders, retention, ms) becomes (topics, orders, retention.ms)."""
+    places = 2 if path[0] == "topics" else 1 if path[0] in _TABLES else 0
+    return (*path[:places], ".".join(path[places:])) if len(path) > places else path
+
+
+def _line_of(problem: InvalidConfig) -> int:
+    """Return the line of a problem; every origin ends with it, see ``_entries``."""
+    return int(problem.where.rpartition(" ")[2])
+
+
+def _statements(text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Yield the line, text and parsed value of each statement: a key or a table header."""
+    statement, first = "", 0
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        statement, first = (f"{statement}\n{line}", first) if statement else (line, number)
+        try:
+            parsed = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue  # the value continues in the next line
+        if parsed:
+            yield first, statement.lstrip(), parsed
+        statement = ""

@@ -46,87 +46,6 @@ from storage.names import TopicPartition
 
 OnRefusal = Callable[[Path, LogCleanerError | OSError], None]
 
-
-@dataclass(eq=False)
-class Turn:
-    """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
-
-    log_dirs: tuple[Path, ...]
-    """The log dirs of the configuration."""
-    on_refusal: OnRefusal
-    """Told of a log dir that another process holds, or that could not be locked."""
-    seconds: Callable[[], float] = time.monotonic
-    """A stopwatch."""
-    _locks: dict[Path, LogDirLock] | None = None
-    _compactor: CompactingChild | None = None
-    _locked_seconds: float | None = None
-    _told_seconds: float = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._compactor:
-            self._compactor.close()
-        for lock in (self._locks or {}).values():
-            with suppress(OSError, LogCleanerError):  # it lets go, even where its file cannot be removed
-                lock.release()
-
-    @property
-    def held_seconds(self) -> float:
-        """Return for how many seconds a broker would have been refused by now."""
-        return 0.0 if self._locked_seconds is None else self.seconds() - self._locked_seconds
-
-    def newly_held_seconds(self) -> float:
-        """Return for how long the locks were held since this was last asked."""
-        seconds, self._told_seconds = self.held_seconds - self._told_seconds, self.held_seconds
-        return seconds
-
-    def holds(self, log_dir: Path) -> bool:
-        """Return whether this turn has the lock."""
-        return self._locks is not None and log_dir in self._locks
-
-    def locked(self) -> tuple[Path, ...]:
-        """Take the locks when first called. Return the log dirs that may be changed."""
-        if self._locks is None:
-            self._locks = {}
-            for path in self.log_dirs:
-                self._lock(path, self._locks)
-        return tuple(self._locks)
-
-    def lock_of(self, log_dir: Path) -> LogDirLock:
-        """Return the lock of a log dir, which the turn has."""
-        assert self._locks is not None
-        return self._locks[log_dir]
-
-    def compactor(self, pulse: Pulse) -> CompactingChild:
-        """Return the one child of this turn; start it when first called."""
-        if self._compactor is None:
-            descriptors = [lock.descriptor for lock in (self._locks or {}).values()]
-            self._compactor = CompactingChild(descriptors, pulse)
-        return self._compactor
-
-    def _lock(self, path: Path, locks: dict[Path, LogDirLock]) -> None:
-        try:
-            locks[path] = LogDir.open(path).lock(FileSystem())
-        except (LogCleanerError, OSError) as error:
-            self.on_refusal(path, error)
-        else:
-            self._locked_seconds = self.seconds() if self._locked_seconds is None else self._locked_seconds
-
-
-def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a predicate that is true when first asked: else a turn might end before anything was done."""
-    passed: list[bool] = []
-
-    def may() -> bool:
-        is_allowed = not passed or may_begin()
-        passed.append(True)
-        return is_allowed
-
-    return may
-
-
 Change = Callable[[Schedule], Schedule]
 REST_SECONDS: Final = 2.0
 """The least time for which the locks are free after a turn that ``lock.hold.max`` ended, in seconds."""
@@ -134,17 +53,26 @@ _NOTHING_CHANGES: Final = "nothing is changed until it can be read"
 _EARLIER_HOLDS: Final = "the one before it stays in force"
 
 
-class _Judged(NamedTuple):
-    """The verdict of a plan of everything on the limits that are saved."""
+class DamagedWorks:
+    """The works that failed because files are damaged."""
 
-    loaded: LoadedLayers
-    """The configuration that it went by."""
-    waits: frozenset[str]
-    """Log dirs in which some limits wait."""
-    let_through: frozenset[str]
-    """Topics whose limits let more go than before, and do not wait."""
-    surveyed: frozenset[str]
-    """Log dirs that no other guard rail holds back."""
+    def __init__(self) -> None:
+        self._met: dict[Work, Uncleanable] = {}
+
+    def note(self, work: Work, error: str) -> None:
+        """Remember a failure with what the files are like now. Raises: UnreadableFile."""
+        self._met[work] = Uncleanable.of(list_partition(_directory_of(work)), error)
+
+    def mended(self) -> list[Work]:
+        """Return, and forget, the works whose files changed since."""
+        mended = []
+        for work, damage in self._met.items():
+            with suppress(LogCleanerError):  # a partition that is gone has no work either
+                if damage.may_retry(list_partition(_directory_of(work))):
+                    mended.append(work)
+        for work in mended:
+            del self._met[work]
+        return mended
 
 
 class Worker:
@@ -537,28 +465,99 @@ class Worker:
         return lambda: not (round_ and self._configuration.is_stale()) and in_time()
 
 
-class DamagedWorks:
-    """The works that failed because files are damaged."""
+@dataclass(eq=False)
+class Turn:
+    """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
 
-    def __init__(self) -> None:
-        self._met: dict[Work, Uncleanable] = {}
+    log_dirs: tuple[Path, ...]
+    """The log dirs of the configuration."""
+    on_refusal: OnRefusal
+    """Told of a log dir that another process holds, or that could not be locked."""
+    seconds: Callable[[], float] = time.monotonic
+    """A stopwatch."""
+    _locks: dict[Path, LogDirLock] | None = None
+    _compactor: CompactingChild | None = None
+    _locked_seconds: float | None = None
+    _told_seconds: float = 0.0
 
-    def note(self, work: Work, error: str) -> None:
-        """Remember a failure with what the files are like now. Raises: UnreadableFile."""
-        self._met[work] = Uncleanable.of(list_partition(_directory_of(work)), error)
+    def __enter__(self) -> Self:
+        return self
 
-    def mended(self) -> list[Work]:
-        """Return, and forget, the works whose files changed since."""
-        mended = []
-        for work, damage in self._met.items():
-            with suppress(LogCleanerError):  # a partition that is gone has no work either
-                if damage.may_retry(list_partition(_directory_of(work))):
-                    mended.append(work)
-        for work in mended:
-            del self._met[work]
-        return mended
+    def __exit__(self, *_error: object) -> None:
+        if self._compactor:
+            self._compactor.close()
+        for lock in (self._locks or {}).values():
+            with suppress(OSError, LogCleanerError):  # it lets go, even where its file cannot be removed
+                lock.release()
+
+    @property
+    def held_seconds(self) -> float:
+        """Return for how many seconds a broker would have been refused by now."""
+        return 0.0 if self._locked_seconds is None else self.seconds() - self._locked_seconds
+
+    def newly_held_seconds(self) -> float:
+        """Return for how long the locks were held since this was last asked."""
+        seconds, self._told_seconds = self.held_seconds - self._told_seconds, self.held_seconds
+        return seconds
+
+    def holds(self, log_dir: Path) -> bool:
+        """Return whether this turn has the lock."""
+        return self._locks is not None and log_dir in self._locks
+
+    def locked(self) -> tuple[Path, ...]:
+        """Take the locks when first called. Return the log dirs that may be changed."""
+        if self._locks is None:
+            self._locks = {}
+            for path in self.log_dirs:
+                self._lock(path, self._locks)
+        return tuple(self._locks)
+
+    def lock_of(self, log_dir: Path) -> LogDirLock:
+        """Return the lock of a log dir, which the turn has."""
+        assert self._locks is not None
+        return self._locks[log_dir]
+
+    def compactor(self, pulse: Pulse) -> CompactingChild:
+        """Return the one child of this turn; start it when first called."""
+        if self._compactor is None:
+            descriptors = [lock.descriptor for lock in (self._locks or {}).values()]
+            self._compactor = CompactingChild(descriptors, pulse)
+        return self._compactor
+
+    def _lock(self, path: Path, locks: dict[Path, LogDirLock]) -> None:
+        try:
+            locks[path] = LogDir.open(path).lock(FileSystem())
+        except (LogCleanerError, OSError) as error:
+            self.on_refusal(path, error)
+        else:
+            self._locked_seconds = self.seconds() if self._locked_seconds is None else self._locked_seconds
+
+
+def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a predicate that is true when first asked: else a turn might end before anything was done."""
+    passed: list[bool] = []
+
+    def may() -> bool:
+        is_allowed = not passed or may_begin()
+        passed.append(True)
+        return is_allowed
+
+    return may
 
 
 def _directory_of(work: Work) -> Path:
     log_dir, topic_partition = work[1]
     return Path(log_dir) / str(topic_partition)
+
+
+class _Judged(NamedTuple):
+    """The verdict of a plan of everything on the limits that are saved."""
+
+    loaded: LoadedLayers
+    """The configuration that it went by."""
+    waits: frozenset[str]
+    """Log dirs in which some limits wait."""
+    let_through: frozenset[str]
+    """Topics whose limits let more go than before, and do not wait."""
+    surveyed: frozenset[str]
+    """Log dirs that no other guard rail holds back."""

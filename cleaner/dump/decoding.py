@@ -34,128 +34,10 @@ from storage.schemas.remote_log import REMOTE_LOG
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _ERRORS: Final = "logcleaner-java"
 
-
-def java_text(data: bytes) -> str:
-    """Return the text that ``new String(data, UTF_8)`` is in Java."""
-    return data.decode("utf-8", _ERRORS)
-
-
-def malformed_bytes(data: bytes, at: int) -> int:
-    """Return for how many bytes one U+FFFD stands, where a character begins that is no UTF-8."""
-    first, left = data[at], len(data) - at
-    if 0xC2 <= first <= 0xDF:
-        return 1
-    if 0xE0 <= first <= 0xEF:
-        return _of_three(data, at, left)
-    if 0xF0 <= first <= 0xF7:
-        return _of_four(data, at, left)
-    return 1
-
-
-def _of_three(data: bytes, at: int, left: int) -> int:
-    if left >= 3:
-        if _is_bad_second_of_three(data[at], data[at + 1]):
-            return 1
-        return 3 if _continues(data[at + 2]) else 2  # three: a surrogate
-    return 1 if left == 2 and _is_bad_second_of_three(data[at], data[at + 1]) else left
-
-
-def _of_four(data: bytes, at: int, left: int) -> int:
-    first = data[at]
-    if first > 0xF4 or (left > 1 and _is_bad_second_of_four(first, data[at + 1])):
-        return 1
-    if left >= 4:
-        return 3 if _continues(data[at + 2]) else 2
-    if left == 3 and not _continues(data[at + 2]):
-        return 2
-    return left
-
-
-def _is_bad_second_of_three(first: int, second: int) -> bool:
-    return (first == 0xE0 and second < 0xA0) or not _continues(second)
-
-
-def _is_bad_second_of_four(first: int, second: int) -> bool:
-    return (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F) or not _continues(second)
-
-
-def _continues(byte: int) -> bool:
-    return 0x80 <= byte <= 0xBF
-
-
-def _as_java_does(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    return _REPLACEMENT, error.start + malformed_bytes(error.object, error.start)
-
-
-codecs.register_error(_ERRORS, _as_java_does)
-
-
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _TEXT: Final = json.JSONEncoder(ensure_ascii=False).encode
 _POINT_FROM: Final = 1e-3
 _POINT_BELOW: Final = 1e7
-
-
-def java_json(value: Any) -> str:
-    """Return a decoded message as Jackson prints it: without blanks, bytes as base64."""
-    match value:
-        case str():
-            return _ESCAPE.sub(_upper_case, _TEXT(value))
-        case bytes():
-            return f'"{base64.b64encode(value).decode()}"'
-        case dict():
-            return "{" + ",".join(f"{_TEXT(name)}:{java_json(inner)}" for name, inner in value.items()) + "}"
-        case list():
-            return "[" + ",".join(map(java_json, value)) + "]"
-        case float():
-            return java_double(value)
-    return _TEXT(value)
-
-
-def plain_json(value: Any) -> Any:
-    """Return a decoded message as values that JSON has: bytes as base64."""
-    match value:
-        case bytes():
-            return base64.b64encode(value).decode()
-        case dict():
-            return {name: plain_json(inner) for name, inner in value.items()}
-        case list():
-            return list(map(plain_json, value))
-        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
-            return java_double(value)
-    return value
-
-
-def java_double(value: float) -> str:
-    """Return a number as Java's ``Double.toString`` writes it."""
-    if value != value:  # noqa: PLR0124 - not a number
-        return '"NaN"'
-    if value in (float("inf"), float("-inf")):
-        return '"Infinity"' if value > 0 else '"-Infinity"'
-    if value == 0 or _POINT_FROM <= abs(value) < _POINT_BELOW:
-        text = repr(value)
-        return text if "e" not in text else f"{value:f}"
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    digits = mantissa.lstrip("-").replace(".", "").lstrip("0").rstrip("0") or "0"
-    power = int(exponent) if exponent else 0
-    power += _power_of(mantissa.lstrip("-"))
-    sign = "-" if value < 0 else ""
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
-
-
-def _power_of(mantissa: str) -> int:
-    """Return the power of ten of the first digit that is not zero."""
-    whole, _, fraction = mantissa.partition(".")
-    if whole.strip("0"):
-        return len(whole.lstrip("0")) - 1
-    return -(len(fraction) - len(fraction.lstrip("0")) + 1)
-
-
-def _upper_case(escape: re.Match[str]) -> str:
-    said = escape[0]
-    return f"\\u{said[2:].upper()}" if len(said) > 2 else said
-
 
 _KEYED: Final = {
     TopicDecoder.OFFSETS: OFFSETS_TOPIC,
@@ -173,6 +55,54 @@ _CONTROL: Final = {
     ControlType.KRAFT_VERSION: "KRaftVersionRecord",
     ControlType.KRAFT_VOTERS: "VotersRecord",
 }
+
+_SEGMENT_STATES: Final = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+_PARTITION_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
+
+_LABELS = {
+    ControlType.LEADER_CHANGE: "LeaderChange:",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+_NUMBERS: Final = {PlainDecoder.LONG: struct.Struct(">q"), PlainDecoder.INTEGER: struct.Struct(">i")}
+_DELETED: Final = "<DELETE>"
+
+
+class RecordContents(NamedTuple):
+    """The key and the value of a record as text; None if there is none."""
+
+    key: str | None
+    value: str | None
+
+
+def decode_text(options: DumpOptions, record: Record) -> RecordContents:
+    """Return what the text shows of the key and the value of a record."""
+    match options.decoder:
+        case None:
+            return RecordContents(_plain(options.key_decoder, record.key), _plain(options.value_decoder, record.value))
+        case TopicDecoder.CLUSTER_METADATA | TopicDecoder.REMOTE_LOG_METADATA as decoder:
+            return RecordContents(None, _framed_text(decoder, record))
+        case decoder:
+            return _keyed_text(decoder, record)
+
+
+def decode_json(options: DumpOptions, record: Record) -> dict[str, Any]:
+    """Return the fields that a decoder adds to the JSON line of a record; none without a decoder."""
+    decoder = options.decoder
+    if decoder is None:
+        return {}
+    try:
+        return {"decodedKey": None, "decodedValue": None, "decodeError": None, **_decoded(options, decoder, record)}
+    except InvalidRecord as error:
+        return {"decodedKey": None, "decodedValue": None, "decodeError": error.cause}
 
 
 class Decoded(NamedTuple):
@@ -227,57 +157,39 @@ def decode_framed(decoder: TopicDecoder, value: bytes, *, with_defaults: bool) -
     return Decoded(api_key, message.name, version, data)
 
 
+class ControlRecord(NamedTuple):
+    """A control record, decoded. ``data`` is None for a kind that we do not know."""
+
+    type: ControlType
+    type_id: int
+    data: dict[str, Any] | None
+
+
+def parse_control_record(record: Record) -> ControlRecord:
+    """Decode a record of a control batch. Raises: InvalidRecord."""
+    kind = parse_control_type(record.key)
+    assert record.key is not None
+    type_id = int.from_bytes(record.key[2:4], "big", signed=True)
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        marker = parse_txn_marker(record.key, record.value, record.timestamp_ms)
+        return ControlRecord(kind, type_id, {"coordinatorEpoch": marker.coordinator_epoch})
+    if kind is ControlType.UNKNOWN:
+        return ControlRecord(kind, type_id, None)
+    return ControlRecord(kind, type_id, _quorum_message(kind, record.value))
+
+
+def control_text(control: ControlRecord) -> str:
+    """Return what stands in a line behind the header keys."""
+    if control.data is None:
+        return f" controlType: {control.type.name}({control.type_id})"
+    if label := _LABELS.get(control.type):
+        return f" {label} {java_json(control.data)}"
+    return f" endTxnMarker: {control.type.name} coordinatorEpoch: {control.data['coordinatorEpoch']}"
+
+
 def decode_control_message(kind: ControlType, value: bytes) -> dict[str, Any]:
     """Decode the value of a control record of KRaft, which states its own version first. Raises: InvalidRecord."""
     return decode(CLIENT_MESSAGES[_CONTROL[kind]], _version(value), value, with_defaults=False)
-
-
-@cache
-def _messages(decoder: TopicDecoder, ending: str) -> dict[int, Message]:
-    tables = _KEYED.get(decoder) or _FRAMED[decoder]
-    found = (message for message in tables.values() if message.name.endswith(ending))
-    return {message.api_key: message for message in found if message.api_key is not None}
-
-
-def _with_protocol(data: dict[str, Any]) -> dict[str, Any]:
-    """Decode what the members of a classic consumer group state. Source: Kafka OffsetsMessageParser."""
-    if data.get("protocolType") != "consumer":
-        return data
-    for member in data.get("members") or ():
-        for field, name in (
-            ("subscription", "ConsumerProtocolSubscription"),
-            ("assignment", "ConsumerProtocolAssignment"),
-        ):
-            stated = member.get(field)
-            try:
-                member[field] = decode(CLIENT_MESSAGES[name], _version(stated), stated, _VERSION_BYTES)
-            except (InvalidRecord, TypeError):
-                continue  # Kafka keeps the bytes, too
-    return data
-
-
-def _version(data: bytes) -> int:
-    if len(data) < _VERSION_BYTES:
-        raise InvalidRecord("fewer bytes than a version takes")
-    return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
-
-
-def _uvarint(data: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for place, byte in enumerate(data[position : position + _UVARINT_BYTES_MAX]):
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, position + place + 1
-    raise InvalidRecord("an unsigned varint that does not end")
-
-
-_SEGMENT_STATES: Final = (
-    "COPY_SEGMENT_STARTED",
-    "COPY_SEGMENT_FINISHED",
-    "DELETE_SEGMENT_STARTED",
-    "DELETE_SEGMENT_FINISHED",
-)
-_PARTITION_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
 def remote_log_text(name: str, data: dict[str, Any]) -> str:
@@ -317,116 +229,107 @@ def remote_log_text(name: str, data: dict[str, Any]) -> str:
     })  # fmt: skip
 
 
-def _of_a_segment(data: dict[str, Any]) -> dict[str, object]:
-    epochs = {epoch["leaderEpoch"]: epoch["offset"] for epoch in data["segmentLeaderEpochs"]}
-    return {
-        "segmentLeaderEpochs": "{" + ", ".join(f"{epoch}={epochs[epoch]}" for epoch in sorted(epochs)) + "}",
-        "segmentSizeInBytes": data["segmentSizeInBytes"],
-        "customMetadata": _custom(data["customMetadata"]),
-        "state": _state(_SEGMENT_STATES, data["remoteLogSegmentState"]),
-        "txnIdxEmpty": "true" if data["txnIndexEmpty"] else "false",
-    }
+def java_text(data: bytes) -> str:
+    """Return the text that ``new String(data, UTF_8)`` is in Java."""
+    return data.decode("utf-8", _ERRORS)
 
 
-def _segment_id(data: dict[str, Any]) -> str:
-    fields = {"topicIdPartition": _partition(data["topicIdPartition"]), "id": data["id"]}
-    return _shown("RemoteLogSegmentId", fields)
+def malformed_bytes(data: bytes, at: int) -> int:
+    """Return for how many bytes one U+FFFD stands, where a character begins that is no UTF-8."""
+    first, left = data[at], len(data) - at
+    if 0xC2 <= first <= 0xDF:
+        return 1
+    if 0xE0 <= first <= 0xEF:
+        return _of_three(data, at, left)
+    if 0xF0 <= first <= 0xF7:
+        return _of_four(data, at, left)
+    return 1
 
 
-def _partition(data: dict[str, Any]) -> str:
-    return f"{data['id']}:{data['name']}-{data['partition']}"
+def java_json(value: Any) -> str:
+    """Return a decoded message as Jackson prints it: without blanks, bytes as base64."""
+    match value:
+        case str():
+            return _ESCAPE.sub(_upper_case, _TEXT(value))
+        case bytes():
+            return f'"{base64.b64encode(value).decode()}"'
+        case dict():
+            return "{" + ",".join(f"{_TEXT(name)}:{java_json(inner)}" for name, inner in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(java_json, value)) + "]"
+        case float():
+            return java_double(value)
+    return _TEXT(value)
 
 
-def _custom(data: bytes | None) -> str:
-    return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
+def plain_json(value: Any) -> Any:
+    """Return a decoded message as values that JSON has: bytes as base64."""
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {name: plain_json(inner) for name, inner in value.items()}
+        case list():
+            return list(map(plain_json, value))
+        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
+            return java_double(value)
+    return value
 
 
-def _state(states: tuple[str, ...], number: int) -> str:
-    if not 0 <= number < len(states):
-        raise InvalidRecord(f"unknown state {number}")
-    return states[number]
+def java_double(value: float) -> str:
+    """Return a number as Java's ``Double.toString`` writes it."""
+    if value != value:  # noqa: PLR0124 - not a number
+        return '"NaN"'
+    if value in (float("inf"), float("-inf")):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    if value == 0 or _POINT_FROM <= abs(value) < _POINT_BELOW:
+        text = repr(value)
+        return text if "e" not in text else f"{value:f}"
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    digits = mantissa.lstrip("-").replace(".", "").lstrip("0").rstrip("0") or "0"
+    power = int(exponent) if exponent else 0
+    power += _power_of(mantissa.lstrip("-"))
+    sign = "-" if value < 0 else ""
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
 
 
-def _shown(name: str, fields: dict[str, object]) -> str:
-    return f"{name}{{{', '.join(f'{field}={value}' for field, value in fields.items())}}}"
-
-
-class ControlRecord(NamedTuple):
-    """A control record, decoded. ``data`` is None for a kind that we do not know."""
-
-    type: ControlType
-    type_id: int
-    data: dict[str, Any] | None
-
-
-def parse_control_record(record: Record) -> ControlRecord:
-    """Decode a record of a control batch. Raises: InvalidRecord."""
-    kind = parse_control_type(record.key)
-    assert record.key is not None
-    type_id = int.from_bytes(record.key[2:4], "big", signed=True)
-    if kind in (ControlType.ABORT, ControlType.COMMIT):
-        marker = parse_txn_marker(record.key, record.value, record.timestamp_ms)
-        return ControlRecord(kind, type_id, {"coordinatorEpoch": marker.coordinator_epoch})
-    if kind is ControlType.UNKNOWN:
-        return ControlRecord(kind, type_id, None)
-    return ControlRecord(kind, type_id, _quorum_message(kind, record.value))
-
-
-def _quorum_message(kind: ControlType, value: bytes | None) -> dict[str, Any]:
-    if value is None:
-        raise InvalidRecord(f"the control record {kind.name} has no value")
-    return decode_control_message(kind, value)
-
-
-_LABELS = {
-    ControlType.LEADER_CHANGE: "LeaderChange:",
-    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
-    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
-    ControlType.KRAFT_VERSION: "KRaftVersion",
-    ControlType.KRAFT_VOTERS: "KRaftVoters",
-}
-
-
-def control_text(control: ControlRecord) -> str:
-    """Return what stands in a line behind the header keys."""
-    if control.data is None:
-        return f" controlType: {control.type.name}({control.type_id})"
-    if label := _LABELS.get(control.type):
-        return f" {label} {java_json(control.data)}"
-    return f" endTxnMarker: {control.type.name} coordinatorEpoch: {control.data['coordinatorEpoch']}"
-
-
-_NUMBERS: Final = {PlainDecoder.LONG: struct.Struct(">q"), PlainDecoder.INTEGER: struct.Struct(">i")}
-_DELETED: Final = "<DELETE>"
-
-
-class RecordContents(NamedTuple):
-    """The key and the value of a record as text; None if there is none."""
-
-    key: str | None
-    value: str | None
-
-
-def decode_text(options: DumpOptions, record: Record) -> RecordContents:
-    """Return what the text shows of the key and the value of a record."""
-    match options.decoder:
-        case None:
-            return RecordContents(_plain(options.key_decoder, record.key), _plain(options.value_decoder, record.value))
-        case TopicDecoder.CLUSTER_METADATA | TopicDecoder.REMOTE_LOG_METADATA as decoder:
-            return RecordContents(None, _framed_text(decoder, record))
-        case decoder:
-            return _keyed_text(decoder, record)
-
-
-def decode_json(options: DumpOptions, record: Record) -> dict[str, Any]:
-    """Return the fields that a decoder adds to the JSON line of a record; none without a decoder."""
-    decoder = options.decoder
-    if decoder is None:
-        return {}
+def _keyed_text(decoder: TopicDecoder, record: Record) -> RecordContents:
+    if record.key is None:
+        return RecordContents(f"Error at offset {record.offset}, skipping. The record has no key", None)
     try:
-        return {"decodedKey": None, "decodedValue": None, "decodeError": None, **_decoded(options, decoder, record)}
+        key = decode_key(decoder, record.key)
+        shown = java_json({"type": str(key.api_key), "data": key.data})
+        if record.value is None:
+            return RecordContents(shown, _DELETED)
+        value = decode_value(decoder, key.api_key, record.value)
+        return RecordContents(shown, java_json({"version": str(value.version), "data": value.data}))
+    except UnknownRecordType as error:
+        return RecordContents(f"Unknown record type {error.number} at offset {record.offset}, skipping.", None)
     except InvalidRecord as error:
-        return {"decodedKey": None, "decodedValue": None, "decodeError": error.cause}
+        return RecordContents(f"Error at offset {record.offset}, skipping. {error.cause}", None)
+
+
+def _plain(decoder: PlainDecoder, field: bytes | None) -> str | None:
+    if field is None:
+        return None
+    layout = _NUMBERS.get(decoder)
+    if layout is None:
+        return java_text(field)
+    if len(field) < layout.size:
+        return f"<{len(field)} bytes, no {decoder.value}>"
+    return str(layout.unpack_from(field)[0])
+
+
+def _framed_text(decoder: TopicDecoder, record: Record) -> str:
+    is_metadata = decoder is TopicDecoder.CLUSTER_METADATA
+    try:
+        found = decode_framed(decoder, record.value or b"", with_defaults=not is_metadata)
+        if is_metadata:
+            return java_json({"type": found.record_type, "version": found.version, "data": found.data})
+        return remote_log_text(found.name, found.data)
+    except InvalidRecord as error:
+        where = "" if is_metadata else "offset "
+        return f"Error at {where}{record.offset}, skipping. {error.cause}"
 
 
 def _decoded(options: DumpOptions, decoder: TopicDecoder, record: Record) -> dict[str, Any]:
@@ -446,40 +349,132 @@ def _decoded(options: DumpOptions, decoder: TopicDecoder, record: Record) -> dic
     return found
 
 
-def _plain(decoder: PlainDecoder, field: bytes | None) -> str | None:
-    if field is None:
-        return None
-    layout = _NUMBERS.get(decoder)
-    if layout is None:
-        return java_text(field)
-    if len(field) < layout.size:
-        return f"<{len(field)} bytes, no {decoder.value}>"
-    return str(layout.unpack_from(field)[0])
+def _version(data: bytes) -> int:
+    if len(data) < _VERSION_BYTES:
+        raise InvalidRecord("fewer bytes than a version takes")
+    return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
 
 
-def _keyed_text(decoder: TopicDecoder, record: Record) -> RecordContents:
-    if record.key is None:
-        return RecordContents(f"Error at offset {record.offset}, skipping. The record has no key", None)
-    try:
-        key = decode_key(decoder, record.key)
-        shown = java_json({"type": str(key.api_key), "data": key.data})
-        if record.value is None:
-            return RecordContents(shown, _DELETED)
-        value = decode_value(decoder, key.api_key, record.value)
-        return RecordContents(shown, java_json({"version": str(value.version), "data": value.data}))
-    except UnknownRecordType as error:
-        return RecordContents(f"Unknown record type {error.number} at offset {record.offset}, skipping.", None)
-    except InvalidRecord as error:
-        return RecordContents(f"Error at offset {record.offset}, skipping. {error.cause}", None)
+@cache
+def _messages(decoder: TopicDecoder, ending: str) -> dict[int, Message]:
+    tables = _KEYED.get(decoder) or _FRAMED[decoder]
+    found = (message for message in tables.values() if message.name.endswith(ending))
+    return {message.api_key: message for message in found if message.api_key is not None}
 
 
-def _framed_text(decoder: TopicDecoder, record: Record) -> str:
-    is_metadata = decoder is TopicDecoder.CLUSTER_METADATA
-    try:
-        found = decode_framed(decoder, record.value or b"", with_defaults=not is_metadata)
-        if is_metadata:
-            return java_json({"type": found.record_type, "version": found.version, "data": found.data})
-        return remote_log_text(found.name, found.data)
-    except InvalidRecord as error:
-        where = "" if is_metadata else "offset "
-        return f"Error at {where}{record.offset}, skipping. {error.cause}"
+def _with_protocol(data: dict[str, Any]) -> dict[str, Any]:
+    """Decode what the members of a classic consumer group state. Source: Kafka OffsetsMessageParser."""
+    if data.get("protocolType") != "consumer":
+        return data
+    for member in data.get("members") or ():
+        for field, name in (
+            ("subscription", "ConsumerProtocolSubscription"),
+            ("assignment", "ConsumerProtocolAssignment"),
+        ):
+            stated = member.get(field)
+            try:
+                member[field] = decode(CLIENT_MESSAGES[name], _version(stated), stated, _VERSION_BYTES)
+            except (InvalidRecord, TypeError):
+                continue  # Kafka keeps the bytes, too
+    return data
+
+
+def _uvarint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for place, byte in enumerate(data[position : position + _UVARINT_BYTES_MAX]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, position + place + 1
+    raise InvalidRecord("an unsigned varint that does not end")
+
+
+def _quorum_message(kind: ControlType, value: bytes | None) -> dict[str, Any]:
+    if value is None:
+        raise InvalidRecord(f"the control record {kind.name} has no value")
+    return decode_control_message(kind, value)
+
+
+def _shown(name: str, fields: dict[str, object]) -> str:
+    return f"{name}{{{', '.join(f'{field}={value}' for field, value in fields.items())}}}"
+
+
+def _of_a_segment(data: dict[str, Any]) -> dict[str, object]:
+    epochs = {epoch["leaderEpoch"]: epoch["offset"] for epoch in data["segmentLeaderEpochs"]}
+    return {
+        "segmentLeaderEpochs": "{" + ", ".join(f"{epoch}={epochs[epoch]}" for epoch in sorted(epochs)) + "}",
+        "segmentSizeInBytes": data["segmentSizeInBytes"],
+        "customMetadata": _custom(data["customMetadata"]),
+        "state": _state(_SEGMENT_STATES, data["remoteLogSegmentState"]),
+        "txnIdxEmpty": "true" if data["txnIndexEmpty"] else "false",
+    }
+
+
+def _custom(data: bytes | None) -> str:
+    return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
+
+
+def _state(states: tuple[str, ...], number: int) -> str:
+    if not 0 <= number < len(states):
+        raise InvalidRecord(f"unknown state {number}")
+    return states[number]
+
+
+def _segment_id(data: dict[str, Any]) -> str:
+    fields = {"topicIdPartition": _partition(data["topicIdPartition"]), "id": data["id"]}
+    return _shown("RemoteLogSegmentId", fields)
+
+
+def _partition(data: dict[str, Any]) -> str:
+    return f"{data['id']}:{data['name']}-{data['partition']}"
+
+
+def _of_three(data: bytes, at: int, left: int) -> int:
+    if left >= 3:
+        if _is_bad_second_of_three(data[at], data[at + 1]):
+            return 1
+        return 3 if _continues(data[at + 2]) else 2  # three: a surrogate
+    return 1 if left == 2 and _is_bad_second_of_three(data[at], data[at + 1]) else left
+
+
+def _is_bad_second_of_three(first: int, second: int) -> bool:
+    return (first == 0xE0 and second < 0xA0) or not _continues(second)
+
+
+def _continues(byte: int) -> bool:
+    return 0x80 <= byte <= 0xBF
+
+
+def _of_four(data: bytes, at: int, left: int) -> int:
+    first = data[at]
+    if first > 0xF4 or (left > 1 and _is_bad_second_of_four(first, data[at + 1])):
+        return 1
+    if left >= 4:
+        return 3 if _continues(data[at + 2]) else 2
+    if left == 3 and not _continues(data[at + 2]):
+        return 2
+    return left
+
+
+def _is_bad_second_of_four(first: int, second: int) -> bool:
+    return (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F) or not _continues(second)
+
+
+def _upper_case(escape: re.Match[str]) -> str:
+    said = escape[0]
+    return f"\\u{said[2:].upper()}" if len(said) > 2 else said
+
+
+def _power_of(mantissa: str) -> int:
+    """Return the power of ten of the first digit that is not zero."""
+    whole, _, fraction = mantissa.partition(".")
+    if whole.strip("0"):
+        return len(whole.lstrip("0")) - 1
+    return -(len(fraction) - len(fraction.lstrip("0")) + 1)
+
+
+def _as_java_does(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return _REPLACEMENT, error.start + malformed_bytes(error.object, error.start)
+
+
+codecs.register_error(_ERRORS, _as_java_does)

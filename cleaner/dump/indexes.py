@@ -29,32 +29,6 @@ from storage.scan.slices import Slice
 
 NO_TIMESTAMP: Final = -1
 
-
-def newest_ms(found: StoredRows | StoredBatch, path: Path, arena: Arena) -> int:
-    """Return the largest timestamp of a batch in a file, -1 without one. Raises: CorruptBatch."""
-    if isinstance(found, StoredRows):
-        by_kernels = _by_kernels(found.slice, arena)
-        if by_kernels is not None:
-            return by_kernels
-        (found,) = batches_of(found)
-    batch = Stored.parse(found.data, path, found.position)
-    return max((record.timestamp_ms for record, _ in batch.records()), default=NO_TIMESTAMP)
-
-
-def _by_kernels(batch: Slice, arena: Arena) -> int | None:
-    """Return the timestamp; None if Python has to read the batch."""
-    located = np.empty((LOCATED_FIELDS, int(batch.table["record_count"][0])), np.int64)
-    try:
-        for run in arena.runs(batch, 0, 1):
-            plain = batch.table[run.first : run.last]
-            status, _, records = locate_records(run.buf, plain, 0, 1, INT64_MIN, INT64_MAX, located.reshape(-1), 0)
-    except CorruptBatch:
-        return None
-    if status != Status.OK:
-        return None
-    return max(int(located[TIMESTAMP, :records].max(initial=NO_TIMESTAMP)), NO_TIMESTAMP)
-
-
 _OFFSET_ENTRY_BYTES: Final = 8
 
 
@@ -116,11 +90,15 @@ def dump_time_index(file: DumpedFile, dumping: Dumping) -> None:
         previous_ms = timestamp_ms
 
 
-class _FoundBatch(NamedTuple):
-    """A batch that an entry leads to."""
-
-    last_offset: int
-    batch: StoredRows | StoredBatch
+def newest_ms(found: StoredRows | StoredBatch, path: Path, arena: Arena) -> int:
+    """Return the largest timestamp of a batch in a file, -1 without one. Raises: CorruptBatch."""
+    if isinstance(found, StoredRows):
+        by_kernels = _by_kernels(found.slice, arena)
+        if by_kernels is not None:
+            return by_kernels
+        (found,) = batches_of(found)
+    batch = Stored.parse(found.data, path, found.position)
+    return max((record.timestamp_ms for record, _ in batch.records()), default=NO_TIMESTAMP)
 
 
 class _IndexedLog:
@@ -183,6 +161,41 @@ class _IndexedLog:
         return None if found is None else _FoundBatch(int(self._last_offsets[row]), found)
 
 
+class _FoundBatch(NamedTuple):
+    """A batch that an entry leads to."""
+
+    last_offset: int
+    batch: StoredRows | StoredBatch
+
+
+def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    if isinstance(found, StoredRows):
+        table = found.slice.table
+        return np.stack((table["position"] + found.slice.file_position, table["last_offset"], table["size"]))
+    batch = Stored.parse(found.data, path, found.position)
+    return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
+
+
+def _bytes_of(path: Path) -> bytes:
+    data = read_file(path)
+    if data is None:
+        raise UnreadableFile(path, "no such file")
+    return data
+
+
+def _remark(dumping: Dumping, text: str, fields: dict[str, object]) -> None:
+    dumping.write(f"{dumping.lines.remark(text, fields)}\n".encode(errors="surrogateescape"))
+
+
+def _check(path: Path, is_sane: bool, cause: str) -> None:
+    if not is_sane:
+        raise CorruptIndex(path, 0, f"fails the sanity check: {cause}; a starting broker rebuilds it")
+
+
+def _entry(dumping: Dumping, kind: str, fields: dict[str, object]) -> None:
+    dumping.write(f"{dumping.lines.entry(kind, fields)}\n".encode())
+
+
 class _OffsetLookup:
     """The offset index beside a time index, looked up as Kafka does: a preallocated one ends in zeros."""
 
@@ -196,14 +209,6 @@ class _OffsetLookup:
         return 0 if slot is None else self._entries[slot].position
 
 
-def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    if isinstance(found, StoredRows):
-        table = found.slice.table
-        return np.stack((table["position"] + found.slice.file_position, table["last_offset"], table["size"]))
-    batch = Stored.parse(found.data, path, found.position)
-    return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
-
-
 def _newest_ms(batch: StoredRows | StoredBatch, log: Path, arena: Arena, dumping: Dumping) -> int:
     try:
         return newest_ms(batch, log, arena)
@@ -212,21 +217,15 @@ def _newest_ms(batch: StoredRows | StoredBatch, log: Path, arena: Arena, dumping
         return NO_TIMESTAMP
 
 
-def _bytes_of(path: Path) -> bytes:
-    data = read_file(path)
-    if data is None:
-        raise UnreadableFile(path, "no such file")
-    return data
-
-
-def _check(path: Path, is_sane: bool, cause: str) -> None:
-    if not is_sane:
-        raise CorruptIndex(path, 0, f"fails the sanity check: {cause}; a starting broker rebuilds it")
-
-
-def _entry(dumping: Dumping, kind: str, fields: dict[str, object]) -> None:
-    dumping.write(f"{dumping.lines.entry(kind, fields)}\n".encode())
-
-
-def _remark(dumping: Dumping, text: str, fields: dict[str, object]) -> None:
-    dumping.write(f"{dumping.lines.remark(text, fields)}\n".encode(errors="surrogateescape"))
+def _by_kernels(batch: Slice, arena: Arena) -> int | None:
+    """Return the timestamp; None if Python has to read the batch."""
+    located = np.empty((LOCATED_FIELDS, int(batch.table["record_count"][0])), np.int64)
+    try:
+        for run in arena.runs(batch, 0, 1):
+            plain = batch.table[run.first : run.last]
+            status, _, records = locate_records(run.buf, plain, 0, 1, INT64_MIN, INT64_MAX, located.reshape(-1), 0)
+    except CorruptBatch:
+        return None
+    if status != Status.OK:
+        return None
+    return max(int(located[TIMESTAMP, :records].max(initial=NO_TIMESTAMP)), NO_TIMESTAMP)

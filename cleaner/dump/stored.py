@@ -1,4 +1,4 @@
-"""What the lines of a dump are made of: batches, records and entries of an index as they lie in a file, of any version.
+"""Batches, records and entries of an index as they lie in a file, of any version: the material of a dump's lines.
 
 ``storage.indexes`` reads entries for those who use them; here they are read for those who show them.
 """
@@ -28,6 +28,10 @@ from storage.records.v2 import (
 )
 
 _TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+AnyEntry = TypeVar("AnyEntry")
 
 
 class Checksum(NamedTuple):
@@ -106,12 +110,6 @@ class Stored:
                     yield StoredRecord(record, None)
         except (InvalidRecord, CorruptCompressedData, struct.error) as error:
             raise CorruptBatch(self.path, self.position, str(error)) from error
-
-
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-
-AnyEntry = TypeVar("AnyEntry")
 
 
 class StoredEntries(Sequence[AnyEntry]):

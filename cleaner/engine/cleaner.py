@@ -61,185 +61,9 @@ if TYPE_CHECKING:
     from policies.forecast.what_if import Question
     from policies.rescue import SpaceTarget, Volume
 
-
-class ProtectionLost(LogCleanerError):
-    """A loss of protection between the first reading of the configuration and the second. Nothing was changed."""
-
-    kind = ErrorKind.REFUSED
-
-    losses: tuple[str, ...]
-
-    def __str__(self) -> str:
-        first, *others = self.losses
-        more = f" (and {len(others)} more)" if others else ""
-        return (
-            f"the configuration changed before the log dirs were locked, and would let more go: {first}{more}; "
-            "nothing was done: look with --dry-run, and run again"
-        )
-
-
-def check_second_reading(asked: Configured, again: Configured, wanted: Callable[[TopicPartition], bool]) -> None:
-    """Refuse to go on if the second reading lets more go than the first.
-
-    Args:
-        asked: as it was read before the locks.
-        again: as it was read under them.
-        wanted: predicate; partitions for which it is false are not changed.
-
-    Raises: ProtectionLost, UnreadableFile.
-    """
-    if asked == again:
-        return
-    found = {tp.topic for path in again.log_dirs for tp, _ in LogDir(path).partitions() if wanted(tp)}
-    if losses := lost_protection(asked, again, sorted(found)):
-        raise ProtectionLost(losses)
-
-
-def spend(
-    planned: Plan, executors: Sequence[Executor], plan_anew: Callable[[], Plan], doable: Callable[[Plan], Plan]
-) -> Plan:
-    """Carry a plan out.
-
-    Args:
-        planned: the plan.
-        executors: one for each of its log dirs, in their order.
-        plan_anew: plans the same run by what lies there now.
-        doable: gives what of a plan can be carried out.
-
-    Returns:
-        The plan, with what was planned anew in its place.
-    """
-    _execute(doable(planned), executors)
-    deleted = {key: executor.results[key].deleted_segments for executor in executors for key in executor.changed}
-    if not deleted:
-        return planned
-    again = limited_to(plan_anew(), deleted)
-    for executor in executors:
-        executor.retry(again)
-    _execute(doable(again), executors)
-    return replanned(planned, again, deleted)
-
-
-def _execute(planned: Plan, executors: Sequence[Executor]) -> None:
-    for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
-        executor.delete(log_dir_plan)
-    for executor in executors:
-        executor.settle()
-    for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
-        executor.compact(log_dir_plan)
-
-
 _VERSION: Final = 1
 _CONFIGURATIONS_MAX: Final = 16
 """A configuration file that was not used for as many others is as good as new."""
-
-
-class DamagedLimits(LogCleanerError):
-    """The file of the limits confirmed last cannot be read."""
-
-    path: str
-    cause: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is {self.cause}, so nobody knows which limits were confirmed last; look at the "
-            "configuration, and confirm it with logcleaner config apply"
-        )
-
-
-class _Noted(NamedTuple):
-    """An entry.
-
-    Attributes:
-        name: the configuration file.
-        time_ms: when the entry was written, epoch ms.
-        states: what was confirmed last; then what was saved since, while something waited.
-    """
-
-    name: str
-    time_ms: int
-    states: tuple[FileLayers, ...]
-
-
-def confirmed_in(log_dir: LogDir, configured: Configured) -> Confirmed | None:
-    """Return what the configuration of a run is compared with; None if it has no file that anybody could edit."""
-    if configured.name is None:
-        return None
-    try:
-        states = _states_of(configured.name, _read(log_dir))
-    except LogCleanerError as error:
-        return Confirmed(unreadable=str(error))
-    values = FileLayers.of(configured.layers).values
-    earlier = tuple(state.within(configured.layers) for state in states if state.values != values)
-    had_metadata = any(state.has_metadata for state in states)
-    last = states[0].within(configured.layers) if states else None
-    return Confirmed(earlier, last, lost_metadata=had_metadata and configured.layers.topic_ids is None)
-
-
-def note_limits(log_dir: LogDir, configured: Configured, fs: FileSystem, now_ms: int, *, waits: bool) -> bool:
-    """Write down which limits hold in a log dir, if the file says otherwise.
-
-    Args:
-        log_dir: locked.
-        configured: with the limits as they are saved.
-        fs: the disk.
-        now_ms: epoch ms.
-        waits: some of the saved limits wait, or not all topics were looked at: the earlier ones stay, too.
-
-    Returns: whether it was written. A damaged file stays as long as something waits. Raises: OutOfSpace, OSError.
-    """
-    if configured.name is None:
-        return False
-    try:
-        noted = _read(log_dir)
-    except LogCleanerError:
-        if waits:
-            return False
-        noted = ()
-    saved = FileLayers.of(configured.layers)
-    states = _states_of(configured.name, noted) if waits else ()
-    states = states if saved.values in [state.values for state in states] else (*states, saved)
-    others, own = [], list[FileLayers]()
-    for one in noted:
-        if one.name == configured.name:
-            own += one.states
-        else:
-            others.append(one)
-    if own and [state.values for state in own] == [state.values for state in states]:
-        return False
-    entries = [*others, _Noted(configured.name, now_ms, states)][-_CONFIGURATIONS_MAX:]
-    said = [{**one._asdict(), "states": [state.as_json() for state in one.states]} for one in entries]
-    data = encode_entry({"version": _VERSION, "configurations": said})
-    fs.replace_file(log_dir.path / LIMITS_FILE, data, Purpose.CHECKPOINT)
-    return True
-
-
-def _states_of(name: str, noted: tuple[_Noted, ...]) -> tuple[FileLayers, ...]:
-    """Return the states of a configuration file; for a file that is new here, the states of the file used last."""
-    own = [one for one in noted if one.name == name] or noted[-1:]
-    return own[-1].states if own else ()
-
-
-def _read(log_dir: LogDir) -> tuple[_Noted, ...]:
-    """Return all entries; none if there is no file. Raises: DamagedLimits, UnreadableFile."""
-    path = log_dir.path / LIMITS_FILE
-    data = read_file(path)
-    if data is None:
-        return ()
-    checksum, _, body = data.rstrip(b"\n").partition(b" ")
-    if checksum != b"%08x" % zlib.crc32(body):
-        raise DamagedLimits(str(path), "damaged")
-    said = json.loads(body)
-    if said.get("version") != _VERSION:
-        raise DamagedLimits(str(path), f"of version {said.get('version')}, which this logcleaner does not read")
-    try:
-        return tuple(
-            _Noted(one["name"], one["time_ms"], tuple(map(FileLayers.from_json, one["states"])))
-            for one in said["configurations"]
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedLimits(str(path), f"no list of limits ({error})") from error
-
 
 _THREADS_MAX: Final = 256
 """Each thread takes memory before it has work, and ``log.cleaner.threads`` may be any int."""
@@ -657,3 +481,177 @@ class Cleaner:
         return self._layers.policy_for(
             facts.topic_partition.topic, compacted_before=facts.cleaner_checkpoint is not None
         )
+
+
+class ProtectionLost(LogCleanerError):
+    """A loss of protection between the first reading of the configuration and the second. Nothing was changed."""
+
+    kind = ErrorKind.REFUSED
+
+    losses: tuple[str, ...]
+
+    def __str__(self) -> str:
+        first, *others = self.losses
+        more = f" (and {len(others)} more)" if others else ""
+        return (
+            f"the configuration changed before the log dirs were locked, and would let more go: {first}{more}; "
+            "nothing was done: look with --dry-run, and run again"
+        )
+
+
+def check_second_reading(asked: Configured, again: Configured, wanted: Callable[[TopicPartition], bool]) -> None:
+    """Refuse to go on if the second reading lets more go than the first.
+
+    Args:
+        asked: as it was read before the locks.
+        again: as it was read under them.
+        wanted: predicate; partitions for which it is false are not changed.
+
+    Raises: ProtectionLost, UnreadableFile.
+    """
+    if asked == again:
+        return
+    found = {tp.topic for path in again.log_dirs for tp, _ in LogDir(path).partitions() if wanted(tp)}
+    if losses := lost_protection(asked, again, sorted(found)):
+        raise ProtectionLost(losses)
+
+
+def spend(
+    planned: Plan, executors: Sequence[Executor], plan_anew: Callable[[], Plan], doable: Callable[[Plan], Plan]
+) -> Plan:
+    """Carry a plan out.
+
+    Args:
+        planned: the plan.
+        executors: one for each of its log dirs, in their order.
+        plan_anew: plans the same run by what lies there now.
+        doable: gives what of a plan can be carried out.
+
+    Returns:
+        The plan, with what was planned anew in its place.
+    """
+    _execute(doable(planned), executors)
+    deleted = {key: executor.results[key].deleted_segments for executor in executors for key in executor.changed}
+    if not deleted:
+        return planned
+    again = limited_to(plan_anew(), deleted)
+    for executor in executors:
+        executor.retry(again)
+    _execute(doable(again), executors)
+    return replanned(planned, again, deleted)
+
+
+class DamagedLimits(LogCleanerError):
+    """The file of the limits confirmed last cannot be read."""
+
+    path: str
+    cause: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is {self.cause}, so nobody knows which limits were confirmed last; look at the "
+            "configuration, and confirm it with logcleaner config apply"
+        )
+
+
+def confirmed_in(log_dir: LogDir, configured: Configured) -> Confirmed | None:
+    """Return what the configuration of a run is compared with; None if it has no file that anybody could edit."""
+    if configured.name is None:
+        return None
+    try:
+        states = _states_of(configured.name, _read(log_dir))
+    except LogCleanerError as error:
+        return Confirmed(unreadable=str(error))
+    values = FileLayers.of(configured.layers).values
+    earlier = tuple(state.within(configured.layers) for state in states if state.values != values)
+    had_metadata = any(state.has_metadata for state in states)
+    last = states[0].within(configured.layers) if states else None
+    return Confirmed(earlier, last, lost_metadata=had_metadata and configured.layers.topic_ids is None)
+
+
+def note_limits(log_dir: LogDir, configured: Configured, fs: FileSystem, now_ms: int, *, waits: bool) -> bool:
+    """Write down which limits hold in a log dir, if the file says otherwise.
+
+    Args:
+        log_dir: locked.
+        configured: with the limits as they are saved.
+        fs: the disk.
+        now_ms: epoch ms.
+        waits: some of the saved limits wait, or not all topics were looked at: the earlier ones stay, too.
+
+    Returns: whether it was written. A damaged file stays as long as something waits. Raises: OutOfSpace, OSError.
+    """
+    if configured.name is None:
+        return False
+    try:
+        noted = _read(log_dir)
+    except LogCleanerError:
+        if waits:
+            return False
+        noted = ()
+    saved = FileLayers.of(configured.layers)
+    states = _states_of(configured.name, noted) if waits else ()
+    states = states if saved.values in [state.values for state in states] else (*states, saved)
+    others, own = [], list[FileLayers]()
+    for one in noted:
+        if one.name == configured.name:
+            own += one.states
+        else:
+            others.append(one)
+    if own and [state.values for state in own] == [state.values for state in states]:
+        return False
+    entries = [*others, _Noted(configured.name, now_ms, states)][-_CONFIGURATIONS_MAX:]
+    said = [{**one._asdict(), "states": [state.as_json() for state in one.states]} for one in entries]
+    data = encode_entry({"version": _VERSION, "configurations": said})
+    fs.replace_file(log_dir.path / LIMITS_FILE, data, Purpose.CHECKPOINT)
+    return True
+
+
+def _execute(planned: Plan, executors: Sequence[Executor]) -> None:
+    for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
+        executor.delete(log_dir_plan)
+    for executor in executors:
+        executor.settle()
+    for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
+        executor.compact(log_dir_plan)
+
+
+def _states_of(name: str, noted: tuple[_Noted, ...]) -> tuple[FileLayers, ...]:
+    """Return the states of a configuration file; for a file that is new here, the states of the file used last."""
+    own = [one for one in noted if one.name == name] or noted[-1:]
+    return own[-1].states if own else ()
+
+
+class _Noted(NamedTuple):
+    """An entry.
+
+    Attributes:
+        name: the configuration file.
+        time_ms: when the entry was written, epoch ms.
+        states: what was confirmed last; then what was saved since, while something waited.
+    """
+
+    name: str
+    time_ms: int
+    states: tuple[FileLayers, ...]
+
+
+def _read(log_dir: LogDir) -> tuple[_Noted, ...]:
+    """Return all entries; none if there is no file. Raises: DamagedLimits, UnreadableFile."""
+    path = log_dir.path / LIMITS_FILE
+    data = read_file(path)
+    if data is None:
+        return ()
+    checksum, _, body = data.rstrip(b"\n").partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(body):
+        raise DamagedLimits(str(path), "damaged")
+    said = json.loads(body)
+    if said.get("version") != _VERSION:
+        raise DamagedLimits(str(path), f"of version {said.get('version')}, which this logcleaner does not read")
+    try:
+        return tuple(
+            _Noted(one["name"], one["time_ms"], tuple(map(FileLayers.from_json, one["states"])))
+            for one in said["configurations"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedLimits(str(path), f"no list of limits ({error})") from error

@@ -62,118 +62,6 @@ from storage.segment import Segment, ensure_changeable
 EXTENT_BYTES: Final = 64 << 20
 
 
-class Counted(NamedTuple):
-    """The number of records of a range, or why nobody knows it."""
-
-    records: int | None
-    damage: str | None = None
-    """The first thing that could not be read: file, byte and cause."""
-
-
-def count_records(
-    name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, advance: Callable[[int], None]
-) -> Counted:
-    """Return the number of data records in a range of offsets.
-
-    Args:
-        name: of the partition.
-        segments: of the log, ascending.
-        offsets: the range.
-        advance: hears the number of bytes read since the last call.
-
-    Raises: SegmentGone, UnreadableFile, CorruptBatch.
-    """
-    records = 0
-    for found in _read(name, segments, offsets, advance):
-        if isinstance(found, Damage):
-            return Counted(None, str(found.error))
-        records += _count(found, offsets)
-    return Counted(records)
-
-
-def first_as_late(
-    name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, timestamp_ms: int
-) -> int | None:
-    """Return the offset of the first record of a range that is at or behind a time; None if there is none.
-
-    The function asks no index, so that a wrong time index costs no record.
-
-    Args:
-        name: of the partition.
-        segments: of the log, ascending.
-        offsets: the range.
-        timestamp_ms: epoch ms.
-
-    Raises: CorruptBatch for the first batch up to there that cannot be read; SegmentGone, UnreadableFile.
-    """
-    for found in _read(name, segments, offsets, lambda _: None):
-        if isinstance(found, Damage):
-            raise found.error
-        if (offset := _first_as_late(found, offsets, timestamp_ms)) is not None:
-            return offset
-    return None
-
-
-def _read(
-    name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, advance: Callable[[int], None]
-) -> Iterator[Slice | Damage]:
-    for extent in cut_partition(name, segments, Wanted(offsets, None, EXTENT_BYTES, read_committed=False)):
-        with open_extent(extent) as reader:
-            yield from reader.slices_and_damage()
-        advance(extent.size_bytes)
-
-
-def _count(found: Slice, offsets: OffsetRange) -> int:
-    if found.located is not None:
-        inside = found.located[OFFSET]
-        return int(((inside >= offsets.start) & (inside < offsets.end)).sum())
-    table = found.table
-    is_data = (table["attributes"] & CONTROL) == 0
-    touches = (table["last_offset"] >= offsets.start) & (table["base_offset"] < offsets.end) & is_data
-    is_inside = touches & (table["base_offset"] >= offsets.start) & (table["last_offset"] < offsets.end)
-    records = int(table["record_count"][is_inside].sum(dtype=np.int64))
-    for row in np.flatnonzero(touches & ~is_inside).tolist():
-        batch = found.v2_batch(row)
-        records += sum(offsets.start <= record.offset < offsets.end for record in batch.records())
-    return records
-
-
-def _first_as_late(found: Slice, offsets: OffsetRange, timestamp_ms: int) -> int | None:
-    if found.located is not None:
-        inside, times = found.located[OFFSET], found.located[TIMESTAMP]
-        late = inside[(times >= timestamp_ms) & (inside >= offsets.start) & (inside < offsets.end)]
-        return int(late[0]) if late.size else None
-    table = found.table
-    touches = (table["last_offset"] >= offsets.start) & (table["base_offset"] < offsets.end)
-    for row in np.flatnonzero(touches & (table["max_timestamp"] >= timestamp_ms)).tolist():
-        for record in found.v2_batch(row).records():
-            if record.timestamp_ms >= timestamp_ms and offsets.start <= record.offset < offsets.end:
-                return record.offset
-    return None
-
-
-def count_in(
-    directory: Path, decided: RecordDeletion, expect: Callable[[int], None], advance: Callable[[int], None]
-) -> Counted:
-    """Return the number of records that a deletion makes unreadable; none if they cannot be read, or without kernels.
-
-    Args:
-        directory: of the partition.
-        decided: the deletion.
-        expect: hears the number of bytes that are going to be read.
-        advance: hears the number of bytes read since the last call.
-    """
-    facts, offsets = decided.facts, OffsetRange(decided.facts.log_start_offset, decided.log_start_offset)
-    try:
-        check_usable()
-        segments = plan_recovery(list_partition(directory)).listing.segments
-        touched = [s for s in segments if s.base_offset < offsets.end]
-        expect(sum(segment.size_bytes for segment in touched))
-        return count_records(facts.topic_partition, touched, offsets, advance)
-    except LogCleanerError as error:
-        return Counted(None, str(error))
-
-
 class UnsurveyedPartition(LogCleanerError):
     """The facts of a partition, or of its log dir, could not be read. Nothing was changed."""
 
@@ -260,10 +148,78 @@ def delete_records(
         return shown
 
 
-def _ensure_as_agreed(agreed: DeletedRecords, shown: DeletedRecords) -> None:
-    """Refuse a deletion that differs from the one that the user saw. Raises: PlanOutOfDate."""
-    if (changed := shown.changed_since(agreed)) is not None:
-        raise PlanOutOfDate(Path(shown.log_dir) / str(shown.topic_partition), changed)
+class Counted(NamedTuple):
+    """The number of records of a range, or why nobody knows it."""
+
+    records: int | None
+    damage: str | None = None
+    """The first thing that could not be read: file, byte and cause."""
+
+
+def count_records(
+    name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, advance: Callable[[int], None]
+) -> Counted:
+    """Return the number of data records in a range of offsets.
+
+    Args:
+        name: of the partition.
+        segments: of the log, ascending.
+        offsets: the range.
+        advance: hears the number of bytes read since the last call.
+
+    Raises: SegmentGone, UnreadableFile, CorruptBatch.
+    """
+    records = 0
+    for found in _read(name, segments, offsets, advance):
+        if isinstance(found, Damage):
+            return Counted(None, str(found.error))
+        records += _count(found, offsets)
+    return Counted(records)
+
+
+def first_as_late(
+    name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, timestamp_ms: int
+) -> int | None:
+    """Return the offset of the first record of a range that is at or behind a time; None if there is none.
+
+    The function asks no index, so that a wrong time index costs no record.
+
+    Args:
+        name: of the partition.
+        segments: of the log, ascending.
+        offsets: the range.
+        timestamp_ms: epoch ms.
+
+    Raises: CorruptBatch for the first batch up to there that cannot be read; SegmentGone, UnreadableFile.
+    """
+    for found in _read(name, segments, offsets, lambda _: None):
+        if isinstance(found, Damage):
+            raise found.error
+        if (offset := _first_as_late(found, offsets, timestamp_ms)) is not None:
+            return offset
+    return None
+
+
+def count_in(
+    directory: Path, decided: RecordDeletion, expect: Callable[[int], None], advance: Callable[[int], None]
+) -> Counted:
+    """Return the number of records that a deletion makes unreadable; none if they cannot be read, or without kernels.
+
+    Args:
+        directory: of the partition.
+        decided: the deletion.
+        expect: hears the number of bytes that are going to be read.
+        advance: hears the number of bytes read since the last call.
+    """
+    facts, offsets = decided.facts, OffsetRange(decided.facts.log_start_offset, decided.log_start_offset)
+    try:
+        check_usable()
+        segments = plan_recovery(list_partition(directory)).listing.segments
+        touched = [s for s in segments if s.base_offset < offsets.end]
+        expect(sum(segment.size_bytes for segment in touched))
+        return count_records(facts.topic_partition, touched, offsets, advance)
+    except LogCleanerError as error:
+        return Counted(None, str(error))
 
 
 def _found(plan: Plan, wanted: TopicPartition) -> tuple[LogDirPlan, PartitionPlan]:
@@ -312,6 +268,12 @@ def _listed(log_dir: Path, name: TopicPartition) -> Listing:
     return list_partition(log_dir / str(name))
 
 
+def _ensure_as_agreed(agreed: DeletedRecords, shown: DeletedRecords) -> None:
+    """Refuse a deletion that differs from the one that the user saw. Raises: PlanOutOfDate."""
+    if (changed := shown.changed_since(agreed)) is not None:
+        raise PlanOutOfDate(Path(shown.log_dir) / str(shown.topic_partition), changed)
+
+
 def _recover(opened: OpenLogDirs, log_dir: LogDir, request: Request, journal: Journal) -> None:
     """Finish or undo what a crash left in the partition. Raises: UnsurveyedPartition, JournalFull."""
     means = opened.means
@@ -354,10 +316,6 @@ def _carry_out(
     return done
 
 
-def _no_snapshot() -> bytes:
-    raise AssertionError("the active segment stays, so that nothing is rolled")
-
-
 def _tell(decided: RecordDeletion, means: Means) -> None:
     place = decided.facts.topic_partition._asdict()
     for segment, verdict in decided.deletion.decided:
@@ -366,3 +324,45 @@ def _tell(decided: RecordDeletion, means: Means) -> None:
         means.listener.event("segment_deleted", **place, **fields)
     offsets = {"log_start_before": decided.facts.log_start_offset, "log_start_offset": decided.log_start_offset}
     means.listener.event("log_start_moved", **place, **offsets)
+
+
+def _no_snapshot() -> bytes:
+    raise AssertionError("the active segment stays, so that nothing is rolled")
+
+
+def _read(
+    name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, advance: Callable[[int], None]
+) -> Iterator[Slice | Damage]:
+    for extent in cut_partition(name, segments, Wanted(offsets, None, EXTENT_BYTES, read_committed=False)):
+        with open_extent(extent) as reader:
+            yield from reader.slices_and_damage()
+        advance(extent.size_bytes)
+
+
+def _count(found: Slice, offsets: OffsetRange) -> int:
+    if found.located is not None:
+        inside = found.located[OFFSET]
+        return int(((inside >= offsets.start) & (inside < offsets.end)).sum())
+    table = found.table
+    is_data = (table["attributes"] & CONTROL) == 0
+    touches = (table["last_offset"] >= offsets.start) & (table["base_offset"] < offsets.end) & is_data
+    is_inside = touches & (table["base_offset"] >= offsets.start) & (table["last_offset"] < offsets.end)
+    records = int(table["record_count"][is_inside].sum(dtype=np.int64))
+    for row in np.flatnonzero(touches & ~is_inside).tolist():
+        batch = found.v2_batch(row)
+        records += sum(offsets.start <= record.offset < offsets.end for record in batch.records())
+    return records
+
+
+def _first_as_late(found: Slice, offsets: OffsetRange, timestamp_ms: int) -> int | None:
+    if found.located is not None:
+        inside, times = found.located[OFFSET], found.located[TIMESTAMP]
+        late = inside[(times >= timestamp_ms) & (inside >= offsets.start) & (inside < offsets.end)]
+        return int(late[0]) if late.size else None
+    table = found.table
+    touches = (table["last_offset"] >= offsets.start) & (table["base_offset"] < offsets.end)
+    for row in np.flatnonzero(touches & (table["max_timestamp"] >= timestamp_ms)).tolist():
+        for record in found.v2_batch(row).records():
+            if record.timestamp_ms >= timestamp_ms and offsets.start <= record.offset < offsets.end:
+                return record.offset
+    return None

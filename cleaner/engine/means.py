@@ -15,22 +15,8 @@ if TYPE_CHECKING:
     from policies.config.config_layers import ConfigLayers
     from storage.log_dir import LogDir
 
-
 PASSES: Final = 2
 """A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
-
-
-class Listener(Protocol):
-    """Hears what the engine does while it does it: log events and progress."""
-
-    def event(self, name: str, **fields: object) -> None:
-        """Hear of an event; names and fields are listed in ``cleaner.events``."""
-
-    def expect(self, size_bytes: int) -> None:
-        """Hear how many more bytes of input compactions are about to deal with, ``PASSES`` times."""
-
-    def progress(self, done_bytes: int) -> None:
-        """Hear how many more bytes of the compaction's input were dealt with."""
 
 
 class Silent:
@@ -44,13 +30,6 @@ class Silent:
 
     def progress(self, done_bytes: int) -> None:
         """Ignore the progress."""
-
-
-class Stopped(LogCleanerError):
-    """A signal asked the run to end, and a step was not begun."""
-
-    def __str__(self) -> str:
-        return "stopped before it was done; nothing is half done, run again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +63,23 @@ class OpenLogDirs(NamedTuple):
     log_dirs: tuple[LogDir, ...]
     layers: ConfigLayers
     means: Means
+
+
+class Listener(Protocol):
+    """Hears what the engine does while it does it: log events and progress."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Hear of an event; names and fields are listed in ``cleaner.events``."""
+
+    def expect(self, size_bytes: int) -> None:
+        """Hear how many more bytes of input compactions are about to deal with, ``PASSES`` times."""
+
+    def progress(self, done_bytes: int) -> None:
+        """Hear how many more bytes of the compaction's input were dealt with."""
+
+
+class Stopped(LogCleanerError):
+    """A signal asked the run to end, and a step was not begun."""
+
+    def __str__(self) -> str:
+        return "stopped before it was done; nothing is half done, run again"

@@ -56,6 +56,63 @@ _VALUE, _TOMBSTONE = 1, 2
 _LATEST: Final = (Latest.NONE, Latest.VALUE, Latest.TOMBSTONE)
 _Flags = npt.NDArray[np.bool_]
 
+EXTENT_BYTES: Final = 8 << 20
+"""The bytes that are read between two signs of progress."""
+_GROUPS: Final = "__consumer_offsets"
+_TRANSACTIONS: Final = "__transaction_state"
+TOPICS: Final = (_GROUPS, _TRANSACTIONS)
+"""The topics whose owners this module can tell."""
+_RECORDS: Final = {
+    _GROUPS: CoordinatorRecords(OFFSETS_TOPIC),
+    _TRANSACTIONS: CoordinatorRecords(TRANSACTIONS_TOPIC),
+}
+
+
+def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[int], None]) -> PartitionOwners:
+    """Read a partition, and tell who has what in it.
+
+    Args:
+        explained: the partition of a plan, explained.
+        terms: decide about expiry.
+        advance: hears the number of bytes read since the last call.
+
+    Raises:
+        PartitionChanged, SegmentGone, UnreadableFile: a broker changed it meanwhile, or it cannot be read.
+        CorruptIndex: a transaction index is damaged.
+    """
+    facts = explained.planned.facts
+    section = explained.intended.section
+    checkpoint = facts.cleaner_checkpoint or facts.log_start_offset
+    borders = OffsetBorders(facts.log_start_offset, section.first_dirty_offset if section else checkpoint)
+    tally, damage = Tally(borders), list[str]()
+    for extent in _extents(facts):
+        with open_extent(extent) as reader:
+            for found in chunks(reader, replace(extent, aborted=()), with_control=True):
+                if isinstance(found, Damage):
+                    damage.append(str(found.error))
+                else:
+                    tally.add(found, extent.aborted)
+        advance(extent.size_bytes)
+    decoding = _Decoding(_RECORDS[facts.topic_partition.topic])
+    owners = _owners(facts.topic_partition.topic, decoding.holdings(tally.keys()), terms)
+    others = tuple(_others(facts, tally, decoding.undecodable, owners, is_damaged=bool(damage)))
+    problems = (*damage[:1], *decoding.problems)
+    return PartitionOwners(explained, borders.first_dirty_offset, tuple(owners), others, problems, bool(damage))
+
+
+def subscribed_topics(subscription: bytes) -> list[str] | None:
+    """Return the topics that a member of a classic group states; None if they cannot be decoded.
+
+    Source: Kafka ClassicGroup.computeSubscribedTopics: whatever the version, only its first fields are asked.
+    """
+    message = CLIENT_MESSAGES["ConsumerProtocolSubscription"]
+    version = min(int.from_bytes(subscription[:2], "big", signed=True), message.versions.last)
+    try:
+        topics: list[str] = decode(message, version, subscription, 2)["topics"]
+    except InvalidRecord:
+        return None
+    return topics
+
 
 class OffsetBorders(NamedTuple):
     """The offsets that tell records apart."""
@@ -83,14 +140,6 @@ class CountedKey(NamedTuple):
     latest: Latest
     value: bytes | None
     holding: Holding
-
-
-class _Numbers(dict[bytes, int]):
-    """Key -> its number; a new key gets the next one."""
-
-    def __missing__(self, key: bytes) -> int:
-        number = self[key] = len(self)
-        return number
 
 
 class Tally:
@@ -212,52 +261,6 @@ def shared_out(batch_bytes: Integers, located: Integers) -> Integers:
     return shares
 
 
-EXTENT_BYTES: Final = 8 << 20
-"""The bytes that are read between two signs of progress."""
-
-_GROUPS: Final = "__consumer_offsets"
-_TRANSACTIONS: Final = "__transaction_state"
-TOPICS: Final = (_GROUPS, _TRANSACTIONS)
-"""The topics whose owners this module can tell."""
-
-_RECORDS: Final = {
-    _GROUPS: CoordinatorRecords(OFFSETS_TOPIC),
-    _TRANSACTIONS: CoordinatorRecords(TRANSACTIONS_TOPIC),
-}
-
-
-def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[int], None]) -> PartitionOwners:
-    """Read a partition, and tell who has what in it.
-
-    Args:
-        explained: the partition of a plan, explained.
-        terms: decide about expiry.
-        advance: hears the number of bytes read since the last call.
-
-    Raises:
-        PartitionChanged, SegmentGone, UnreadableFile: a broker changed it meanwhile, or it cannot be read.
-        CorruptIndex: a transaction index is damaged.
-    """
-    facts = explained.planned.facts
-    section = explained.intended.section
-    checkpoint = facts.cleaner_checkpoint or facts.log_start_offset
-    borders = OffsetBorders(facts.log_start_offset, section.first_dirty_offset if section else checkpoint)
-    tally, damage = Tally(borders), list[str]()
-    for extent in _extents(facts):
-        with open_extent(extent) as reader:
-            for found in chunks(reader, replace(extent, aborted=()), with_control=True):
-                if isinstance(found, Damage):
-                    damage.append(str(found.error))
-                else:
-                    tally.add(found, extent.aborted)
-        advance(extent.size_bytes)
-    decoding = _Decoding(_RECORDS[facts.topic_partition.topic])
-    owners = _owners(facts.topic_partition.topic, decoding.holdings(tally.keys()), terms)
-    others = tuple(_others(facts, tally, decoding.undecodable, owners, is_damaged=bool(damage)))
-    problems = (*damage[:1], *decoding.problems)
-    return PartitionOwners(explained, borders.first_dirty_offset, tuple(owners), others, problems, bool(damage))
-
-
 def _extents(facts: PartitionFacts) -> Iterator[Extent]:
     """Yield all of the log, also what lies below its start. Raises: PartitionChanged, CorruptIndex, UnreadableFile."""
     directory = Path(path_of(facts))
@@ -268,26 +271,6 @@ def _extents(facts: PartitionFacts) -> Iterator[Extent]:
         raise PartitionChanged(directory)
     wanted = Wanted(OffsetRange(0, facts.log_end_offset), None, EXTENT_BYTES, read_committed=True)
     return cut_partition(facts.topic_partition, segments, wanted)
-
-
-def _owners(topic: str, keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]:
-    if topic == _GROUPS:
-        return groups_of(keys, terms, subscribed_topics)
-    return transactional_ids_of(keys, terms)
-
-
-def subscribed_topics(subscription: bytes) -> list[str] | None:
-    """Return the topics that a member of a classic group states; None if they cannot be decoded.
-
-    Source: Kafka ClassicGroup.computeSubscribedTopics: whatever the version, only its first fields are asked.
-    """
-    message = CLIENT_MESSAGES["ConsumerProtocolSubscription"]
-    version = min(int.from_bytes(subscription[:2], "big", signed=True), message.versions.last)
-    try:
-        topics: list[str] = decode(message, version, subscription, 2)["topics"]
-    except InvalidRecord:
-        return None
-    return topics
 
 
 class _Decoding:
@@ -336,6 +319,12 @@ class _Decoding:
             return None
 
 
+def _owners(topic: str, keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]:
+    if topic == _GROUPS:
+        return groups_of(keys, terms, subscribed_topics)
+    return transactional_ids_of(keys, terms)
+
+
 def _others(
     facts: PartitionFacts, tally: Tally, undecodable: Other, owners: list[Owner], *, is_damaged: bool
 ) -> Iterator[Other]:
@@ -352,3 +341,11 @@ def _others(
     what = "damaged batches, and batches without records" if is_damaged else "batches without records"
     found += [Other("a torn tail", 0, torn), Other(what, 0, rest - torn)]
     return (other for other in found if other.records or other.size_bytes)
+
+
+class _Numbers(dict[bytes, int]):
+    """Key -> its number; a new key gets the next one."""
+
+    def __missing__(self, key: bytes) -> int:
+        number = self[key] = len(self)
+        return number

@@ -51,85 +51,14 @@ _OF_A_COMPACTION: Final = (GUARDED, DROPPED)
 """Lines that say what came of the compaction before them."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The entries of one journal."""
+class NoSpaceToRestore(LogCleanerError):
+    """A restore, or a release, found no space for a small file."""
 
-    log_dir: str
-    entries: tuple[Mapping[str, Any], ...]
-    """Oldest first; each has ``time_ms`` and ``what``, mostly ``partition`` and ``bytes``."""
-    damaged_lines: int
-    """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
-    first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
-    """Partition -> its first dirty offset; 0 without a line in the cleaner's checkpoint."""
-    partitions: frozenset[str] | None = None
-    """The partitions of the log dir; None if nobody looked."""
+    path: Path
 
-    def is_missing(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether no partition of this name is there: it was deleted since, or its import was killed."""
-        return self.partitions is not None and str(entry.get("partition")) not in self.partitions
-
-    def is_unfinished(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether the cleaner's checkpoint lies below the end of a compaction: a part of it may be done."""
-        end_offset, first_dirty = entry.get("end_offset"), self.first_dirty_offsets.get(str(entry.get("partition")))
-        return isinstance(end_offset, int) and first_dirty is not None and first_dirty < end_offset
-
-
-def read_history(log_dir: LogDir, wanted: Wanted) -> History:
-    """Return the entries of the wanted partitions and of the log dir as a whole, without the fields for a restore.
-
-    A compaction that a guard rail held back changed nothing: its own line is left out, and the one that says so is not.
-    A compaction that dropped records without a key has their number as ``records_unkeyed``.
-
-    Raises: UnreadableFile.
-    """
-    entries: list[Mapping[str, Any]] = []
-    damaged_lines = 0
-    for entry in read_lines(log_dir.path):
-        if entry is None:
-            damaged_lines += 1
-        elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
-            for noted in ("undo", SOURCES):
-                entry.pop(noted, None)
-            newest = _newest_compaction(entries, entry.get("partition")) if entry["what"] in _OF_A_COMPACTION else None
-            if newest is not None and entry["what"] == DROPPED:
-                entries[newest] = {**entries[newest], "records_unkeyed": entry.get("records_unkeyed")}
-                continue
-            if newest is not None:
-                del entries[newest]
-            entries.append(entry)
-    here = frozenset(str(topic_partition) for topic_partition, _ in log_dir.partitions())
-    return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir), here)
-
-
-def compactions(log_dirs: Iterable[LogDir], wanted: Wanted) -> dict[TopicPartition, int]:
-    """Return the wanted partitions that a compaction rewrote, and when the newest one did, epoch ms.
-
-    Raises: UnreadableFile.
-    """
-    found: dict[TopicPartition, int] = {}
-    for log_dir in log_dirs:
-        for entry in read_history(log_dir, wanted).entries:
-            if entry["what"] == "compact" and (topic_partition := partition_of(entry)) is not None:
-                found[topic_partition] = entry["time_ms"]
-    return found
-
-
-def _newest_compaction(entries: Sequence[Mapping[str, Any]], partition: object) -> int | None:
-    """Return the place of the newest compaction of a partition; None if its line is not there any more."""
-    for place in reversed(range(len(entries))):
-        if (entries[place]["what"], entries[place].get("partition")) == ("compact", partition):
-            return place
-    return None
-
-
-def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:
-    """Return nothing if the checkpoint is garbled: then nothing tells what was finished."""
-    try:
-        cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
-    except CorruptCheckpoint:
-        return {}
-    return {str(topic_partition): cleaned.get(topic_partition, 0) for topic_partition, _ in log_dir.partitions()}
+    def __str__(self) -> str:
+        remedy = "move something that is not Kafka's off this disk, then run again"
+        return f"{self.path}: no space; {remedy} (free and --delete-delay 0 would unlink what waits to be restored)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,103 +102,6 @@ def survey_restores(log_dir: LogDir, wanted: Wanted, now_ms: int) -> list[Restor
         for topic_partition, listing in found.items()
     )
     return [result for result in results if result]
-
-
-class _Stated(NamedTuple):
-    """The facts about the partitions of a log dir that a restore needs."""
-
-    holds: Offsets
-    hold_ids: TopicIds
-    log_starts: Offsets
-    cleaned: Offsets
-    now_ms: int
-
-    @classmethod
-    def of(cls, log_dir: LogDir, now_ms: int) -> Self:
-        """Read them. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
-        holds = log_dir.holds()
-        log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
-        return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned, now_ms)
-
-
-def _candidates(
-    log_dir: LogDir, wanted: Wanted, named: Collection[TopicPartition]
-) -> Iterator[tuple[TopicPartition, Listing | LogCleanerError]]:
-    for topic_partition, path in log_dir.partitions():
-        if not wanted(topic_partition):
-            continue
-        try:
-            listing = list_partition(path)
-        except LogCleanerError as error:
-            yield topic_partition, error
-            continue
-        if topic_partition in named or listing.in_state(FileState.DELETED):
-            yield topic_partition, listing
-
-
-def _result(
-    log_dir: Path,
-    topic_partition: TopicPartition,
-    listing: Listing | LogCleanerError,
-    deletions: Sequence[DeletionFacts],
-    stated: _Stated,
-) -> RestoreResult | None:
-    """Return the facts about a partition; None if it has no hold, and no deletion that the journal knows waits."""
-    try:
-        if isinstance(listing, LogCleanerError):
-            raise listing
-        ensure_plain_files(listing)
-        epochs = read_leader_epochs(listing.directory)
-    except LogCleanerError as error:
-        return RestoreResult(topic_partition, str(log_dir), None, str(error))
-    topic_id = topic_id_if_readable(listing.directory)
-    since_ms = stated.holds.get(topic_partition)
-    has_lapsed = belongs_to_another_topic(stated.hold_ids.get(topic_partition), topic_id)
-    facts = RestoreFacts(
-        topic_partition,
-        str(log_dir),
-        tuple(replace(d, has_other_epochs=not _fit(d, epochs)) for d in deletions),
-        {file.name: file.identity for file in listing.files},
-        stated.log_starts.get(topic_partition),
-        None if has_lapsed else since_ms,
-        stated.cleaned.get(topic_partition),
-        topic_id,
-        stated.now_ms,
-    )
-    planned = restoration(facts)
-    if not planned.verdicts and not planned.moves and since_ms is None:
-        return None
-    lapsed_since_ms = since_ms if has_lapsed else None
-    return RestoreResult(
-        topic_partition,
-        str(log_dir),
-        planned,
-        held_since_ms=facts.held_since_ms,
-        lapsed_since_ms=lapsed_since_ms,
-    )
-
-
-def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
-    """Return the leader epochs from before a deletion, and the epochs that began since."""
-    before = [LeaderEpochEntry(*entry) for entry in deletion.leader_epochs]
-    newest = before[-1].epoch if before else -1
-    return before + [entry for entry in found if entry.epoch > newest]
-
-
-def _fit(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> bool:
-    """Return whether the epochs are as before the deletion, or as the deletion leaves them."""
-    before = epochs_before(deletion, found)
-    return list(found) == before or (bool(found) and list(found) == truncate_from_start(before, found[0].start_offset))
-
-
-class NoSpaceToRestore(LogCleanerError):
-    """A restore, or a release, found no space for a small file."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        remedy = "move something that is not Kafka's off this disk, then run again"
-        return f"{self.path}: no space; {remedy} (free and --delete-delay 0 would unlink what waits to be restored)"
 
 
 class Restorer:
@@ -407,15 +239,175 @@ def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
         _drop_rolled(fs, directory, planned.emptied)
 
 
-def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
-    """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
-    topic_partition, before = planned.facts.topic_partition, planned.oldest.cleaner_checkpoint
-    cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
-    first_dirty = None if before is None or cleaned is None else min(cleaned, before)
-    changes = {CLEANER_OFFSET_CHECKPOINT: first_dirty, LOG_START_OFFSET_CHECKPOINT: planned.log_start_checkpoint}
-    for name, changed in changes.items():
-        offsets = {**log_dir.offsets(name), topic_partition: changed}
-        log_dir.write_offsets(name, {key: offset for key, offset in offsets.items() if offset is not None}, fs)
+def epochs_before(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
+    """Return the leader epochs from before a deletion, and the epochs that began since."""
+    before = [LeaderEpochEntry(*entry) for entry in deletion.leader_epochs]
+    newest = before[-1].epoch if before else -1
+    return before + [entry for entry in found if entry.epoch > newest]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The entries of one journal."""
+
+    log_dir: str
+    entries: tuple[Mapping[str, Any], ...]
+    """Oldest first; each has ``time_ms`` and ``what``, mostly ``partition`` and ``bytes``."""
+    damaged_lines: int
+    """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
+    first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
+    """Partition -> its first dirty offset; 0 without a line in the cleaner's checkpoint."""
+    partitions: frozenset[str] | None = None
+    """The partitions of the log dir; None if nobody looked."""
+
+    def is_missing(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether no partition of this name is there: it was deleted since, or its import was killed."""
+        return self.partitions is not None and str(entry.get("partition")) not in self.partitions
+
+    def is_unfinished(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether the cleaner's checkpoint lies below the end of a compaction: a part of it may be done."""
+        end_offset, first_dirty = entry.get("end_offset"), self.first_dirty_offsets.get(str(entry.get("partition")))
+        return isinstance(end_offset, int) and first_dirty is not None and first_dirty < end_offset
+
+
+def read_history(log_dir: LogDir, wanted: Wanted) -> History:
+    """Return the entries of the wanted partitions and of the log dir as a whole, without the fields for a restore.
+
+    A compaction that a guard rail held back changed nothing: its own line is left out, and the one that says so is not.
+    A compaction that dropped records without a key has their number as ``records_unkeyed``.
+
+    Raises: UnreadableFile.
+    """
+    entries: list[Mapping[str, Any]] = []
+    damaged_lines = 0
+    for entry in read_lines(log_dir.path):
+        if entry is None:
+            damaged_lines += 1
+        elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
+            for noted in ("undo", SOURCES):
+                entry.pop(noted, None)
+            newest = _newest_compaction(entries, entry.get("partition")) if entry["what"] in _OF_A_COMPACTION else None
+            if newest is not None and entry["what"] == DROPPED:
+                entries[newest] = {**entries[newest], "records_unkeyed": entry.get("records_unkeyed")}
+                continue
+            if newest is not None:
+                del entries[newest]
+            entries.append(entry)
+    here = frozenset(str(topic_partition) for topic_partition, _ in log_dir.partitions())
+    return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir), here)
+
+
+def compactions(log_dirs: Iterable[LogDir], wanted: Wanted) -> dict[TopicPartition, int]:
+    """Return the wanted partitions that a compaction rewrote, and when the newest one did, epoch ms.
+
+    Raises: UnreadableFile.
+    """
+    found: dict[TopicPartition, int] = {}
+    for log_dir in log_dirs:
+        for entry in read_history(log_dir, wanted).entries:
+            if entry["what"] == "compact" and (topic_partition := partition_of(entry)) is not None:
+                found[topic_partition] = entry["time_ms"]
+    return found
+
+
+class _Stated(NamedTuple):
+    """The facts about the partitions of a log dir that a restore needs."""
+
+    holds: Offsets
+    hold_ids: TopicIds
+    log_starts: Offsets
+    cleaned: Offsets
+    now_ms: int
+
+    @classmethod
+    def of(cls, log_dir: LogDir, now_ms: int) -> Self:
+        """Read them. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
+        holds = log_dir.holds()
+        log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
+        return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned, now_ms)
+
+
+def _candidates(
+    log_dir: LogDir, wanted: Wanted, named: Collection[TopicPartition]
+) -> Iterator[tuple[TopicPartition, Listing | LogCleanerError]]:
+    for topic_partition, path in log_dir.partitions():
+        if not wanted(topic_partition):
+            continue
+        try:
+            listing = list_partition(path)
+        except LogCleanerError as error:
+            yield topic_partition, error
+            continue
+        if topic_partition in named or listing.in_state(FileState.DELETED):
+            yield topic_partition, listing
+
+
+def _result(
+    log_dir: Path,
+    topic_partition: TopicPartition,
+    listing: Listing | LogCleanerError,
+    deletions: Sequence[DeletionFacts],
+    stated: _Stated,
+) -> RestoreResult | None:
+    """Return the facts about a partition; None if it has no hold, and no deletion that the journal knows waits."""
+    try:
+        if isinstance(listing, LogCleanerError):
+            raise listing
+        ensure_plain_files(listing)
+        epochs = read_leader_epochs(listing.directory)
+    except LogCleanerError as error:
+        return RestoreResult(topic_partition, str(log_dir), None, str(error))
+    topic_id = topic_id_if_readable(listing.directory)
+    since_ms = stated.holds.get(topic_partition)
+    has_lapsed = belongs_to_another_topic(stated.hold_ids.get(topic_partition), topic_id)
+    facts = RestoreFacts(
+        topic_partition,
+        str(log_dir),
+        tuple(replace(d, has_other_epochs=not _fit(d, epochs)) for d in deletions),
+        {file.name: file.identity for file in listing.files},
+        stated.log_starts.get(topic_partition),
+        None if has_lapsed else since_ms,
+        stated.cleaned.get(topic_partition),
+        topic_id,
+        stated.now_ms,
+    )
+    planned = restoration(facts)
+    if not planned.verdicts and not planned.moves and since_ms is None:
+        return None
+    lapsed_since_ms = since_ms if has_lapsed else None
+    return RestoreResult(
+        topic_partition,
+        str(log_dir),
+        planned,
+        held_since_ms=facts.held_since_ms,
+        lapsed_since_ms=lapsed_since_ms,
+    )
+
+
+def _fit(deletion: DeletionFacts, found: Sequence[LeaderEpochEntry]) -> bool:
+    """Return whether the epochs are as before the deletion, or as the deletion leaves them."""
+    before = epochs_before(deletion, found)
+    return list(found) == before or (bool(found) and list(found) == truncate_from_start(before, found[0].start_offset))
+
+
+def _record(journal: Journal, now_ms: int, planned: Restoration) -> None:
+    try:
+        journal.record("restore", now_ms, **_journalled(planned))
+    except JournalFull as error:
+        remedy = (
+            "make some by other means, since free and clean --delete-delay 0 would unlink what waits to be restored"
+        )
+        raise JournalFull(error.log_dir, remedy) from error
+
+
+def _journalled(planned: Restoration) -> dict[str, object]:
+    segments = [verdict.segment for verdict in planned.restorable]
+    return {
+        "partition": str(planned.facts.topic_partition),
+        "bytes": planned.size_bytes,
+        "log_start_offset": max(planned.log_start_offset, planned.log_start_checkpoint or 0),
+        "segments": [{"base_offset": s.base_offset, "bytes": s.size_bytes} for s in segments],
+    }
 
 
 def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> None:
@@ -425,6 +417,17 @@ def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> N
         epochs = truncate_from_start(epochs, planned.log_start_offset)
     if epochs != found:
         fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(epochs), Purpose.CHECKPOINT)
+
+
+def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
+    """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
+    topic_partition, before = planned.facts.topic_partition, planned.oldest.cleaner_checkpoint
+    cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
+    first_dirty = None if before is None or cleaned is None else min(cleaned, before)
+    changes = {CLEANER_OFFSET_CHECKPOINT: first_dirty, LOG_START_OFFSET_CHECKPOINT: planned.log_start_checkpoint}
+    for name, changed in changes.items():
+        offsets = {**log_dir.offsets(name), topic_partition: changed}
+        log_dir.write_offsets(name, {key: offset for key, offset in offsets.items() if offset is not None}, fs)
 
 
 def _rename_back(fs: FileSystem, directory: Path, planned: Restoration) -> None:
@@ -449,21 +452,18 @@ def _drop_rolled(fs: FileSystem, directory: Path, deletion: DeletionFacts) -> No
         fs.fsync_dir(directory, Purpose.RESTORE)
 
 
-def _record(journal: Journal, now_ms: int, planned: Restoration) -> None:
+def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:
+    """Return nothing if the checkpoint is garbled: then nothing tells what was finished."""
     try:
-        journal.record("restore", now_ms, **_journalled(planned))
-    except JournalFull as error:
-        remedy = (
-            "make some by other means, since free and clean --delete-delay 0 would unlink what waits to be restored"
-        )
-        raise JournalFull(error.log_dir, remedy) from error
+        cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
+    except CorruptCheckpoint:
+        return {}
+    return {str(topic_partition): cleaned.get(topic_partition, 0) for topic_partition, _ in log_dir.partitions()}
 
 
-def _journalled(planned: Restoration) -> dict[str, object]:
-    segments = [verdict.segment for verdict in planned.restorable]
-    return {
-        "partition": str(planned.facts.topic_partition),
-        "bytes": planned.size_bytes,
-        "log_start_offset": max(planned.log_start_offset, planned.log_start_checkpoint or 0),
-        "segments": [{"base_offset": s.base_offset, "bytes": s.size_bytes} for s in segments],
-    }
+def _newest_compaction(entries: Sequence[Mapping[str, Any]], partition: object) -> int | None:
+    """Return the place of the newest compaction of a partition; None if its line is not there any more."""
+    for place in reversed(range(len(entries))):
+        if (entries[place]["what"], entries[place].get("partition")) == ("compact", partition):
+            return place
+    return None

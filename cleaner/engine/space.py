@@ -64,88 +64,22 @@ from storage.names import (
 )
 from storage.segment import BLOCK_BYTES, Segment, SegmentFile
 
+OTHERS_MAX = 10
+_OF_A_BROKER: Final = frozenset({
+    LOCK_FILE, CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE,
+    "bootstrap.checkpoint",
+})  # fmt: skip
+_BEING_WRITTEN: Final = ".tmp"
+_OURS: Final = (SCRATCH_SUFFIX, MANIFEST_FILE, INCOMPLETE_FILE)
+Inodes = set[tuple[int, int]]
+"""Device and inode of files with several hard links that were counted."""
 
-class DiskFigures(NamedTuple):
-    """The blocks that leave logs and that come to them, in bytes; and what compaction saves in index files."""
-
-    left_disk_bytes: int = 0
-    """The blocks of the files that left a log: those renamed to ``.deleted``, and those unlinked."""
-    freed_disk_bytes: int = 0
-    """The blocks of the unlinked files."""
-    added_disk_bytes: int = 0
-    """The blocks of the segments that compaction wrote."""
-    index_saved_bytes: int = 0
-    """The size of the index files that compaction read, less the size of those that it wrote."""
-
-    @property
-    def reclaimed_disk_bytes(self) -> int:
-        """The space that the disk has gained, once the ``.deleted`` files are unlinked, too."""
-        return self.left_disk_bytes - self.added_disk_bytes
-
-    @property
-    def waiting_disk_bytes(self) -> int:
-        """The space of the files that were renamed to ``.deleted`` and still exist."""
-        return self.left_disk_bytes - self.freed_disk_bytes
-
-    def plus(self, other: DiskFigures) -> DiskFigures:
-        """Return the figures of both."""
-        return DiskFigures(*(one + another for one, another in zip(self, other, strict=True)))
-
-    @classmethod
-    def total(cls, found: Iterable[DiskFigures]) -> DiskFigures:
-        """Add up."""
-        return cls(*(sum(column) for column in zip(cls(), *found, strict=True)))
-
-    @classmethod
-    def left(cls, disk_bytes: int, *, at_once: bool) -> DiskFigures:
-        """Return the figures of files that leave a log. ``at_once``: they are unlinked, and not only renamed."""
-        return cls(disk_bytes, disk_bytes if at_once else 0)
-
-
-def exchanged(sources: Sequence[Segment], made: Segment, *, at_once: bool) -> DiskFigures:
-    """Return the figures of segments for which compaction wrote another one.
-
-    Args:
-        sources: the segments that it replaces.
-        made: the segment that it wrote.
-        at_once: the sources are unlinked, and not only renamed.
-    """
-    disk_bytes, _ = made.on_disk
-    return _left(sources, at_once=at_once)._replace(
-        added_disk_bytes=disk_bytes,
-        index_saved_bytes=_companions_bytes(sources) - made.companions_bytes,
-    )
-
-
-def expected(
-    sources: Sequence[Segment], made: Mapping[FileKind, int], block_bytes: int, *, at_once: bool
-) -> DiskFigures:
-    """Return the same figures of a segment that nobody wrote: each file takes whole blocks.
-
-    Args:
-        sources: the segments that it would replace.
-        made: kind -> the size that its file would have.
-        block_bytes: of the file system.
-        at_once: as above.
-    """
-    index_bytes = sum(size_bytes for kind, size_bytes in made.items() if kind is not FileKind.LOG)
-    return _left(sources, at_once=at_once)._replace(
-        added_disk_bytes=sum(-(-size_bytes // block_bytes) * block_bytes for size_bytes in made.values()),
-        index_saved_bytes=_companions_bytes(sources) - index_bytes,
-    )
-
-
-def _left(sources: Sequence[Segment], *, at_once: bool) -> DiskFigures:
-    found = (segment.on_disk for segment in sources)
-    return DiskFigures.left(sum(disk_bytes for disk_bytes, links in found if links == 1), at_once=at_once)
-
-
-def _companions_bytes(segments: Iterable[Segment]) -> int:
-    return sum(segment.companions_bytes for segment in segments)
-
-
-NO_CHANGE: Final = DiskFigures()
-"""The figures of a run that did nothing."""
+PROC: Final = Path("/proc")
+LARGEST_MAX: Final = 10
+_MARK: Final = " (deleted)"
+"""The words that the kernel adds to the last path of an unlinked file. A file that still has a name may end so, too."""
+Inode = tuple[int, int]
 
 
 class SpaceKind(StrEnum):
@@ -179,6 +113,25 @@ class SpaceKind(StrEnum):
     """The directories themselves, all of them."""
     OTHERS = "others"
     """Everything else."""
+
+
+_OF_STATE: Final = {
+    FileState.DELETED: SpaceKind.DELETED,
+    FileState.CLEANED: SpaceKind.CLEANED,
+    FileState.SWAP: SpaceKind.SWAP,
+}
+_OF_KIND: Final = {FileKind.LOG: SpaceKind.SEGMENTS, FileKind.SNAPSHOT: SpaceKind.SNAPSHOTS}
+_OF_SEGMENT_FILE: Final = {
+    (kind, state): _OF_STATE.get(state) or _OF_KIND.get(kind, SpaceKind.INDEXES)
+    for kind in FileKind
+    for state in FileState
+}
+_OF_DIR: Final = {
+    DirState.DELETE: SpaceKind.DELETE_DIRS,
+    DirState.FUTURE: SpaceKind.FUTURE_DIRS,
+    DirState.STRAY: SpaceKind.STRAY_DIRS,
+    DirState.LIVE: SpaceKind.CLUSTER_METADATA,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,50 +272,26 @@ class Accounts:
     file_systems: tuple[FileSystemAccount, ...] = ()
 
 
-OTHERS_MAX = 10
+def account_of(directory: Path, listing: Listing | None = None, counted: Inodes | None = None) -> DirectoryAccount:
+    """Return the account of one partition directory.
 
-
-def largest(others: Iterable[OtherEntry]) -> tuple[OtherEntry, ...]:
-    """Return the largest entries by disk size, at most ``OTHERS_MAX``, the largest first."""
-    return tuple(sorted(others, key=lambda other: (-other.amount.disk_bytes, other.name))[:OTHERS_MAX])
-
-
-def added_up(amounts: Iterable[Amounts]) -> Amounts:
-    """Return the sum for each kind, in the order of the kinds."""
-    sums: dict[SpaceKind, Amount] = {}
-    for each in amounts:
-        for kind, amount in each.items():
-            sums[kind] = sums.get(kind, NOTHING) + amount
-    return {kind: sums[kind] for kind in SpaceKind if kind in sums}
-
-
-_OF_STATE: Final = {
-    FileState.DELETED: SpaceKind.DELETED,
-    FileState.CLEANED: SpaceKind.CLEANED,
-    FileState.SWAP: SpaceKind.SWAP,
-}
-_OF_KIND: Final = {FileKind.LOG: SpaceKind.SEGMENTS, FileKind.SNAPSHOT: SpaceKind.SNAPSHOTS}
-_OF_SEGMENT_FILE: Final = {
-    (kind, state): _OF_STATE.get(state) or _OF_KIND.get(kind, SpaceKind.INDEXES)
-    for kind in FileKind
-    for state in FileState
-}
-_OF_DIR: Final = {
-    DirState.DELETE: SpaceKind.DELETE_DIRS,
-    DirState.FUTURE: SpaceKind.FUTURE_DIRS,
-    DirState.STRAY: SpaceKind.STRAY_DIRS,
-    DirState.LIVE: SpaceKind.CLUSTER_METADATA,
-}
-_OF_A_BROKER: Final = frozenset({
-    LOCK_FILE, CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE,
-    "bootstrap.checkpoint",
-})  # fmt: skip
-_BEING_WRITTEN: Final = ".tmp"
-_OURS: Final = (SCRATCH_SUFFIX, MANIFEST_FILE, INCOMPLETE_FILE)
-
-Inodes = set[tuple[int, int]]
-"""Device and inode of files with several hard links that were counted."""
+    Args:
+        directory: of the partition.
+        listing: of the directory, just made; without it the directory is listed.
+        counted: files with several hard links that count no more; those of this directory are added.
+    """
+    tally = _Tally(directory.parent, set() if counted is None else counted)
+    tally.add_directory(directory)
+    try:
+        found = listing or list_partition(directory)
+        tally.add_files(found.files)
+        with opened(directory) as descriptor:
+            for name in found.others:
+                with suppress(FileNotFoundError):
+                    tally.add_entry(directory / name, os.stat(name, dir_fd=descriptor, follow_symlinks=False))
+    except (UnreadableFile, OSError) as error:
+        tally.cannot_read(directory, error)
+    return tally.account()
 
 
 class Accountant:
@@ -407,28 +336,6 @@ class Accountant:
         return Account(str(path), partitions, tally.account(), removals_of(planned), not self._topics)
 
 
-def account_of(directory: Path, listing: Listing | None = None, counted: Inodes | None = None) -> DirectoryAccount:
-    """Return the account of one partition directory.
-
-    Args:
-        directory: of the partition.
-        listing: of the directory, just made; without it the directory is listed.
-        counted: files with several hard links that count no more; those of this directory are added.
-    """
-    tally = _Tally(directory.parent, set() if counted is None else counted)
-    tally.add_directory(directory)
-    try:
-        found = listing or list_partition(directory)
-        tally.add_files(found.files)
-        with opened(directory) as descriptor:
-            for name in found.others:
-                with suppress(FileNotFoundError):
-                    tally.add_entry(directory / name, os.stat(name, dir_fd=descriptor, follow_symlinks=False))
-    except (UnreadableFile, OSError) as error:
-        tally.cannot_read(directory, error)
-    return tally.account()
-
-
 def space_of(planned: LogDirPlan, topic_partition: TopicPartition) -> PartitionSpace:
     """Return what the directory of one partition of a plan takes."""
     removals = removals_of(planned).get(topic_partition, ())
@@ -452,8 +359,122 @@ def removals_of(planned: LogDirPlan) -> Mapping[TopicPartition, tuple[Removal, .
     return removals
 
 
-def _is_live(name: PartitionDirName) -> bool:
-    return name.state is DirState.LIVE and name.topic_partition.topic != CLUSTER_METADATA_TOPIC
+def unlinked_files(devices: frozenset[int], proc: Path = PROC) -> Mapping[int, UnlinkedFiles]:
+    """Return the unlinked files on each of some devices. A file that several processes have open counts once."""
+    try:
+        pids = sorted(int(name) for name in os.listdir(proc) if name.isdecimal())  # noqa: PTH208 - names alone
+    except OSError:
+        return dict.fromkeys(devices, UnlinkedFiles())
+    found: dict[Inode, UnlinkedFile] = {}
+    hidden = 0
+    for pid in pids:
+        try:
+            opened = _of_process(proc / str(pid), devices)
+        except PermissionError:
+            hidden += 1
+            continue
+        for inode, file in opened.items():
+            before = found.get(inode)
+            found[inode] = before._replace(processes=before.processes + 1) if before else file
+    by_device: defaultdict[int, list[UnlinkedFile]] = defaultdict(list)
+    for (device, _), file in found.items():
+        by_device[device].append(file)
+    return {device: _summed(by_device[device], hidden) for device in devices}
+
+
+def file_systems_of(volumes: Iterable[Volume], proc: Path = PROC) -> tuple[FileSystemAccount, ...]:
+    """Return the file systems, each with the unlinked files on it that this user may see."""
+    devices = {volume: os.stat(volume.log_dirs[0]).st_dev for volume in volumes}  # noqa: PTH116 - a path as text
+    unlinked = unlinked_files(frozenset(devices.values()), proc)
+    return tuple(FileSystemAccount(volume, unlinked[device]) for volume, device in devices.items())
+
+
+def largest(others: Iterable[OtherEntry]) -> tuple[OtherEntry, ...]:
+    """Return the largest entries by disk size, at most ``OTHERS_MAX``, the largest first."""
+    return tuple(sorted(others, key=lambda other: (-other.amount.disk_bytes, other.name))[:OTHERS_MAX])
+
+
+def added_up(amounts: Iterable[Amounts]) -> Amounts:
+    """Return the sum for each kind, in the order of the kinds."""
+    sums: dict[SpaceKind, Amount] = {}
+    for each in amounts:
+        for kind, amount in each.items():
+            sums[kind] = sums.get(kind, NOTHING) + amount
+    return {kind: sums[kind] for kind in SpaceKind if kind in sums}
+
+
+class DiskFigures(NamedTuple):
+    """The blocks that leave logs and that come to them, in bytes; and what compaction saves in index files."""
+
+    left_disk_bytes: int = 0
+    """The blocks of the files that left a log: those renamed to ``.deleted``, and those unlinked."""
+    freed_disk_bytes: int = 0
+    """The blocks of the unlinked files."""
+    added_disk_bytes: int = 0
+    """The blocks of the segments that compaction wrote."""
+    index_saved_bytes: int = 0
+    """The size of the index files that compaction read, less the size of those that it wrote."""
+
+    @property
+    def reclaimed_disk_bytes(self) -> int:
+        """The space that the disk has gained, once the ``.deleted`` files are unlinked, too."""
+        return self.left_disk_bytes - self.added_disk_bytes
+
+    @property
+    def waiting_disk_bytes(self) -> int:
+        """The space of the files that were renamed to ``.deleted`` and still exist."""
+        return self.left_disk_bytes - self.freed_disk_bytes
+
+    def plus(self, other: DiskFigures) -> DiskFigures:
+        """Return the figures of both."""
+        return DiskFigures(*(one + another for one, another in zip(self, other, strict=True)))
+
+    @classmethod
+    def total(cls, found: Iterable[DiskFigures]) -> DiskFigures:
+        """Add up."""
+        return cls(*(sum(column) for column in zip(cls(), *found, strict=True)))
+
+    @classmethod
+    def left(cls, disk_bytes: int, *, at_once: bool) -> DiskFigures:
+        """Return the figures of files that leave a log. ``at_once``: they are unlinked, and not only renamed."""
+        return cls(disk_bytes, disk_bytes if at_once else 0)
+
+
+NO_CHANGE: Final = DiskFigures()
+"""The figures of a run that did nothing."""
+
+
+def exchanged(sources: Sequence[Segment], made: Segment, *, at_once: bool) -> DiskFigures:
+    """Return the figures of segments for which compaction wrote another one.
+
+    Args:
+        sources: the segments that it replaces.
+        made: the segment that it wrote.
+        at_once: the sources are unlinked, and not only renamed.
+    """
+    disk_bytes, _ = made.on_disk
+    return _left(sources, at_once=at_once)._replace(
+        added_disk_bytes=disk_bytes,
+        index_saved_bytes=_companions_bytes(sources) - made.companions_bytes,
+    )
+
+
+def expected(
+    sources: Sequence[Segment], made: Mapping[FileKind, int], block_bytes: int, *, at_once: bool
+) -> DiskFigures:
+    """Return the same figures of a segment that nobody wrote: each file takes whole blocks.
+
+    Args:
+        sources: the segments that it would replace.
+        made: kind -> the size that its file would have.
+        block_bytes: of the file system.
+        at_once: as above.
+    """
+    index_bytes = sum(size_bytes for kind, size_bytes in made.items() if kind is not FileKind.LOG)
+    return _left(sources, at_once=at_once)._replace(
+        added_disk_bytes=sum(-(-size_bytes // block_bytes) * block_bytes for size_bytes in made.values()),
+        index_saved_bytes=_companions_bytes(sources) - index_bytes,
+    )
 
 
 class _Tally:
@@ -565,42 +586,8 @@ def _kind_of(name: str, status: os.stat_result) -> SpaceKind:
     return SpaceKind.LOGCLEANER if name.startswith(_OURS) or name.endswith(SCRATCH_SUFFIX) else SpaceKind.OTHERS
 
 
-PROC: Final = Path("/proc")
-LARGEST_MAX: Final = 10
-_MARK: Final = " (deleted)"
-"""The words that the kernel adds to the last path of an unlinked file. A file that still has a name may end so, too."""
-
-Inode = tuple[int, int]
-
-
-def file_systems_of(volumes: Iterable[Volume], proc: Path = PROC) -> tuple[FileSystemAccount, ...]:
-    """Return the file systems, each with the unlinked files on it that this user may see."""
-    devices = {volume: os.stat(volume.log_dirs[0]).st_dev for volume in volumes}  # noqa: PTH116 - a path as text
-    unlinked = unlinked_files(frozenset(devices.values()), proc)
-    return tuple(FileSystemAccount(volume, unlinked[device]) for volume, device in devices.items())
-
-
-def unlinked_files(devices: frozenset[int], proc: Path = PROC) -> Mapping[int, UnlinkedFiles]:
-    """Return the unlinked files on each of some devices. A file that several processes have open counts once."""
-    try:
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isdecimal())  # noqa: PTH208 - names alone
-    except OSError:
-        return dict.fromkeys(devices, UnlinkedFiles())
-    found: dict[Inode, UnlinkedFile] = {}
-    hidden = 0
-    for pid in pids:
-        try:
-            opened = _of_process(proc / str(pid), devices)
-        except PermissionError:
-            hidden += 1
-            continue
-        for inode, file in opened.items():
-            before = found.get(inode)
-            found[inode] = before._replace(processes=before.processes + 1) if before else file
-    by_device: defaultdict[int, list[UnlinkedFile]] = defaultdict(list)
-    for (device, _), file in found.items():
-        by_device[device].append(file)
-    return {device: _summed(by_device[device], hidden) for device in devices}
+def _is_live(name: PartitionDirName) -> bool:
+    return name.state is DirState.LIVE and name.topic_partition.topic != CLUSTER_METADATA_TOPIC
 
 
 def _summed(files: Sequence[UnlinkedFile], hidden_processes: int) -> UnlinkedFiles:
@@ -640,3 +627,12 @@ def _mappings(process: Path) -> Iterator[str]:
             if line.endswith(_MARK.encode()):
                 start, _, end = line.partition(b" ")[0].decode().partition("-")
                 yield f"{process}/map_files/{int(start, 16):x}-{int(end, 16):x}"
+
+
+def _left(sources: Sequence[Segment], *, at_once: bool) -> DiskFigures:
+    found = (segment.on_disk for segment in sources)
+    return DiskFigures.left(sum(disk_bytes for disk_bytes, links in found if links == 1), at_once=at_once)
+
+
+def _companions_bytes(segments: Iterable[Segment]) -> int:
+    return sum(segment.companions_bytes for segment in segments)

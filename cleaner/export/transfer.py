@@ -29,44 +29,6 @@ from storage.scan.segments import open_extent
 from storage.scan.selected import EVERY_RECORD, INT64_MIN, RecordSelection
 from storage.scan.slices import Damage
 
-
-@contextmanager
-def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
-    """Open a file to write. It gets its name at the end of the ``with``; if that ends with an error, the file goes.
-
-    Args:
-        path: must not exist; its parent must exist.
-        log_dir: no file may be written in this directory.
-
-    Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``.
-    """
-    _check_usable(path, log_dir)
-    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with as_unwritable(path):
-            with hidden.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            _check_absent(path)
-            hidden.rename(path)
-    finally:
-        hidden.unlink(missing_ok=True)
-
-
-def _check_usable(path: Path, log_dir: Path) -> None:
-    _check_absent(path)
-    if not path.parent.is_dir():
-        raise UnusableOutput(path, f"{path.parent} is no directory", "make it first")
-    if log_dir.resolve() in path.resolve().parents:
-        raise UnusableOutput(path, f"lies in the log dir {log_dir}", "name a file outside it")
-
-
-def _check_absent(path: Path) -> None:
-    if os.path.lexists(path):
-        raise UnusableOutput(path, "is there already, and is not replaced", "name another file, or remove it")
-
-
 SLICE_BYTES: Final = 8 << 20
 """The bytes that are read between two signs of progress."""
 
@@ -112,19 +74,6 @@ def plan_reading(
     return despite_vanishing(partial(_plan, partition, read_committed, now_ms, selection))
 
 
-def _plan(partition: FoundPartition, read_committed: bool, now_ms: int, selection: RecordSelection) -> Reading:
-    log = partition.open()
-    end = readable_end(log, read_committed=read_committed, now_ms=now_ms)
-    wanted_end = min(log.log_end_offset, selection.last_offset + 1)
-    held_back = OffsetRange(end, wanted_end) if end < wanted_end else None
-    end = min(end, wanted_end)
-    offsets = OffsetRange(min(max(log.log_start_offset, selection.first_offset), end), end)
-    since_ms = None if selection.since_ms == INT64_MIN else selection.since_ms
-    wanted = Wanted(offsets, since_ms, SLICE_BYTES, read_committed)
-    extents = tuple(cut_partition(partition.topic_partition, log.segments, wanted))
-    return Reading(partition, selection, offsets, extents, held_back)
-
-
 def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: Callable[[int], None]) -> int:
     """Hand every record to the writer, in the order of offsets.
 
@@ -152,12 +101,41 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
     return records
 
 
-def _selected(chunk: Chunk, selection: RecordSelection) -> Chunk:
-    """Leave out the records that are not wanted."""
-    if selection.takes_all:
-        return chunk
-    is_taken = selection.records_taken(chunk.buf, chunk.located)
-    return replace(chunk, located=np.ascontiguousarray(chunk.located[:, is_taken]))
+@contextmanager
+def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
+    """Open a file to write. It gets its name at the end of the ``with``; if that ends with an error, the file goes.
+
+    Args:
+        path: must not exist; its parent must exist.
+        log_dir: no file may be written in this directory.
+
+    Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``.
+    """
+    _check_usable(path, log_dir)
+    hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with as_unwritable(path):
+            with hidden.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _check_absent(path)
+            hidden.rename(path)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def _plan(partition: FoundPartition, read_committed: bool, now_ms: int, selection: RecordSelection) -> Reading:
+    log = partition.open()
+    end = readable_end(log, read_committed=read_committed, now_ms=now_ms)
+    wanted_end = min(log.log_end_offset, selection.last_offset + 1)
+    held_back = OffsetRange(end, wanted_end) if end < wanted_end else None
+    end = min(end, wanted_end)
+    offsets = OffsetRange(min(max(log.log_start_offset, selection.first_offset), end), end)
+    since_ms = None if selection.since_ms == INT64_MIN else selection.since_ms
+    wanted = Wanted(offsets, since_ms, SLICE_BYTES, read_committed)
+    extents = tuple(cut_partition(partition.topic_partition, log.segments, wanted))
+    return Reading(partition, selection, offsets, extents, held_back)
 
 
 def _chunks(extent: Extent, *, with_control: bool) -> Iterator[Chunk]:
@@ -170,3 +148,24 @@ def _chunks(extent: Extent, *, with_control: bool) -> Iterator[Chunk]:
     except SegmentGone as error:
         cause = "deleted or compacted away since the export began; run it again"
         raise UnreadableFile(extent.path, cause) from error
+
+
+def _selected(chunk: Chunk, selection: RecordSelection) -> Chunk:
+    """Leave out the records that are not wanted."""
+    if selection.takes_all:
+        return chunk
+    is_taken = selection.records_taken(chunk.buf, chunk.located)
+    return replace(chunk, located=np.ascontiguousarray(chunk.located[:, is_taken]))
+
+
+def _check_usable(path: Path, log_dir: Path) -> None:
+    _check_absent(path)
+    if not path.parent.is_dir():
+        raise UnusableOutput(path, f"{path.parent} is no directory", "make it first")
+    if log_dir.resolve() in path.resolve().parents:
+        raise UnusableOutput(path, f"lies in the log dir {log_dir}", "name a file outside it")
+
+
+def _check_absent(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UnusableOutput(path, "is there already, and is not replaced", "name another file, or remove it")

@@ -54,112 +54,6 @@ from storage.records import Record, encode_batch
 
 _NAME_BYTES_MAX: Final = 255
 
-
-def _and_next(*names: str) -> frozenset[str]:
-    """Return names of files, and of their next contents before they get their names."""
-    return frozenset({*names, *(f"{name}.tmp" for name in names)})
-
-
-_PRIVATE_FILES: Final = _and_next(RECOVERY_POINT_CHECKPOINT)
-"""The files that a flushed log leaves in the directory above its own."""
-_METADATA_FILES: Final = _and_next(PARTITION_METADATA_FILE, LEADER_EPOCH_CHECKPOINT)
-
-
-class NotOurs(LogCleanerError):
-    """A directory with the name of a private one, and something in it that import does not write."""
-
-    kind = ErrorKind.USAGE
-
-    path: Path
-    found: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: holds {self.found}, which import did not write: move it away; nothing was imported"
-
-
-def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[tuple[Path, str]]:
-    """Remove what a killed import left in a log dir.
-
-    Yields:
-        Each directory, with what import did not write in it, and why it therefore stays; empty if it was removed.
-
-    Raises: UnreadableFile, OSError.
-    """
-    for name in sorted(os.listdir(log_dir.path)):  # noqa: PTH208 - names alone
-        if not name.endswith(IMPORT_SUFFIX):
-            continue
-        path = log_dir.path / name
-        strange = _strange(path)
-        if not strange:
-            remove(fs, path)
-        yield path, strange
-
-
-def check_private(log_dir: LogDir, wanted: TopicPartition) -> None:
-    """Refuse to write where something lies that import did not write. Raises: NotOurs, UnreadableFile."""
-    path = log_dir.path / private_name(wanted)
-    if os.path.lexists(path) and (strange := _strange(path)):
-        raise NotOurs(path, strange)
-
-
-def _strange(private: Path) -> str:
-    """Return the first thing in a private directory that import does not write; empty if there is none."""
-    if private.is_symlink() or not private.is_dir():
-        return "a symlink" if private.is_symlink() else "no directory"
-    stem = private.name.removesuffix(IMPORT_SUFFIX)
-    if parse_topic_partition(stem) is None:
-        return "no partition, as its name says"
-    inner = [name for name in _names(private) if not _is_file(private, name, _PRIVATE_FILES)]
-    if not inner:
-        return ""
-    directory = private / inner[0]
-    if len(inner) > 1 or directory.is_symlink() or not directory.is_dir() or not _is_of(inner[0], stem):
-        return min((name for name in inner if name != stem), default=stem)
-    return next((f"{inner[0]}/{n}" for n in sorted(_names(directory)) if not _is_segment_file(directory, n)), "")
-
-
-def _is_of(name: str, stem: str) -> bool:
-    """Return whether a directory is the partition of a private directory, whose name may be cut."""
-    found, cut = parse_topic_partition(name), parse_topic_partition(stem)
-    if found is None or cut is None:
-        return False
-    return found.partition == cut.partition and found.topic.startswith(cut.topic)
-
-
-def _is_segment_file(directory: Path, name: str) -> bool:
-    is_known = parse_segment_file_name(name.removesuffix(".tmp")) is not None
-    return _is_file(directory, name, {name} if is_known else _METADATA_FILES)
-
-
-def _is_file(directory: Path, name: str, known: Collection[str]) -> bool:
-    return name in known and stat.S_ISREG((directory / name).lstat().st_mode)
-
-
-def private_name(wanted: TopicPartition) -> str:
-    """Return the name of the private directory. A long topic is cut, as Kafka cuts it for a deleted one."""
-    suffix = f"-{wanted.partition}{IMPORT_SUFFIX}"
-    return wanted.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
-
-
-def remove(fs: FileSystem, private: Path) -> None:
-    """Remove a private directory with the partition in it; nothing in it is followed."""
-    for name in _names(private):
-        inner = private / name
-        if inner.is_dir() and not inner.is_symlink():
-            for file_name in _names(inner):
-                fs.unlink(inner / file_name, Purpose.IMPORT)
-            fs.remove_dir(inner, Purpose.IMPORT)
-        else:
-            fs.unlink(inner, Purpose.IMPORT)
-    fs.remove_dir(private, Purpose.IMPORT)
-    fs.fsync_dir(private.parent, Purpose.IMPORT)
-
-
-def _names(directory: Path) -> list[str]:
-    with as_unreadable(directory), opened(directory) as descriptor:
-        return os.listdir(descriptor)  # noqa: PTH208 - a path would be followed
-
-
 LEADER_EPOCH: Final = 0
 """The leader epoch of all imported records: no leader has a lower one, and a broker forgets epochs above its own."""
 BATCH_BYTES: Final = 256 << 10
@@ -169,70 +63,6 @@ _OFFSETS_MAX: Final = 1 << 30
 """A batch counts its offsets from its first one with 31 bits."""
 _RECORD_BYTES: Final = 24
 """The bytes, about, that a record takes besides its key, value and headers."""
-
-
-class MadeBatch(NamedTuple):
-    """A batch, encoded."""
-
-    base_offset: int
-    """Its first offset, which is the log end before it, unless more offsets are missing than a batch can span."""
-    next_offset: int
-    """The offset behind its last record."""
-    records: int
-    data: bytes
-
-
-def batches(records: Iterable[ImportedRecord], compression: Compression) -> Iterator[MadeBatch]:
-    """Yield batches of records.
-
-    Args:
-        records: data records, by rising offsets.
-        compression: the codec of every batch.
-    """
-    held: list[ImportedRecord] = []
-    held_bytes, log_end = 0, None
-    for one in records:
-        if held and not _may_join(held, one, held_bytes):
-            made = _made(held, log_end, compression)
-            yield made
-            held, held_bytes, log_end = [], 0, made.next_offset
-        held.append(one)
-        held_bytes += _size_of(one.record)
-    if held:
-        yield _made(held, log_end, compression)
-
-
-def _may_join(held: list[ImportedRecord], one: ImportedRecord, held_bytes: int) -> bool:
-    first = held[0]
-    is_full = len(held) >= _RECORDS_MAX or held_bytes + _size_of(one.record) > BATCH_BYTES
-    is_same = _is_append_time(first) == _is_append_time(one)
-    if is_same and _is_append_time(one):
-        is_same = first.record.timestamp_ms == one.record.timestamp_ms
-    return not is_full and is_same and one.record.offset - first.record.offset < _OFFSETS_MAX
-
-
-def _made(held: list[ImportedRecord], log_end: int | None, compression: Compression) -> MadeBatch:
-    first, last = held[0].record, held[-1].record
-    is_near = log_end is not None and last.offset - log_end <= 2 * _OFFSETS_MAX - 1
-    base_offset = log_end if log_end is not None and is_near else first.offset
-    data = encode_batch(
-        [one.record for one in held],
-        base_offset=base_offset,
-        partition_leader_epoch=LEADER_EPOCH,
-        compression=compression,
-        log_append_time_ms=first.timestamp_ms if _is_append_time(held[0]) else None,
-    )
-    return MadeBatch(base_offset, last.offset + 1, len(held), data)
-
-
-def _is_append_time(one: ImportedRecord) -> bool:
-    return one.timestamp_type == LOG_APPEND_TIME
-
-
-def _size_of(record: Record) -> int:
-    fields = [record.key, record.value, *(field for header in record.headers for field in header)]
-    return _RECORD_BYTES + sum(len(field) for field in fields if field)
-
 
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 
@@ -258,6 +88,18 @@ class NothingToImport(LogCleanerError):
         return "the input holds no record, so nothing was imported; was it cut short?"
 
 
+class NotOurs(LogCleanerError):
+    """A directory with the name of a private one, and something in it that import does not write."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: holds {self.found}, which import did not write: move it away; nothing was imported"
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """The partition as it was written."""
@@ -268,24 +110,6 @@ class Built:
     segments: int
     size_bytes: int
     """The size of the ``.log`` files."""
-
-
-def check_space(log_dir: LogDir, needed_bytes: int) -> None:
-    """Refuse what will not fit. Raises: NoSpaceToImport."""
-    free_bytes = log_dir.space().free_bytes
-    if needed_bytes > free_bytes:
-        raise NoSpaceToImport(log_dir.path, needed_bytes, free_bytes)
-
-
-def rehearse(made: Iterable[MadeBatch]) -> Built:
-    """Read everything and write nothing. Raises: NothingToImport; what reading raises."""
-    start, end, records, size_bytes = None, 0, 0, 0
-    for batch in made:
-        start = batch.base_offset if start is None else start
-        end, records, size_bytes = batch.next_offset, records + batch.records, size_bytes + len(batch.data)
-    if start is None:
-        raise NothingToImport
-    return Built(records, start, end, 0, size_bytes)
 
 
 def build(
@@ -331,6 +155,108 @@ def build(
     return built
 
 
+def rehearse(made: Iterable[MadeBatch]) -> Built:
+    """Read everything and write nothing. Raises: NothingToImport; what reading raises."""
+    start, end, records, size_bytes = None, 0, 0, 0
+    for batch in made:
+        start = batch.base_offset if start is None else start
+        end, records, size_bytes = batch.next_offset, records + batch.records, size_bytes + len(batch.data)
+    if start is None:
+        raise NothingToImport
+    return Built(records, start, end, 0, size_bytes)
+
+
+def check_space(log_dir: LogDir, needed_bytes: int) -> None:
+    """Refuse what will not fit. Raises: NoSpaceToImport."""
+    free_bytes = log_dir.space().free_bytes
+    if needed_bytes > free_bytes:
+        raise NoSpaceToImport(log_dir.path, needed_bytes, free_bytes)
+
+
+class MadeBatch(NamedTuple):
+    """A batch, encoded."""
+
+    base_offset: int
+    """Its first offset, which is the log end before it, unless more offsets are missing than a batch can span."""
+    next_offset: int
+    """The offset behind its last record."""
+    records: int
+    data: bytes
+
+
+def batches(records: Iterable[ImportedRecord], compression: Compression) -> Iterator[MadeBatch]:
+    """Yield batches of records.
+
+    Args:
+        records: data records, by rising offsets.
+        compression: the codec of every batch.
+    """
+    held: list[ImportedRecord] = []
+    held_bytes, log_end = 0, None
+    for one in records:
+        if held and not _may_join(held, one, held_bytes):
+            made = _made(held, log_end, compression)
+            yield made
+            held, held_bytes, log_end = [], 0, made.next_offset
+        held.append(one)
+        held_bytes += _size_of(one.record)
+    if held:
+        yield _made(held, log_end, compression)
+
+
+def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[tuple[Path, str]]:
+    """Remove what a killed import left in a log dir.
+
+    Yields:
+        Each directory, with what import did not write in it, and why it therefore stays; empty if it was removed.
+
+    Raises: UnreadableFile, OSError.
+    """
+    for name in sorted(os.listdir(log_dir.path)):  # noqa: PTH208 - names alone
+        if not name.endswith(IMPORT_SUFFIX):
+            continue
+        path = log_dir.path / name
+        strange = _strange(path)
+        if not strange:
+            remove(fs, path)
+        yield path, strange
+
+
+def check_private(log_dir: LogDir, wanted: TopicPartition) -> None:
+    """Refuse to write where something lies that import did not write. Raises: NotOurs, UnreadableFile."""
+    path = log_dir.path / private_name(wanted)
+    if os.path.lexists(path) and (strange := _strange(path)):
+        raise NotOurs(path, strange)
+
+
+def private_name(wanted: TopicPartition) -> str:
+    """Return the name of the private directory. A long topic is cut, as Kafka cuts it for a deleted one."""
+    suffix = f"-{wanted.partition}{IMPORT_SUFFIX}"
+    return wanted.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def remove(fs: FileSystem, private: Path) -> None:
+    """Remove a private directory with the partition in it; nothing in it is followed."""
+    for name in _names(private):
+        inner = private / name
+        if inner.is_dir() and not inner.is_symlink():
+            for file_name in _names(inner):
+                fs.unlink(inner / file_name, Purpose.IMPORT)
+            fs.remove_dir(inner, Purpose.IMPORT)
+        else:
+            fs.unlink(inner, Purpose.IMPORT)
+    fs.remove_dir(private, Purpose.IMPORT)
+    fs.fsync_dir(private.parent, Purpose.IMPORT)
+
+
+@contextmanager
+def _as_no_space(log_dir: LogDir) -> Iterator[None]:
+    try:
+        yield
+    except OutOfSpace as error:
+        raise NoSpaceToImport(log_dir.path, 0, 0) from error
+
+
 @contextmanager
 def _private(fs: FileSystem, private: Path, log_dir: Path) -> Iterator[None]:
     """Make the private directory, and remove it again, with what is still in it."""
@@ -341,14 +267,6 @@ def _private(fs: FileSystem, private: Path, log_dir: Path) -> Iterator[None]:
     finally:
         with suppress(LogCleanerError, OSError):  # the next import finds it
             remove(fs, private)
-
-
-@contextmanager
-def _as_no_space(log_dir: LogDir) -> Iterator[None]:
-    try:
-        yield
-    except OutOfSpace as error:
-        raise NoSpaceToImport(log_dir.path, 0, 0) from error
 
 
 def _write(
@@ -420,3 +338,83 @@ def _entry(wanted: TopicPartition, topic_id: str, built: Built) -> dict[str, obj
         "log_end_offset": built.log_end_offset,
         "topic_id": topic_id,
     }
+
+
+def _size_of(record: Record) -> int:
+    fields = [record.key, record.value, *(field for header in record.headers for field in header)]
+    return _RECORD_BYTES + sum(len(field) for field in fields if field)
+
+
+def _made(held: list[ImportedRecord], log_end: int | None, compression: Compression) -> MadeBatch:
+    first, last = held[0].record, held[-1].record
+    is_near = log_end is not None and last.offset - log_end <= 2 * _OFFSETS_MAX - 1
+    base_offset = log_end if log_end is not None and is_near else first.offset
+    data = encode_batch(
+        [one.record for one in held],
+        base_offset=base_offset,
+        partition_leader_epoch=LEADER_EPOCH,
+        compression=compression,
+        log_append_time_ms=first.timestamp_ms if _is_append_time(held[0]) else None,
+    )
+    return MadeBatch(base_offset, last.offset + 1, len(held), data)
+
+
+def _is_append_time(one: ImportedRecord) -> bool:
+    return one.timestamp_type == LOG_APPEND_TIME
+
+
+def _may_join(held: list[ImportedRecord], one: ImportedRecord, held_bytes: int) -> bool:
+    first = held[0]
+    is_full = len(held) >= _RECORDS_MAX or held_bytes + _size_of(one.record) > BATCH_BYTES
+    is_same = _is_append_time(first) == _is_append_time(one)
+    if is_same and _is_append_time(one):
+        is_same = first.record.timestamp_ms == one.record.timestamp_ms
+    return not is_full and is_same and one.record.offset - first.record.offset < _OFFSETS_MAX
+
+
+def _strange(private: Path) -> str:
+    """Return the first thing in a private directory that import does not write; empty if there is none."""
+    if private.is_symlink() or not private.is_dir():
+        return "a symlink" if private.is_symlink() else "no directory"
+    stem = private.name.removesuffix(IMPORT_SUFFIX)
+    if parse_topic_partition(stem) is None:
+        return "no partition, as its name says"
+    inner = [name for name in _names(private) if not _is_file(private, name, _PRIVATE_FILES)]
+    if not inner:
+        return ""
+    directory = private / inner[0]
+    if len(inner) > 1 or directory.is_symlink() or not directory.is_dir() or not _is_of(inner[0], stem):
+        return min((name for name in inner if name != stem), default=stem)
+    return next((f"{inner[0]}/{n}" for n in sorted(_names(directory)) if not _is_segment_file(directory, n)), "")
+
+
+def _names(directory: Path) -> list[str]:
+    with as_unreadable(directory), opened(directory) as descriptor:
+        return os.listdir(descriptor)  # noqa: PTH208 - a path would be followed
+
+
+def _is_of(name: str, stem: str) -> bool:
+    """Return whether a directory is the partition of a private directory, whose name may be cut."""
+    found, cut = parse_topic_partition(name), parse_topic_partition(stem)
+    if found is None or cut is None:
+        return False
+    return found.partition == cut.partition and found.topic.startswith(cut.topic)
+
+
+def _is_file(directory: Path, name: str, known: Collection[str]) -> bool:
+    return name in known and stat.S_ISREG((directory / name).lstat().st_mode)
+
+
+def _is_segment_file(directory: Path, name: str) -> bool:
+    is_known = parse_segment_file_name(name.removesuffix(".tmp")) is not None
+    return _is_file(directory, name, {name} if is_known else _METADATA_FILES)
+
+
+def _and_next(*names: str) -> frozenset[str]:
+    """Return names of files, and of their next contents before they get their names."""
+    return frozenset({*names, *(f"{name}.tmp" for name in names)})
+
+
+_PRIVATE_FILES: Final = _and_next(RECOVERY_POINT_CHECKPOINT)
+"""The files that a flushed log leaves in the directory above its own."""
+_METADATA_FILES: Final = _and_next(PARTITION_METADATA_FILE, LEADER_EPOCH_CHECKPOINT)

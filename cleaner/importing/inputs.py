@@ -31,74 +31,6 @@ from storage.records import Record
 _LINE_BYTES_MAX: Final = 1 << 30
 _PARTITION_MAX: Final = (1 << 31) - 1
 
-
-def read_lines(file: BinaryIO, path: Path) -> Iterator[tuple[ImportedRecord, int]]:
-    """Yield the records of a file, each with the size of its line in bytes. Raises: UnusableInput."""
-    number = 0
-    while line := file.readline(_LINE_BYTES_MAX):
-        number += 1
-        place = f"line {number}"
-        if not line.endswith(b"\n"):
-            raise UnusableInput(path, place, "the line does not end: the file was cut short")
-        try:
-            found = _record(json.loads(line), place)
-        except NotAValue as error:
-            raise UnusableInput(path, place, str(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise UnusableInput(path, place, f"is no JSON object: {error}") from error
-        yield found, len(line)
-
-
-def _record(fields: Any, place: str) -> ImportedRecord:
-    if not isinstance(fields, dict):
-        raise NotAValue("is no JSON object")
-    topic, timestamp_type = fields.get("topic"), whole(fields.get("timestampType"), "timestampType")
-    if not isinstance(topic, str) or timestamp_type not in TIMESTAMP_TYPES:
-        raise NotAValue("has no topic, or a timestampType that cannot be: export did not write it")
-    headers = fields.get("headers")
-    if not isinstance(headers, list):
-        raise NotAValue("has no list of headers")
-    record = Record(
-        whole(fields.get("offset"), "offset", 0),
-        whole(fields.get("timestamp"), "timestamp"),
-        _bytes(fields, "key"),
-        _bytes(fields, "value"),
-        tuple(_header(header) for header in headers),
-    )
-    source = topic, whole(fields.get("partition"), "partition", 0, _PARTITION_MAX)
-    return ImportedRecord(record, timestamp_type, fields.get("control") is True, source, place)
-
-
-def _header(fields: Any) -> tuple[bytes, bytes | None]:
-    if not isinstance(fields, dict):
-        raise NotAValue("has a header that is no JSON object")
-    key = _bytes(fields, "key")
-    if key is None:
-        raise NotAValue("has a header without a key")
-    return key, _bytes(fields, "value")
-
-
-def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
-    """Return the bytes of a key or value; None if it is null. Raises: NotAValue."""
-    missing = object()
-    text, encoding = fields.get(name, missing), fields.get(f"{name}Encoding", missing)
-    if text is None and encoding is None:
-        return None
-    if encoding == "redacted":
-        raise NotAValue(f"the {name} was left out by --redact, and cannot be imported")
-    if isinstance(text, str) and encoding == "utf-8":
-        try:
-            return text.encode()
-        except UnicodeEncodeError as error:
-            raise NotAValue(f"the {name} is no UTF-8") from error
-    if isinstance(text, str) and encoding == "base64":
-        try:
-            return base64.b64decode(text, validate=True)
-        except binascii.Error as error:
-            raise NotAValue(f"the {name} is no base64") from error
-    raise NotAValue(f"has no {name}, or no {name}Encoding")
-
-
 STDIN: Final = Path("-")
 _PARQUET: Final = b"PAR1"
 
@@ -157,6 +89,23 @@ class Inputs:
         return sum(_plain_bytes(path) if _is_parquet(path) else _size_of(path) for path in self.paths)
 
 
+def read_lines(file: BinaryIO, path: Path) -> Iterator[tuple[ImportedRecord, int]]:
+    """Yield the records of a file, each with the size of its line in bytes. Raises: UnusableInput."""
+    number = 0
+    while line := file.readline(_LINE_BYTES_MAX):
+        number += 1
+        place = f"line {number}"
+        if not line.endswith(b"\n"):
+            raise UnusableInput(path, place, "the line does not end: the file was cut short")
+        try:
+            found = _record(json.loads(line), place)
+        except NotAValue as error:
+            raise UnusableInput(path, place, str(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise UnusableInput(path, place, f"is no JSON object: {error}") from error
+        yield found, len(line)
+
+
 def _read(path: Path) -> Iterator[tuple[ImportedRecord, int]]:
     if _is_parquet(path):
         try:
@@ -167,14 +116,6 @@ def _read(path: Path) -> Iterator[tuple[ImportedRecord, int]]:
         return
     with _opened(path) as file:
         yield from read_lines(file, path)
-
-
-def _plain_bytes(path: Path) -> int:
-    try:
-        from cleaner.importing.parquet import plain_bytes  # noqa: PLC0415 - as above
-    except ImportError as error:
-        raise ExtraMissing(str(path), str(error.name), "parquet") from error
-    return plain_bytes(path)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -188,13 +129,6 @@ def _is_parquet(path: Path) -> bool:
         return file.read(len(_PARQUET)) == _PARQUET
 
 
-def _size_of(path: Path) -> int:
-    if path == STDIN or is_read_once(path):
-        return 0
-    with _opened(path):
-        return path.stat().st_size
-
-
 def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
     if path == STDIN:
         return nullcontext(sys.stdin.buffer)
@@ -202,3 +136,68 @@ def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
         return path.open("rb")
     except OSError as error:
         raise InputNotThere(path, error.strerror or str(error)) from error
+
+
+def _size_of(path: Path) -> int:
+    if path == STDIN or is_read_once(path):
+        return 0
+    with _opened(path):
+        return path.stat().st_size
+
+
+def _plain_bytes(path: Path) -> int:
+    try:
+        from cleaner.importing.parquet import plain_bytes  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise ExtraMissing(str(path), str(error.name), "parquet") from error
+    return plain_bytes(path)
+
+
+def _record(fields: Any, place: str) -> ImportedRecord:
+    if not isinstance(fields, dict):
+        raise NotAValue("is no JSON object")
+    topic, timestamp_type = fields.get("topic"), whole(fields.get("timestampType"), "timestampType")
+    if not isinstance(topic, str) or timestamp_type not in TIMESTAMP_TYPES:
+        raise NotAValue("has no topic, or a timestampType that cannot be: export did not write it")
+    headers = fields.get("headers")
+    if not isinstance(headers, list):
+        raise NotAValue("has no list of headers")
+    record = Record(
+        whole(fields.get("offset"), "offset", 0),
+        whole(fields.get("timestamp"), "timestamp"),
+        _bytes(fields, "key"),
+        _bytes(fields, "value"),
+        tuple(_header(header) for header in headers),
+    )
+    source = topic, whole(fields.get("partition"), "partition", 0, _PARTITION_MAX)
+    return ImportedRecord(record, timestamp_type, fields.get("control") is True, source, place)
+
+
+def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
+    """Return the bytes of a key or value; None if it is null. Raises: NotAValue."""
+    missing = object()
+    text, encoding = fields.get(name, missing), fields.get(f"{name}Encoding", missing)
+    if text is None and encoding is None:
+        return None
+    if encoding == "redacted":
+        raise NotAValue(f"the {name} was left out by --redact, and cannot be imported")
+    if isinstance(text, str) and encoding == "utf-8":
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            raise NotAValue(f"the {name} is no UTF-8") from error
+    if isinstance(text, str) and encoding == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise NotAValue(f"the {name} is no base64") from error
+    raise NotAValue(f"has no {name}, or no {name}Encoding")
+
+
+def _header(fields: Any) -> tuple[bytes, bytes | None]:
+    if not isinstance(fields, dict):
+        raise NotAValue("has a header that is no JSON object")
+    key = _bytes(fields, "key")
+    if key is None:
+        raise NotAValue("has a header without a key")
+    return key, _bytes(fields, "value")

@@ -52,32 +52,6 @@ def danger_of(result: DeletedRecords) -> str:
     return f"{result.topic_partition}: {_unreadable(decided, result)}, and {_going(decided)}{damaged}"
 
 
-def _refused(refused: RefusedDeletion) -> dict[str, Any]:
-    nothing = dict.fromkeys(
-        ("high_watermark", "log_end_offset", "log_start_before", "log_start_offset", "records", "damaged",
-         "restorable_until_ms")
-    )  # fmt: skip
-    why = {"code": refused.code.value, "text": refused.text}
-    return {"refused": why, **nothing, "segments": [], "deleted_bytes": 0}
-
-
-def _decided(decided: RecordDeletion, result: DeletedRecords) -> dict[str, Any]:
-    facts, deletion = decided.facts, decided.deletion
-    segments = [{"base_offset": s.base_offset, "bytes": s.size_bytes + s.companions_bytes} for s in deletion.segments]
-    return {
-        "refused": None,
-        "high_watermark": facts.high_watermark,
-        "log_end_offset": facts.log_end_offset,
-        "log_start_before": facts.log_start_offset,
-        "log_start_offset": decided.log_start_offset,
-        "records": result.records if decided.moves_the_start else 0,
-        "damaged": result.damage,
-        "restorable_until_ms": restorable_until(decided, result.time_ms) if decided.has_work else None,
-        "segments": segments,
-        "deleted_bytes": deletion.size_bytes,
-    }
-
-
 def _tell(decided: RecordDeletion, result: DeletedRecords, page: Page) -> None:
     facts, before = decided.facts, result.before
     page.line(f"{result.topic_partition}  {result.log_dir}", hanging=2)
@@ -103,15 +77,6 @@ def _tell(decided: RecordDeletion, result: DeletedRecords, page: Page) -> None:
     page.note(f"logcleaner restore {result.topic_partition} takes this back {until}, if no broker starts before that")
 
 
-def _unreadable(decided: RecordDeletion, result: DeletedRecords) -> str:
-    facts = decided.facts
-    if not decided.moves_the_start:
-        return "no record becomes unreadable"
-    records = "records, nobody knows how many," if result.records is None else counted(result.records, "record")
-    verb = "becomes" if result.records == 1 else "become"
-    return f"{records} {verb} unreadable, {offsets(facts.log_start_offset, decided.log_start_offset)}"
-
-
 def _going(decided: RecordDeletion) -> str:
     deletion = decided.deletion
     if not deletion.segments:
@@ -122,3 +87,38 @@ def _going(decided: RecordDeletion) -> str:
     goes = "goes" if len(deletion.segments) == 1 else "go"
     of = f"of {len(decided.facts.segments):,}"
     return f"{counted(len(deletion.segments), 'segment')} {of} {goes}, {size(deletion.size_bytes)}"
+
+
+def _unreadable(decided: RecordDeletion, result: DeletedRecords) -> str:
+    facts = decided.facts
+    if not decided.moves_the_start:
+        return "no record becomes unreadable"
+    records = "records, nobody knows how many," if result.records is None else counted(result.records, "record")
+    verb = "becomes" if result.records == 1 else "become"
+    return f"{records} {verb} unreadable, {offsets(facts.log_start_offset, decided.log_start_offset)}"
+
+
+def _refused(refused: RefusedDeletion) -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        ("high_watermark", "log_end_offset", "log_start_before", "log_start_offset", "records", "damaged",
+         "restorable_until_ms")
+    )  # fmt: skip
+    why = {"code": refused.code.value, "text": refused.text}
+    return {"refused": why, **nothing, "segments": [], "deleted_bytes": 0}
+
+
+def _decided(decided: RecordDeletion, result: DeletedRecords) -> dict[str, Any]:
+    facts, deletion = decided.facts, decided.deletion
+    segments = [{"base_offset": s.base_offset, "bytes": s.size_bytes + s.companions_bytes} for s in deletion.segments]
+    return {
+        "refused": None,
+        "high_watermark": facts.high_watermark,
+        "log_end_offset": facts.log_end_offset,
+        "log_start_before": facts.log_start_offset,
+        "log_start_offset": decided.log_start_offset,
+        "records": result.records if decided.moves_the_start else 0,
+        "damaged": result.damage,
+        "restorable_until_ms": restorable_until(decided, result.time_ms) if decided.has_work else None,
+        "segments": segments,
+        "deleted_bytes": deletion.size_bytes,
+    }

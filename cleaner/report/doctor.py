@@ -19,8 +19,9 @@ from policies.reasons import counted, size
 if TYPE_CHECKING:
     from cleaner.documents.changes import SweepDocument, SweepLeftover
 
-
 SCHEMA: Final = "logcleaner.doctor/1"
+
+SWEEP_SCHEMA: Final = "logcleaner.sweep/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,6 @@ class DoctorReport:
             all_bytes = found.bytes_read + found.bytes_unread
             page.line(f"Read the batch headers of {size(found.bytes_read)} of {size(all_bytes)}.")
         page.line("No checksum was looked at: --deep reads every byte.")
-
-
-SWEEP_SCHEMA: Final = "logcleaner.sweep/1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,75 +35,57 @@ from policies.retention import newest
 if TYPE_CHECKING:
     from cleaner.report.page import Lines
 
-
-def report_fields(
-    provenance: Provenance, explained: Sequence[PartitionExplanation], failures: Sequence[UnreadablePartition]
-) -> dict[str, Any]:
-    """Return the key ``report`` of ``logcleaner.explain/1``.
-
-    Args:
-        provenance: who makes the report.
-        explained: the explanations of the partition.
-        failures: why it could not be read.
-    """
-    partitions = [_partition(one) for one in explained]
-    names = ("segments", "deleted_segments", "deleted_bytes", "compacted_segments", "compacted_bytes", "bytes")
-    totals = {name: sum(partition[name] for partition in partitions) for name in names}
-    return {
-        **provenance.fields(),
-        "sentence": _sentence(explained, failures, totals),
-        "totals": totals,
-        "partitions": partitions,
-    }
-
-
-def _partition(explained: PartitionExplanation) -> dict[str, Any]:
-    facts = explained.planned.facts
-    sizes: Counter[tuple[Action, str]] = Counter()
-    segments: Counter[tuple[Action, str]] = Counter()
-    for fate in explained.segments:
-        key = fate.verdict.action, fate.verdict.reason.code
-        sizes[key] += fate.facts.size_bytes
-        segments[key] += 1
-    reasons = [ReasonShare(act.value, code, segments[act, code], sizes[act, code]) for act, code in segments]
-    return {
-        "topic": facts.topic_partition.topic,
-        "partition": facts.topic_partition.partition,
-        "log_dir": facts.log_dir,
-        "segments": sum(segments.values()),
-        "bytes": facts.size_bytes,
-        "deleted_segments": sum(count for (action, _), count in segments.items() if action is Action.DELETE),
-        "deleted_bytes": sum(bytes_ for (action, _), bytes_ in sizes.items() if action is Action.DELETE),
-        "compacted_segments": sum(count for (action, _), count in segments.items() if action is Action.COMPACT),
-        "compacted_bytes": sum(bytes_ for (action, _), bytes_ in sizes.items() if action is Action.COMPACT),
-        "reasons": [reason._asdict() for reason in reasons],
-    }
-
-
-def _sentence(
-    explained: Sequence[PartitionExplanation], failures: Sequence[UnreadablePartition], totals: dict[str, int]
-) -> str:
-    if not explained:
-        return f"{failures[0].topic_partition} cannot be read." if failures else "There is no such partition."
-    name, change = explained[0].planned.facts.topic_partition, explained[0].next_change
-    acts = []
-    if totals["deleted_segments"]:
-        acts.append(f"deletes {_segments(totals, 'deleted')}")
-    if totals["compacted_segments"]:
-        acts.append(f"compacts {_segments(totals, 'compacted')}")
-    of = f"of the {counted(totals['segments'], 'segment')} ({size(totals['bytes'])}) of {name}"
-    then = f"Next, at {moment(change.at_ms)}: {change.text}." if change else "Nothing changes by itself after that."
-    return f"Clean {' and '.join(acts) or 'changes nothing'} {of}. {then}"
-
-
-def _segments(totals: dict[str, int], acted: str) -> str:
-    return f"{counted(totals[f'{acted}_segments'], 'segment')} ({size(totals[f'{acted}_bytes'])})"
-
-
 _LABEL_WIDTH: Final = len("offsets  ")
 _WORD_WIDTH: Final = len("compact")
 _CHANGES_TOLD: Final = 4
 _BY_TIME: Final = frozenset({ReasonCode.TIME_NOT_REACHED, ReasonCode.FUTURE_TIMESTAMP, ReasonCode.RETENTION_TIME})
+
+SCHEMA: Final = "logcleaner.explain/1"
+_KEYS: Final = (
+    *("cleanup.policy", "retention.ms", "retention.bytes", "min.cleanable.dirty.ratio", "min.compaction.lag.ms"),
+    *("max.compaction.lag.ms", "delete.retention.ms", "segment.ms", "segment.bytes", "segment.index.bytes"),
+    *("segment.jitter.ms", "file.delete.delay.ms"),
+)
+"""The keys that decide what happens to a segment, and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationReport:
+    """Explanations of one partition: one for each log dir that holds it."""
+
+    now_ms: int
+    explained: Sequence[PartitionExplanation]
+    chosen: Sequence[ChosenSegment] = ()
+    """The segment that the user asked for, for each explanation; empty if the report tells all segments."""
+    failures: Sequence[UnreadablePartition] = ()
+    spaces: Sequence[PartitionSpace] = ()
+    """The space that each partition's directory takes, as ``du`` counts it; empty if nobody looked."""
+    provenance: Provenance | None = None
+    """Who makes the page of the explanation; None if no page is asked for."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``explain --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
+        chosen, spaces = dict(enumerate(self.chosen)), dict(enumerate(self.spaces))
+        partitions = [
+            _partition_document(one, chosen.get(place), spaces.get(place)) for place, one in enumerate(self.explained)
+        ]
+        failed = [_unreadable(failure) for failure in self.failures]
+        document = {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
+        if self.provenance is None:
+            return document
+
+        return {**document, "report": report_fields(self.provenance, self.explained, self.failures)}
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield the explanations one after the other."""
+
+        for place, one in enumerate(self.explained):
+            chosen, space = self.chosen[place] if self.chosen else None, self.spaces[place] if self.spaces else None
+            fill(page, one, self.now_ms, chosen, space)
+        for failure in self.failures:
+            page.line(f"{failure.topic_partition} in {failure.log_dir}", "bold")
+            page.note(f"FAILED: {failure.error}", "bold red")
+        yield page.text
 
 
 def fill(
@@ -143,6 +125,125 @@ def fill(
     page.line()
 
 
+def report_fields(
+    provenance: Provenance, explained: Sequence[PartitionExplanation], failures: Sequence[UnreadablePartition]
+) -> dict[str, Any]:
+    """Return the key ``report`` of ``logcleaner.explain/1``.
+
+    Args:
+        provenance: who makes the report.
+        explained: the explanations of the partition.
+        failures: why it could not be read.
+    """
+    partitions = [_partition(one) for one in explained]
+    names = ("segments", "deleted_segments", "deleted_bytes", "compacted_segments", "compacted_bytes", "bytes")
+    totals = {name: sum(partition[name] for partition in partitions) for name in names}
+    return {
+        **provenance.fields(),
+        "sentence": _sentence(explained, failures, totals),
+        "totals": totals,
+        "partitions": partitions,
+    }
+
+
+def _partition_document(
+    explained: PartitionExplanation, chosen: ChosenSegment | None, space: PartitionSpace | None
+) -> dict[str, Any]:
+    planned, seen = explained.planned, explained.seen
+    facts, section = planned.facts, explained.intended.section
+    told = explained.segments if chosen is None else (chosen.fate,)
+    return {
+        "topic": facts.topic_partition.topic,
+        "partition": facts.topic_partition.partition,
+        "log_dir": facts.log_dir,
+        "locked_by": seen.locked_by,
+        "error": None,
+        "cleanup_policy": planned.policy.cleanup_policy,
+        "config": {key: _stated(planned.policy, key) for key in _KEYS},
+        "bytes": facts.size_bytes,
+        **(directory_fields(space.account, space.removals) if space else directory_fields(None)),
+        "topic_partitions": seen.topic.partitions if seen.topic else None,
+        "topic_bytes": seen.topic.size_bytes if seen.topic else None,
+        "log_start_offset": facts.log_start_offset,
+        "log_end_offset": facts.log_end_offset,
+        "high_watermark": facts.high_watermark,
+        "last_stable_offset": seen.last_stable_offset,
+        "first_dirty_offset": section.first_dirty_offset if section else None,
+        "first_uncleanable_offset": section.first_uncleanable_offset if section else None,
+        "dirty_bytes": section.dirty_bytes if section else None,
+        "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
+        "open_transactions": [transaction._asdict() for transaction in seen.transactions],
+        "records_unkeyed": seen.records_unkeyed,
+        "delete_horizons": _with_bytes(seen.horizons._asdict()),
+        "deleted_files": _with_bytes(seen.waiting._asdict()) if seen.waiting else None,
+        "changes": [_with_bytes(change._asdict()) for change in explained.changes],
+        "blockers": [_with_bytes(blocker._asdict()) for blocker in explained.blockers],
+        "segments": [_segment(fate, is_active=fate is explained.segments[-1]) for fate in told],
+        "chosen": _chosen(chosen) if chosen else None,
+        "problems": list(seen.problems),
+    }
+
+
+def _with_bytes(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the size under the name that all documents give it."""
+    return {"bytes" if name == "size_bytes" else name: value for name, value in fields.items()}
+
+
+def _stated(policy: TopicPolicy, key: str) -> dict[str, Any]:
+    stated = policy.value_of(key)
+    value = ",".join(stated.value) if isinstance(stated.value, tuple) else stated.value
+    return {"value": value, "layer": stated.layer.title, "file": stated.file, "line": stated.line}
+
+
+def _segment(fate: SegmentFate, *, is_active: bool) -> dict[str, Any]:
+    facts = fate.facts
+    rules = {"retention": fate.retention, "compaction": fate.compaction}
+    return {
+        "base_offset": facts.base_offset,
+        "last_offset_max": fate.upper_offset - 1 if facts.size_bytes else None,
+        "first_timestamp_ms": _known(fate.times.first_ms),
+        "newest_timestamp_ms": _known(fate.times.newest_ms),
+        "file_time_ms": facts.mtime_ms,
+        "bytes": facts.size_bytes,
+        "index_bytes": facts.companions_bytes,
+        "disk_bytes": facts.disk_bytes,
+        "is_active": is_active,
+        "action": fate.verdict.action.value,
+        "reason": reason_fields(fate.verdict.reason),
+        "rules": [{"rule": rule, **reason_fields(reason)} for rule, reason in rules.items() if reason is not None],
+        "expires_ms": fate.expires_ms,
+    }
+
+
+def _known(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
+
+
+def _chosen(chosen: ChosenSegment) -> dict[str, Any]:
+    contents = chosen.contents
+    return {
+        "offset": chosen.offset,
+        "record": chosen.record._asdict() if chosen.record else None,
+        "files": [
+            {"name": f.file_name, "bytes": f.size_bytes, "disk_bytes": f.disk_bytes, "links": f.links}
+            for f in contents.files
+        ],
+        "batches": contents.batches,
+        "records": contents.records,
+        "codecs": dict(contents.codecs),
+        "transactional_batches": contents.transactional_batches,
+        "control_batches": contents.control_batches,
+        "producers": contents.producers,
+        "delete_horizons": _with_bytes(contents.stamped._asdict()),
+        "problem": contents.problem,
+    }
+
+
+def _unreadable(failure: UnreadablePartition) -> dict[str, Any]:
+    topic, partition = failure.topic_partition
+    return {"topic": topic, "partition": partition, "log_dir": failure.log_dir, "error": failure.error}
+
+
 def _head(explained: PartitionExplanation, space: PartitionSpace | None, page: Page) -> None:
     planned, seen = explained.planned, explained.seen
     facts, topic = planned.facts, seen.topic
@@ -180,19 +281,19 @@ def _policy(planned: PartitionPlan) -> Iterator[str]:
                 yield policy.value_of(key).sentence
 
 
-def _space(space: PartitionSpace) -> str:
-    """Return what the directory takes, as ``du`` counts it, by kind of file."""
-    account = space.account
-    kinds = (f"{LABELS[kind]} {size(amount.disk_bytes)}" for kind, amount in account.amounts.items())
-    return f"{size(account.total.disk_bytes)}: {', '.join(kinds)}"
-
-
 def _offsets(explained: PartitionExplanation) -> str:
     facts, stable = explained.planned.facts, explained.seen.last_stable_offset
     watermark = "unknown" if facts.high_watermark is None else str(facts.high_watermark)
     here = offsets(facts.log_start_offset, facts.log_end_offset).removeprefix("offsets ")
     words = f"{here}, log end offset {facts.log_end_offset}, high watermark {watermark}"
     return words if stable is None else f"{words}, last stable offset {stable}"
+
+
+def _space(space: PartitionSpace) -> str:
+    """Return what the directory takes, as ``du`` counts it, by kind of file."""
+    account = space.account
+    kinds = (f"{LABELS[kind]} {size(amount.disk_bytes)}" for kind, amount in account.amounts.items())
+    return f"{size(account.total.disk_bytes)}: {', '.join(kinds)}"
 
 
 def _dirty(explained: PartitionExplanation) -> str:
@@ -250,31 +351,26 @@ def _done_by(planned: PartitionPlan, compacts: str) -> str:
     return " and ".join(acts) or "changes nothing here"
 
 
+def _blockers(blockers: Sequence[Blocker], page: Page) -> None:
+    if not blockers:
+        return
+    page.line()
+    page.line("What blocks, and what to do", "bold")
+    for blocker in blockers:
+        page.line(f"{blocker.code}  {blocker.owner}", ATTENTION, indent=2, hanging=2)
+        page.line(blocker.text, indent=4)
+        told = f"{blocker.text} {blocker.remedy}"
+        if blocker.until_ms is not None and blocker.until_ms < YEAR_9999_MS and moment(blocker.until_ms) not in told:
+            page.line(f"Until: {moment(blocker.until_ms)}", indent=4)
+        page.line(f"Remedy: {blocker.remedy}", indent=4, hanging=2)
+
+
 def _changes(changes: Sequence[ComingChange], now_ms: int, page: Page) -> None:
     if not changes:
         page.line("Next  nothing changes by itself, as long as nobody writes", "bold", hanging=6)
     for place, change in enumerate(changes[:_CHANGES_TOLD]):
         when = f"{moment(change.at_ms)}, in {duration(change.at_ms - now_ms)}"
         page.line(f"{'Then' if place else 'Next':6}{when}: {change.text}", "" if place else "bold", hanging=6)
-
-
-def _stretches(fates: Sequence[SegmentFate], *, every_segment: bool) -> Iterator[list[SegmentFate]]:
-    """Join neighbouring segments that have the same fate for the same reasons."""
-    if every_segment:
-        yield from ([fate] for fate in fates)
-        return
-    for _, group in groupby(fates, key=_kind):
-        yield list(group)
-
-
-def _kind(fate: SegmentFate) -> tuple[object, ...]:
-    codes = (reason.code if reason else None for reason in (fate.retention, fate.compaction))
-    return fate.verdict.action, fate.verdict.reason.code, *codes
-
-
-def _bases(fates: Sequence[SegmentFate]) -> str:
-    first, last = fates[0].facts.base_offset, fates[-1].facts.base_offset
-    return str(first) if len(fates) == 1 else f"{first} to {last}, {counted(len(fates), 'segment')}"
 
 
 def _stretch(
@@ -293,22 +389,6 @@ def _stretch(
         page.line(f"{whose}{words}", indent=4, hanging=2)
     if len(fates) > 1 and action is Action.KEEP and first.expires_ms != last.expires_ms and last.expires_ms:
         page.line(f"{last.facts.base_offset}: {_expires(last.expires_ms, now_ms)}", indent=4, hanging=2)
-
-
-def _extent(fates: Sequence[SegmentFate]) -> str:
-    """Return the offsets of neighbouring segments, and the timestamps of the first and of the newest record."""
-    first, last = fates[0], fates[-1]
-    upper = last.upper_offset
-    here = offsets(first.facts.base_offset, upper) if upper > first.facts.base_offset else "no offset"
-    first_ms = next((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), NO_TIMESTAMP)
-    newest_ms = max(fate.times.newest_ms for fate in fates)
-    if newest_ms == NO_TIMESTAMP:
-        return f"{here}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else here
-    if first_ms == NO_TIMESTAMP:
-        return f"{here}, records up to {moment(newest_ms)}"
-    if first_ms == newest_ms:
-        return f"{here}, first and newest record {moment(newest_ms)}"
-    return f"{here}, first {moment(first_ms)}, newest {moment(newest_ms)}"
 
 
 def _told(fate: SegmentFate, planned: PartitionPlan, now_ms: int) -> Iterator[str]:
@@ -351,6 +431,27 @@ def _shown(at_ms: int) -> str:
     return moment(at_ms) if at_ms < YEAR_9999_MS else "never in practice"
 
 
+def _extent(fates: Sequence[SegmentFate]) -> str:
+    """Return the offsets of neighbouring segments, and the timestamps of the first and of the newest record."""
+    first, last = fates[0], fates[-1]
+    upper = last.upper_offset
+    here = offsets(first.facts.base_offset, upper) if upper > first.facts.base_offset else "no offset"
+    first_ms = next((f.times.first_ms for f in fates if f.times.first_ms != NO_TIMESTAMP), NO_TIMESTAMP)
+    newest_ms = max(fate.times.newest_ms for fate in fates)
+    if newest_ms == NO_TIMESTAMP:
+        return f"{here}, no record has a timestamp" if any(f.facts.size_bytes for f in fates) else here
+    if first_ms == NO_TIMESTAMP:
+        return f"{here}, records up to {moment(newest_ms)}"
+    if first_ms == newest_ms:
+        return f"{here}, first and newest record {moment(newest_ms)}"
+    return f"{here}, first {moment(first_ms)}, newest {moment(newest_ms)}"
+
+
+def _bases(fates: Sequence[SegmentFate]) -> str:
+    first, last = fates[0].facts.base_offset, fates[-1].facts.base_offset
+    return str(first) if len(fates) == 1 else f"{first} to {last}, {counted(len(fates), 'segment')}"
+
+
 def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
     """Add all that is known of one segment."""
     contents, stamped = chosen.contents, chosen.contents.stamped
@@ -381,10 +482,6 @@ def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
             page.note(f"It lies below the log start offset {log_start_offset}: no consumer can read it.")
 
 
-def _compressed(codec: str) -> str:
-    return "not compressed" if codec == "none" else codec
-
-
 def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:
     page.line(f"Offset {offset}", "bold")
     record = chosen.record
@@ -402,6 +499,10 @@ def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:
     page.note(f"{batch}, compression {record.compression}{producer}{transactional}")
 
 
+def _compressed(codec: str) -> str:
+    return "not compressed" if codec == "none" else codec
+
+
 def _concerning(blockers: Sequence[Blocker], chosen: ChosenSegment | None) -> Sequence[Blocker]:
     """Return the blockers of a chosen segment: the partition's own, and the blockers that name the segment."""
     if chosen is None:
@@ -416,161 +517,58 @@ def _concerning(blockers: Sequence[Blocker], chosen: ChosenSegment | None) -> Se
     ]
 
 
-def _blockers(blockers: Sequence[Blocker], page: Page) -> None:
-    if not blockers:
+def _stretches(fates: Sequence[SegmentFate], *, every_segment: bool) -> Iterator[list[SegmentFate]]:
+    """Join neighbouring segments that have the same fate for the same reasons."""
+    if every_segment:
+        yield from ([fate] for fate in fates)
         return
-    page.line()
-    page.line("What blocks, and what to do", "bold")
-    for blocker in blockers:
-        page.line(f"{blocker.code}  {blocker.owner}", ATTENTION, indent=2, hanging=2)
-        page.line(blocker.text, indent=4)
-        told = f"{blocker.text} {blocker.remedy}"
-        if blocker.until_ms is not None and blocker.until_ms < YEAR_9999_MS and moment(blocker.until_ms) not in told:
-            page.line(f"Until: {moment(blocker.until_ms)}", indent=4)
-        page.line(f"Remedy: {blocker.remedy}", indent=4, hanging=2)
+    for _, group in groupby(fates, key=_kind):
+        yield list(group)
 
 
-SCHEMA: Final = "logcleaner.explain/1"
-_KEYS: Final = (
-    *("cleanup.policy", "retention.ms", "retention.bytes", "min.cleanable.dirty.ratio", "min.compaction.lag.ms"),
-    *("max.compaction.lag.ms", "delete.retention.ms", "segment.ms", "segment.bytes", "segment.index.bytes"),
-    *("segment.jitter.ms", "file.delete.delay.ms"),
-)
-"""The keys that decide what happens to a segment, and when."""
+def _kind(fate: SegmentFate) -> tuple[object, ...]:
+    codes = (reason.code if reason else None for reason in (fate.retention, fate.compaction))
+    return fate.verdict.action, fate.verdict.reason.code, *codes
 
 
-@dataclass(frozen=True, slots=True)
-class ExplanationReport:
-    """Explanations of one partition: one for each log dir that holds it."""
-
-    now_ms: int
-    explained: Sequence[PartitionExplanation]
-    chosen: Sequence[ChosenSegment] = ()
-    """The segment that the user asked for, for each explanation; empty if the report tells all segments."""
-    failures: Sequence[UnreadablePartition] = ()
-    spaces: Sequence[PartitionSpace] = ()
-    """The space that each partition's directory takes, as ``du`` counts it; empty if nobody looked."""
-    provenance: Provenance | None = None
-    """Who makes the page of the explanation; None if no page is asked for."""
-
-    def document(self) -> dict[str, Any]:
-        """Return what ``explain --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
-        chosen, spaces = dict(enumerate(self.chosen)), dict(enumerate(self.spaces))
-        partitions = [
-            _partition_document(one, chosen.get(place), spaces.get(place)) for place, one in enumerate(self.explained)
-        ]
-        failed = [_unreadable(failure) for failure in self.failures]
-        document = {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
-        if self.provenance is None:
-            return document
-
-        return {**document, "report": report_fields(self.provenance, self.explained, self.failures)}
-
-    def text(self, page: Page) -> Iterator[Lines]:
-        """Yield the explanations one after the other."""
-
-        for place, one in enumerate(self.explained):
-            chosen, space = self.chosen[place] if self.chosen else None, self.spaces[place] if self.spaces else None
-            fill(page, one, self.now_ms, chosen, space)
-        for failure in self.failures:
-            page.line(f"{failure.topic_partition} in {failure.log_dir}", "bold")
-            page.note(f"FAILED: {failure.error}", "bold red")
-        yield page.text
-
-
-def _partition_document(
-    explained: PartitionExplanation, chosen: ChosenSegment | None, space: PartitionSpace | None
-) -> dict[str, Any]:
-    planned, seen = explained.planned, explained.seen
-    facts, section = planned.facts, explained.intended.section
-    told = explained.segments if chosen is None else (chosen.fate,)
+def _partition(explained: PartitionExplanation) -> dict[str, Any]:
+    facts = explained.planned.facts
+    sizes: Counter[tuple[Action, str]] = Counter()
+    segments: Counter[tuple[Action, str]] = Counter()
+    for fate in explained.segments:
+        key = fate.verdict.action, fate.verdict.reason.code
+        sizes[key] += fate.facts.size_bytes
+        segments[key] += 1
+    reasons = [ReasonShare(act.value, code, segments[act, code], sizes[act, code]) for act, code in segments]
     return {
         "topic": facts.topic_partition.topic,
         "partition": facts.topic_partition.partition,
         "log_dir": facts.log_dir,
-        "locked_by": seen.locked_by,
-        "error": None,
-        "cleanup_policy": planned.policy.cleanup_policy,
-        "config": {key: _stated(planned.policy, key) for key in _KEYS},
+        "segments": sum(segments.values()),
         "bytes": facts.size_bytes,
-        **(directory_fields(space.account, space.removals) if space else directory_fields(None)),
-        "topic_partitions": seen.topic.partitions if seen.topic else None,
-        "topic_bytes": seen.topic.size_bytes if seen.topic else None,
-        "log_start_offset": facts.log_start_offset,
-        "log_end_offset": facts.log_end_offset,
-        "high_watermark": facts.high_watermark,
-        "last_stable_offset": seen.last_stable_offset,
-        "first_dirty_offset": section.first_dirty_offset if section else None,
-        "first_uncleanable_offset": section.first_uncleanable_offset if section else None,
-        "dirty_bytes": section.dirty_bytes if section else None,
-        "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
-        "open_transactions": [transaction._asdict() for transaction in seen.transactions],
-        "records_unkeyed": seen.records_unkeyed,
-        "delete_horizons": _with_bytes(seen.horizons._asdict()),
-        "deleted_files": _with_bytes(seen.waiting._asdict()) if seen.waiting else None,
-        "changes": [_with_bytes(change._asdict()) for change in explained.changes],
-        "blockers": [_with_bytes(blocker._asdict()) for blocker in explained.blockers],
-        "segments": [_segment(fate, is_active=fate is explained.segments[-1]) for fate in told],
-        "chosen": _chosen(chosen) if chosen else None,
-        "problems": list(seen.problems),
+        "deleted_segments": sum(count for (action, _), count in segments.items() if action is Action.DELETE),
+        "deleted_bytes": sum(bytes_ for (action, _), bytes_ in sizes.items() if action is Action.DELETE),
+        "compacted_segments": sum(count for (action, _), count in segments.items() if action is Action.COMPACT),
+        "compacted_bytes": sum(bytes_ for (action, _), bytes_ in sizes.items() if action is Action.COMPACT),
+        "reasons": [reason._asdict() for reason in reasons],
     }
 
 
-def _unreadable(failure: UnreadablePartition) -> dict[str, Any]:
-    topic, partition = failure.topic_partition
-    return {"topic": topic, "partition": partition, "log_dir": failure.log_dir, "error": failure.error}
+def _sentence(
+    explained: Sequence[PartitionExplanation], failures: Sequence[UnreadablePartition], totals: dict[str, int]
+) -> str:
+    if not explained:
+        return f"{failures[0].topic_partition} cannot be read." if failures else "There is no such partition."
+    name, change = explained[0].planned.facts.topic_partition, explained[0].next_change
+    acts = []
+    if totals["deleted_segments"]:
+        acts.append(f"deletes {_segments(totals, 'deleted')}")
+    if totals["compacted_segments"]:
+        acts.append(f"compacts {_segments(totals, 'compacted')}")
+    of = f"of the {counted(totals['segments'], 'segment')} ({size(totals['bytes'])}) of {name}"
+    then = f"Next, at {moment(change.at_ms)}: {change.text}." if change else "Nothing changes by itself after that."
+    return f"Clean {' and '.join(acts) or 'changes nothing'} {of}. {then}"
 
 
-def _stated(policy: TopicPolicy, key: str) -> dict[str, Any]:
-    stated = policy.value_of(key)
-    value = ",".join(stated.value) if isinstance(stated.value, tuple) else stated.value
-    return {"value": value, "layer": stated.layer.title, "file": stated.file, "line": stated.line}
-
-
-def _segment(fate: SegmentFate, *, is_active: bool) -> dict[str, Any]:
-    facts = fate.facts
-    rules = {"retention": fate.retention, "compaction": fate.compaction}
-    return {
-        "base_offset": facts.base_offset,
-        "last_offset_max": fate.upper_offset - 1 if facts.size_bytes else None,
-        "first_timestamp_ms": _known(fate.times.first_ms),
-        "newest_timestamp_ms": _known(fate.times.newest_ms),
-        "file_time_ms": facts.mtime_ms,
-        "bytes": facts.size_bytes,
-        "index_bytes": facts.companions_bytes,
-        "disk_bytes": facts.disk_bytes,
-        "is_active": is_active,
-        "action": fate.verdict.action.value,
-        "reason": reason_fields(fate.verdict.reason),
-        "rules": [{"rule": rule, **reason_fields(reason)} for rule, reason in rules.items() if reason is not None],
-        "expires_ms": fate.expires_ms,
-    }
-
-
-def _known(timestamp_ms: int) -> int | None:
-    return None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-
-
-def _chosen(chosen: ChosenSegment) -> dict[str, Any]:
-    contents = chosen.contents
-    return {
-        "offset": chosen.offset,
-        "record": chosen.record._asdict() if chosen.record else None,
-        "files": [
-            {"name": f.file_name, "bytes": f.size_bytes, "disk_bytes": f.disk_bytes, "links": f.links}
-            for f in contents.files
-        ],
-        "batches": contents.batches,
-        "records": contents.records,
-        "codecs": dict(contents.codecs),
-        "transactional_batches": contents.transactional_batches,
-        "control_batches": contents.control_batches,
-        "producers": contents.producers,
-        "delete_horizons": _with_bytes(contents.stamped._asdict()),
-        "problem": contents.problem,
-    }
-
-
-def _with_bytes(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with the size under the name that all documents give it."""
-    return {"bytes" if name == "size_bytes" else name: value for name, value in fields.items()}
+def _segments(totals: dict[str, int], acted: str) -> str:
+    return f"{counted(totals[f'{acted}_segments'], 'segment')} ({size(totals[f'{acted}_bytes'])})"

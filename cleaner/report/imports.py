@@ -16,8 +16,9 @@ from policies.reasons import counted, offsets, size
 if TYPE_CHECKING:
     from cleaner.documents.changes import ExportDocument, ImportDocument
 
-
 SCHEMA: Final = "logcleaner.import/1"
+
+EXPORT_SCHEMA: Final = "logcleaner.export/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,6 @@ class ImportReport:
         if self.control_records:
             page.note(f"{counted(self.control_records, 'control record')} of the input left out")
         yield page.text
-
-
-EXPORT_SCHEMA: Final = "logcleaner.export/1"
 
 
 @dataclass(frozen=True, slots=True)

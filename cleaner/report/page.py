@@ -16,6 +16,33 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+YEAR_9999_MS: Final = 253_402_300_799_000
+"""A later time is not told as a date."""
+ATTENTION: Final = "bold magenta"
+"""The style of text that a person should not miss. Yellow is hard to read on a light terminal."""
+LINES_MAX: Final = 60
+"""The most lines of a report, unless the user asks for more."""
+_GAP: Final = "..."
+_DIGITS_MAX: Final = 3
+
+NAME_MIN: Final = 16
+"""A name keeps so many columns, even where the line gets longer than the page."""
+
+KEPT: Final = "█"
+FREED: Final = "░"
+ELSEWHERE: Final = "▒"
+FREE: Final = "·"
+KEPT_STYLE: Final = "cyan"
+FREED_STYLE: Final = "red"
+GROWTH_STYLE: Final = "cyan"
+BAR_MIN: Final = 14
+"""A shorter bar tells nothing that the figures do not; the headings need as many columns."""
+BAR_MAX: Final = 32
+_STEPS: Final = "▁▂▃▄▅▆▇█"
+_GAP_OF_BARS: Final = "  "
+Pieces = tuple[tuple[str, str], ...]
+"""Texts, each with its style."""
+
 
 class Report(Protocol):
     """The findings or acts of a command. Its two forms, ``text`` and ``document``, come from the same values."""
@@ -27,57 +54,6 @@ class Report(Protocol):
     def text(self, page: Page) -> Iterator[Lines | Table]:
         """Fill a page, and yield the parts of the report in order."""
         ...
-
-
-YEAR_9999_MS: Final = 253_402_300_799_000
-"""A later time is not told as a date."""
-ATTENTION: Final = "bold magenta"
-"""The style of text that a person should not miss. Yellow is hard to read on a light terminal."""
-LINES_MAX: Final = 60
-"""The most lines of a report, unless the user asks for more."""
-_GAP: Final = "..."
-_DIGITS_MAX: Final = 3
-
-
-class Lines:
-    """Lines of a report, each with its style. Only a terminal shows the styles, so only there rich is loaded."""
-
-    def __init__(self, *lines: tuple[str, str]) -> None:
-        """Begin with some lines and their styles; see ``add``."""
-        self._styled: list[tuple[str, str]] = []
-        for line, style in lines:
-            self.add(line, style)
-
-    def add(self, line: str, style: str = "", columns: int | None = None) -> None:
-        """Add a line without its line break. ``style``: in the words of rich, of so many columns, by default of all."""
-        if columns is None:
-            self._styled.append((line + "\n", style))
-        else:
-            self._styled += (line[:columns], style), (line[columns:] + "\n", "")
-
-    def pieces(self, pieces: Sequence[tuple[str, str]]) -> None:
-        """Add a line of some texts, each with its style."""
-        self._styled += [*pieces, ("\n", "")]
-
-    def extend(self, lines: Lines) -> None:
-        """Add other lines with their styles."""
-        self._styled += lines._styled
-
-    @property
-    def number(self) -> int:
-        """The number of lines."""
-        return self.plain.count("\n")
-
-    @property
-    def plain(self) -> str:
-        """The lines without their styles."""
-        return "".join(line for line, _ in self._styled)
-
-    def styled(self) -> Text:
-        """Return the lines as rich prints them."""
-        from rich.text import Text  # noqa: PLC0415 - on a terminal only
-
-        return Text.assemble(*self._styled)
 
 
 class Page:
@@ -161,6 +137,47 @@ class Page:
         self.line(word + rest, style, indent=2, hanging=2, styled=len(word))
 
 
+class Lines:
+    """Lines of a report, each with its style. Only a terminal shows the styles, so only there rich is loaded."""
+
+    def __init__(self, *lines: tuple[str, str]) -> None:
+        """Begin with some lines and their styles; see ``add``."""
+        self._styled: list[tuple[str, str]] = []
+        for line, style in lines:
+            self.add(line, style)
+
+    def add(self, line: str, style: str = "", columns: int | None = None) -> None:
+        """Add a line without its line break. ``style``: in the words of rich, of so many columns, by default of all."""
+        if columns is None:
+            self._styled.append((line + "\n", style))
+        else:
+            self._styled += (line[:columns], style), (line[columns:] + "\n", "")
+
+    def pieces(self, pieces: Sequence[tuple[str, str]]) -> None:
+        """Add a line of some texts, each with its style."""
+        self._styled += [*pieces, ("\n", "")]
+
+    def extend(self, lines: Lines) -> None:
+        """Add other lines with their styles."""
+        self._styled += lines._styled
+
+    @property
+    def number(self) -> int:
+        """The number of lines."""
+        return self.plain.count("\n")
+
+    @property
+    def plain(self) -> str:
+        """The lines without their styles."""
+        return "".join(line for line, _ in self._styled)
+
+    def styled(self) -> Text:
+        """Return the lines as rich prints them."""
+        from rich.text import Text  # noqa: PLC0415 - on a terminal only
+
+        return Text.assemble(*self._styled)
+
+
 def wrapped(line: str, columns: int, indent: int) -> str:
     """Return a line as lines of at most so many columns, without breaking a word.
 
@@ -209,10 +226,6 @@ def sparse(size_bytes: int, disk_bytes: int) -> str:
     return f"{size(size_bytes)} ({size(disk_bytes)} on disk)" if 2 * disk_bytes < size_bytes else size(size_bytes)
 
 
-NAME_MIN: Final = 16
-"""A name keeps so many columns, even where the line gets longer than the page."""
-
-
 def in_columns(
     rows: Sequence[Sequence[str]], page: Page, right: Collection[int] = (), gap: str = "  "
 ) -> Iterator[str]:
@@ -234,23 +247,6 @@ def in_columns(
     for name, (_, *cells) in zip(names, rows, strict=True):
         one = zip((name, *cells), sides, widths, strict=True)
         yield gap.join(f"{cell:{side}{width}}" for cell, side, width in one).rstrip()
-
-
-KEPT: Final = "█"
-FREED: Final = "░"
-ELSEWHERE: Final = "▒"
-FREE: Final = "·"
-KEPT_STYLE: Final = "cyan"
-FREED_STYLE: Final = "red"
-GROWTH_STYLE: Final = "cyan"
-BAR_MIN: Final = 14
-"""A shorter bar tells nothing that the figures do not; the headings need as many columns."""
-BAR_MAX: Final = 32
-_STEPS: Final = "▁▂▃▄▅▆▇█"
-_GAP_OF_BARS: Final = "  "
-
-Pieces = tuple[tuple[str, str], ...]
-"""Texts, each with its style."""
 
 
 class Drawn(NamedTuple):
@@ -306,13 +302,6 @@ def beside(rows: Sequence[Drawn], columns: int, days: int) -> list[Pieces]:
     return [((heading, "bold"),), *(_pictures(row, full, bar_columns, growth_columns) for row in rows)]
 
 
-def _pictures(row: Drawn, full: int, columns: int, growth_columns: int) -> Pieces:
-    whole = bar([(KEPT, row.kept_bytes), (FREED, row.freed_bytes)], full, columns)
-    kept = whole.rstrip(FREED)
-    growth = f"{_GAP_OF_BARS}{sparkline(row.by_day):{growth_columns - len(_GAP_OF_BARS)}}" if growth_columns else ""
-    return (growth, GROWTH_STYLE), (_GAP_OF_BARS, ""), (kept, KEPT_STYLE), (whole[len(kept) :], FREED_STYLE)
-
-
 def disk(elsewhere_bytes: int, kept_bytes: int, freed_bytes: int, free_bytes: int, columns: int) -> Lines:
     """Return the bar of a file system with its legend: two lines at most so many columns wide."""
     parts = (ELSEWHERE, elsewhere_bytes), (KEPT, kept_bytes), (FREED, freed_bytes), (FREE, free_bytes)
@@ -324,3 +313,10 @@ def disk(elsewhere_bytes: int, kept_bytes: int, freed_bytes: int, free_bytes: in
     lines.pieces(pieces)
     lines.add(f"{_GAP_OF_BARS}{ELSEWHERE} other files  {KEPT} logs that stay  {FREED} freed  {FREE} free")
     return lines
+
+
+def _pictures(row: Drawn, full: int, columns: int, growth_columns: int) -> Pieces:
+    whole = bar([(KEPT, row.kept_bytes), (FREED, row.freed_bytes)], full, columns)
+    kept = whole.rstrip(FREED)
+    growth = f"{_GAP_OF_BARS}{sparkline(row.by_day):{growth_columns - len(_GAP_OF_BARS)}}" if growth_columns else ""
+    return (growth, GROWTH_STYLE), (_GAP_OF_BARS, ""), (kept, KEPT_STYLE), (whole[len(kept) :], FREED_STYLE)

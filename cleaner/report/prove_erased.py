@@ -21,7 +21,6 @@ from policies.reasons import counted, moment, size
 if TYPE_CHECKING:
     from cleaner.report.page import Lines
 
-
 _LIMITS: Final = (
     "Only the log dirs named above were searched. Replicas on other brokers, remote storage, mirrors, backups and "
     "copies elsewhere were not.",
@@ -37,44 +36,19 @@ _OF_ENCODING: Final = {
     "long, alone or as the one field of a record; other schemas are not tried.",
 }
 
-
-def limits_of(proof: ErasureProof) -> tuple[str, ...]:
-    """Return what the proof does not cover, a sentence or two each."""
-    found, encoding = list(_LIMITS), proof.question.encoding.value
-    found.append(f"Keys were searched as {encoding}: a key that a producer wrote in another encoding was not found.")
-    if proof.question.encoding in _OF_ENCODING:
-        found.append(_OF_ENCODING[proof.question.encoding])
-    if proof.question.globs:
-        found.append(f"Only partitions that match {', '.join(proof.question.globs)} were searched.")
-    if proof.locked_by:
-        found.append(f"{proof.locked_by[0]} holds a log dir: what was written since the search began was not searched.")
-    if not proof.is_settled:
-        found.append("New files kept appearing: the newest were not searched. Run again while the broker is stopped.")
-    if proof.remote_topics:
-        found.append(f"Segments of {', '.join(proof.remote_topics)} lie in remote storage, too: not searched.")
-    return tuple(found)
-
-
-def result_of(evidence: FileEvidence) -> str:
-    """Return the result for a file in a word: the closed list of ``result`` in the document."""
-    if evidence.hits:
-        return "found"
-    if evidence.error is not None:
-        return "unread"
-    if evidence.undecoded:
-        return "undecoded"
-    return "no_keys" if evidence.place.content is FileContent.NO_KEYS else "clear"
-
-
-def offsets_of(hits: KeyHits, told_max: int) -> str:
-    """Return the offsets of a key's records in words: ``4, 17 and 3 more``."""
-    offsets: Sequence[int] = [hit.offset for hit in hits.told[:told_max]]
-    left = hits.values + hits.tombstones - len(offsets)
-    told = ", ".join(map(str, offsets))
-    return f"{told} and {left:,} more" if left else told
-
-
 SCHEMA: Final = "logcleaner.erasure/1"
+
+_KEYS_TOLD: Final = 10
+_FILES_TOLD: Final = 20
+_OFFSETS_TOLD: Final = 8
+_NEEDS: Final = {
+    Need.ROLL: "a broker appends a record to the partition, and so closes its active segment",
+    Need.WRITE: "more is written to a partition: a round is due, or retention.bytes exceeded",
+    Need.DELETE_KEY: "a tombstone is written for each key whose latest record is a value",
+    Need.CONFIRM: "a person removes what holds a partition back",
+    Need.REMOVE: "a person removes files or directories that nothing else removes",
+    Need.BROKER: "a broker runs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +141,6 @@ class ErasureReport:
         }
 
 
-_KEYS_TOLD: Final = 10
-_FILES_TOLD: Final = 20
-_OFFSETS_TOLD: Final = 8
-_NEEDS: Final = {
-    Need.ROLL: "a broker appends a record to the partition, and so closes its active segment",
-    Need.WRITE: "more is written to a partition: a round is due, or retention.bytes exceeded",
-    Need.DELETE_KEY: "a tombstone is written for each key whose latest record is a value",
-    Need.CONFIRM: "a person removes what holds a partition back",
-    Need.REMOVE: "a person removes files or directories that nothing else removes",
-    Need.BROKER: "a broker runs",
-}
-
-
 def fill(page: Page, proof: ErasureProof, version: str) -> None:
     """Fill a page with a proof."""
     _head(page, proof, version)
@@ -199,6 +160,42 @@ def fill(page: Page, proof: ErasureProof, version: str) -> None:
         page.line(f"- {limit}", indent=2, hanging=2)
     page.line()
     _evidence(page, proof)
+
+
+def limits_of(proof: ErasureProof) -> tuple[str, ...]:
+    """Return what the proof does not cover, a sentence or two each."""
+    found, encoding = list(_LIMITS), proof.question.encoding.value
+    found.append(f"Keys were searched as {encoding}: a key that a producer wrote in another encoding was not found.")
+    if proof.question.encoding in _OF_ENCODING:
+        found.append(_OF_ENCODING[proof.question.encoding])
+    if proof.question.globs:
+        found.append(f"Only partitions that match {', '.join(proof.question.globs)} were searched.")
+    if proof.locked_by:
+        found.append(f"{proof.locked_by[0]} holds a log dir: what was written since the search began was not searched.")
+    if not proof.is_settled:
+        found.append("New files kept appearing: the newest were not searched. Run again while the broker is stopped.")
+    if proof.remote_topics:
+        found.append(f"Segments of {', '.join(proof.remote_topics)} lie in remote storage, too: not searched.")
+    return tuple(found)
+
+
+def result_of(evidence: FileEvidence) -> str:
+    """Return the result for a file in a word: the closed list of ``result`` in the document."""
+    if evidence.hits:
+        return "found"
+    if evidence.error is not None:
+        return "unread"
+    if evidence.undecoded:
+        return "undecoded"
+    return "no_keys" if evidence.place.content is FileContent.NO_KEYS else "clear"
+
+
+def offsets_of(hits: KeyHits, told_max: int) -> str:
+    """Return the offsets of a key's records in words: ``4, 17 and 3 more``."""
+    offsets: Sequence[int] = [hit.offset for hit in hits.told[:told_max]]
+    left = hits.values + hits.tombstones - len(offsets)
+    told = ", ".join(map(str, offsets))
+    return f"{told} and {left:,} more" if left else told
 
 
 def _head(page: Page, proof: ErasureProof, version: str) -> None:
@@ -255,6 +252,32 @@ def _by_when(proof: ErasureProof) -> Iterator[str]:
         yield f"  - {_NEEDS[need]}"
 
 
+def _evidence(page: Page, proof: ErasureProof) -> None:
+    results = Counter(map(result_of, proof.evidences))
+    words = {
+        "clear": "searched, without a key",
+        "found": "with a key",
+        "undecoded": "not decoded in full",
+        "unread": "not read",
+        "no_keys": "that hold no keys by their kind (indexes, checkpoints)",
+    }
+    page.line(f"Evidence: {counted(len(proof.evidences), 'file')}", "bold")
+    for result, told in words.items():
+        if results[result]:
+            page.line(f"{results[result]:,} {told}", indent=2)
+    if not page.every_segment:
+        page.line("-v lists each file with its size and SHA-256; --json has them, too.", indent=2)
+        return
+    for evidence in proof.evidences:
+        _file(page, evidence)
+
+
+def _file(page: Page, evidence: FileEvidence) -> None:
+    page.line(f"{evidence.place.path}: {result_of(evidence)}, {evidence.size_bytes:,} bytes", indent=2, hanging=2)
+    if evidence.sha256 is not None:
+        page.line(f"sha256 {evidence.sha256}", indent=4)
+
+
 def _holding(page: Page, proof: ErasureProof) -> None:
     told = proof.holding if page.every_segment else proof.holding[:_FILES_TOLD]
     for evidence in told:
@@ -300,29 +323,3 @@ def _not_searched(page: Page, proof: ErasureProof) -> None:
             page.line(f"{evidence.place.path}{where}: {part.cause}", indent=2, hanging=2)
     if len(told) > len(shown):
         page.line(f"... and {counted(len(told) - len(shown), 'file')} more: -v tells all, --json too.", indent=2)
-
-
-def _evidence(page: Page, proof: ErasureProof) -> None:
-    results = Counter(map(result_of, proof.evidences))
-    words = {
-        "clear": "searched, without a key",
-        "found": "with a key",
-        "undecoded": "not decoded in full",
-        "unread": "not read",
-        "no_keys": "that hold no keys by their kind (indexes, checkpoints)",
-    }
-    page.line(f"Evidence: {counted(len(proof.evidences), 'file')}", "bold")
-    for result, told in words.items():
-        if results[result]:
-            page.line(f"{results[result]:,} {told}", indent=2)
-    if not page.every_segment:
-        page.line("-v lists each file with its size and SHA-256; --json has them, too.", indent=2)
-        return
-    for evidence in proof.evidences:
-        _file(page, evidence)
-
-
-def _file(page: Page, evidence: FileEvidence) -> None:
-    page.line(f"{evidence.place.path}: {result_of(evidence)}, {evidence.size_bytes:,} bytes", indent=2, hanging=2)
-    if evidence.sha256 is not None:
-        page.line(f"sha256 {evidence.sha256}", indent=4)

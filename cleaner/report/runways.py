@@ -14,23 +14,6 @@ from policies.reasons import counted, duration, moment, size
 if TYPE_CHECKING:
     from policies.forecast.runway import Runway
 
-
-def documents(runways: Sequence[Runway]) -> list[dict[str, Any]]:
-    """Return the runways as JSON: ``days`` is null if the file system does not fill, or if that is not known."""
-    return [
-        {
-            "log_dirs": list(runway.log_dirs),
-            "free_bytes": runway.free_bytes,
-            "written_bytes_per_day": runway.born_bytes_per_day,
-            "fills": None if runway.days is None or runway.is_endless_in_part else not runway.is_endless,
-            "days": None if runway.days in {None, inf} else round(runway.days, 2),
-            "partitions": runway.counted,
-            "partitions_left_out": runway.left_out,
-        }
-        for runway in runways
-    ]
-
-
 YEARS_MAX: Final = 10
 _FULL_BELOW_BYTES: Final = 4096
 """With less than a block free, nothing can be written."""
@@ -69,36 +52,6 @@ def lasts(runway: Runway) -> str:
     return f"full in {left}" if left else "full now"
 
 
-def _lasts_again(runway: Runway) -> str:
-    """Return that a file system is full, and how long it lasts once a clean has made space."""
-    if runway.days is None:
-        return "full now; after a clean: not known"
-    if runway.is_endless:
-        return "full now; after a clean: never full"
-    if runway.is_endless_in_part:
-        return f"full now; after a clean: not filled by {in_part(runway.counted, runway.left_out)}"
-    again = _span(runway.days)
-    return f"full now; after a clean: full in {again}" if again else "full now, and after a clean"
-
-
-def _span(days: float) -> str:
-    """Return a number of days in words; empty if it is less than a minute."""
-    if days > YEARS_MAX * 365:
-        return f"more than {YEARS_MAX} years"
-    left_ms = round(days * DAY_MS)
-    return duration(left_ms) if left_ms >= _MINUTE_MS else ""
-
-
-def _told(runway: Runway) -> str:
-    window = f"last {WINDOW_MS // DAY_MS} days"
-    if runway.days is None:
-        return f"{lasts(runway)}: no partition says how much was written in the {window}"
-    if runway.is_endless_in_part:
-        return f"{lasts(runway)}, at {size(runway.born_bytes_per_day)} a day ({window}); the others do not say"
-    rest = f", {without(runway.left_out)}" if runway.left_out else ""
-    return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
-
-
 def without(left_out: int) -> str:
     """Return what a runway leaves out."""
     return f"without {counted(left_out, 'partition')}"
@@ -127,3 +80,49 @@ def closing(plan: Plan) -> str:
     if ahead_ms(plan):
         return "DRY RUN - nothing was changed. It takes until then: a run without --now does what is due now."
     return "DRY RUN - nothing was changed. To do it, run the same command without --dry-run."
+
+
+def documents(runways: Sequence[Runway]) -> list[dict[str, Any]]:
+    """Return the runways as JSON: ``days`` is null if the file system does not fill, or if that is not known."""
+    return [
+        {
+            "log_dirs": list(runway.log_dirs),
+            "free_bytes": runway.free_bytes,
+            "written_bytes_per_day": runway.born_bytes_per_day,
+            "fills": None if runway.days is None or runway.is_endless_in_part else not runway.is_endless,
+            "days": None if runway.days in {None, inf} else round(runway.days, 2),
+            "partitions": runway.counted,
+            "partitions_left_out": runway.left_out,
+        }
+        for runway in runways
+    ]
+
+
+def _told(runway: Runway) -> str:
+    window = f"last {WINDOW_MS // DAY_MS} days"
+    if runway.days is None:
+        return f"{lasts(runway)}: no partition says how much was written in the {window}"
+    if runway.is_endless_in_part:
+        return f"{lasts(runway)}, at {size(runway.born_bytes_per_day)} a day ({window}); the others do not say"
+    rest = f", {without(runway.left_out)}" if runway.left_out else ""
+    return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
+
+
+def _span(days: float) -> str:
+    """Return a number of days in words; empty if it is less than a minute."""
+    if days > YEARS_MAX * 365:
+        return f"more than {YEARS_MAX} years"
+    left_ms = round(days * DAY_MS)
+    return duration(left_ms) if left_ms >= _MINUTE_MS else ""
+
+
+def _lasts_again(runway: Runway) -> str:
+    """Return that a file system is full, and how long it lasts once a clean has made space."""
+    if runway.days is None:
+        return "full now; after a clean: not known"
+    if runway.is_endless:
+        return "full now; after a clean: never full"
+    if runway.is_endless_in_part:
+        return f"full now; after a clean: not filled by {in_part(runway.counted, runway.left_out)}"
+    again = _span(runway.days)
+    return f"full now; after a clean: full in {again}" if again else "full now, and after a clean"

@@ -29,152 +29,6 @@ _HEADLINES: Final = {
     Harm.NOTE: ("This is unusual", "bold"),
 }
 
-
-def finding_document(finding: Finding) -> dict[str, Any]:
-    """Return a finding as JSON; ``harm`` is the name of the harm in lower case."""
-    return {
-        "code": finding.code.value,
-        "harm": finding.harm.name.lower(),
-        "path": finding.path,
-        "position": finding.position,
-        "offset": finding.offset,
-        "text": finding.text,
-        "remedy": finding.remedy,
-        "kafka_issue": finding.kafka_issue,
-        "repair": finding.repair,
-    }
-
-
-def tell_findings(page: Page, findings: Sequence[Finding], base: str = "") -> None:
-    """Add findings to a page: a headline for each harm, then place, sentence and remedy of each finding.
-
-    Args:
-        page: is filled.
-        findings: worst first.
-        base: a directory; paths below it are told from there.
-    """
-    for harm, group in groupby(findings, key=lambda finding: finding.harm):
-        together = list(group)
-        headline, style = _HEADLINES[harm]
-        page.line(f"{headline}: {counted(len(together), 'finding')}", style)
-        for finding in together:
-            _tell(page, [finding], base)
-        page.line()
-
-
-def tell_subjects(page: Page, findings: Sequence[Finding], log_dirs: Sequence[str], base: str = "") -> None:
-    """Add findings to a page, each partition once: below the headline of its worst finding, with the remedy for that.
-
-    Args:
-        page: is filled.
-        findings: worst first.
-        log_dirs: the paths of the log dirs.
-        base: a directory; paths below it are told from there.
-    """
-    subjects: dict[object, list[Finding]] = {}
-    for place, finding in enumerate(findings):
-        subjects.setdefault(_partition_of(finding, log_dirs) or place, []).append(finding)
-    for harm, group in groupby(subjects.values(), key=lambda subject: subject[0].harm):
-        headline, style = _HEADLINES[harm]
-        page.line(f"{headline}:", style)
-        for code, of_code in groupby(sorted(group, key=_code_of), key=_code_of):
-            alike = list(of_code)
-            for subject in alike[:ALIKE_MAX]:
-                _tell(page, subject, base)
-            if len(alike) > ALIKE_MAX:
-                page.line(f"{code}  and {len(alike) - ALIKE_MAX:,} more like these; -v shows them", hanging=4)
-        page.line()
-
-
-def _code_of(subject: Sequence[Finding]) -> FindingCode:
-    return subject[0].code
-
-
-def _partition_of(finding: Finding, log_dirs: Sequence[str]) -> str | None:
-    """Return the path of the partition's directory that a finding is about; None if it is about something else."""
-    path = finding.about or finding.path
-    for log_dir in log_dirs:
-        name = path.removeprefix(f"{log_dir}/").partition("/")[0]
-        if path.startswith(f"{log_dir}/") and parse_partition_dir_name(name) is not None:
-            return f"{log_dir}/{name}"
-    return None
-
-
-def _tell(page: Page, subject: Sequence[Finding], base: str) -> None:
-    """Tell the worst of some findings, the others shortly, and the remedy of the worst."""
-    worst, *others = subject
-    page.line(f"{_title(worst)}  {_place(worst, base)}", hanging=4)
-    page.note(worst.text)
-    for other in others[:ALIKE_MAX]:
-        where = "" if worst.path.startswith(other.path) else f"  {_place(other, str(PurePath(worst.path).parent))}"
-        page.note(f"Also {_title(other)}{where}: {other.text}")
-    if len(others) > ALIKE_MAX:
-        page.note(f"Also {counted(len(others) - ALIKE_MAX, 'finding')} more; -v shows them")
-    page.note(f"Remedy: {worst.remedy}")
-    if any(other.remedy != worst.remedy and other.harm < Harm.SLOW_START for other in others):
-        page.note("Then run logcleaner doctor again: it has another remedy for what remains.")
-
-
-def _title(finding: Finding) -> str:
-    return f"{finding.code} ({finding.kafka_issue})" if finding.kafka_issue else finding.code
-
-
-def _place(finding: Finding, base: str) -> str:
-    is_below = base and finding.path.startswith(f"{base}/")
-    where = finding.path.removeprefix(f"{base}/") if is_below else finding.path
-    return where if finding.position is None else f"{where} at byte {finding.position:,}"
-
-
-def repair_document(result: RepairResult) -> dict[str, Any]:
-    """Return a repair as JSON; sizes in bytes."""
-    repair = result.planned.repair
-    return {
-        "path": repair.target.path,
-        "kind": repair.target.kind.value,
-        "findings": list(repair.target.findings),
-        "code": repair.code.value,
-        "text": repair.text,
-        "bytes_before": repair.size_bytes,
-        "bytes_after": repair.made_bytes,
-        "repaired": result.is_done,
-        "error": result.error,
-    }
-
-
-def tell_repairs(page: Page, repairs: Repairs) -> None:
-    """Add a line for each file that was to be mended, and the sum."""
-    for result in () if page.view.summary_only else repairs.results:
-        repair = result.planned.repair
-        page.line(f"{_word(result, repairs)} {repair.target.path}", indent=2, hanging=2)
-        page.line(f"{repair.text[0].upper()}{repair.text[1:]}.", indent=4)
-        if result.error:
-            page.line(f"FAILED: {result.error}", "red", indent=4)
-    if repairs.results and not page.view.summary_only:
-        page.line()
-    done = sum(1 for r in repairs.results if (r.planned.repair.is_repairable if repairs.dry_run else r.is_done))
-    would = "would be" if repairs.dry_run else "were" if done != 1 else "was"
-    left = len(repairs.remaining)
-    remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"
-    page.line(f"{counted(done, 'file')} {would} mended; {counted(left, 'finding')} {remain}.")
-    if not repairs.interrupted and (others := _not_asked_for(repairs)):
-        page.line(f"Not asked for, and may mend more: {', '.join(f'--repair={kind}' for kind in others)}.")
-    if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
-        page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")
-
-
-def _not_asked_for(repairs: Repairs) -> list[str]:
-    """Return the kinds of repairs that findings name, and that nobody asked for."""
-    tried = {result.planned.repair.target.path for result in repairs.results}
-    return sorted({one.repair.value for one in repairs.remaining if one.repair and one.path not in tried})
-
-
-def _word(result: RepairResult, repairs: Repairs) -> str:
-    code = result.planned.repair.code
-    if not result.planned.repair.is_repairable:
-        return code.value
-    return "WOULD MEND" if repairs.dry_run else "MENDED" if result.is_done else "LEFT"
-
-
 SCHEMA: Final = "logcleaner.verify/1"
 
 
@@ -235,3 +89,148 @@ class VerifyReport:
             return f"nothing is wrong{unread}"
         what = counted(len(checked.findings), "finding")
         return f"{what}{'' if checked.is_damaged else ', no damage'}{unread}"
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON; ``harm`` is the name of the harm in lower case."""
+    return {
+        "code": finding.code.value,
+        "harm": finding.harm.name.lower(),
+        "path": finding.path,
+        "position": finding.position,
+        "offset": finding.offset,
+        "text": finding.text,
+        "remedy": finding.remedy,
+        "kafka_issue": finding.kafka_issue,
+        "repair": finding.repair,
+    }
+
+
+def tell_findings(page: Page, findings: Sequence[Finding], base: str = "") -> None:
+    """Add findings to a page: a headline for each harm, then place, sentence and remedy of each finding.
+
+    Args:
+        page: is filled.
+        findings: worst first.
+        base: a directory; paths below it are told from there.
+    """
+    for harm, group in groupby(findings, key=lambda finding: finding.harm):
+        together = list(group)
+        headline, style = _HEADLINES[harm]
+        page.line(f"{headline}: {counted(len(together), 'finding')}", style)
+        for finding in together:
+            _tell(page, [finding], base)
+        page.line()
+
+
+def tell_subjects(page: Page, findings: Sequence[Finding], log_dirs: Sequence[str], base: str = "") -> None:
+    """Add findings to a page, each partition once: below the headline of its worst finding, with the remedy for that.
+
+    Args:
+        page: is filled.
+        findings: worst first.
+        log_dirs: the paths of the log dirs.
+        base: a directory; paths below it are told from there.
+    """
+    subjects: dict[object, list[Finding]] = {}
+    for place, finding in enumerate(findings):
+        subjects.setdefault(_partition_of(finding, log_dirs) or place, []).append(finding)
+    for harm, group in groupby(subjects.values(), key=lambda subject: subject[0].harm):
+        headline, style = _HEADLINES[harm]
+        page.line(f"{headline}:", style)
+        for code, of_code in groupby(sorted(group, key=_code_of), key=_code_of):
+            alike = list(of_code)
+            for subject in alike[:ALIKE_MAX]:
+                _tell(page, subject, base)
+            if len(alike) > ALIKE_MAX:
+                page.line(f"{code}  and {len(alike) - ALIKE_MAX:,} more like these; -v shows them", hanging=4)
+        page.line()
+
+
+def repair_document(result: RepairResult) -> dict[str, Any]:
+    """Return a repair as JSON; sizes in bytes."""
+    repair = result.planned.repair
+    return {
+        "path": repair.target.path,
+        "kind": repair.target.kind.value,
+        "findings": list(repair.target.findings),
+        "code": repair.code.value,
+        "text": repair.text,
+        "bytes_before": repair.size_bytes,
+        "bytes_after": repair.made_bytes,
+        "repaired": result.is_done,
+        "error": result.error,
+    }
+
+
+def tell_repairs(page: Page, repairs: Repairs) -> None:
+    """Add a line for each file that was to be mended, and the sum."""
+    for result in () if page.view.summary_only else repairs.results:
+        repair = result.planned.repair
+        page.line(f"{_word(result, repairs)} {repair.target.path}", indent=2, hanging=2)
+        page.line(f"{repair.text[0].upper()}{repair.text[1:]}.", indent=4)
+        if result.error:
+            page.line(f"FAILED: {result.error}", "red", indent=4)
+    if repairs.results and not page.view.summary_only:
+        page.line()
+    done = sum(1 for r in repairs.results if (r.planned.repair.is_repairable if repairs.dry_run else r.is_done))
+    would = "would be" if repairs.dry_run else "were" if done != 1 else "was"
+    left = len(repairs.remaining)
+    remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"
+    page.line(f"{counted(done, 'file')} {would} mended; {counted(left, 'finding')} {remain}.")
+    if not repairs.interrupted and (others := _not_asked_for(repairs)):
+        page.line(f"Not asked for, and may mend more: {', '.join(f'--repair={kind}' for kind in others)}.")
+    if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
+        page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")
+
+
+def _tell(page: Page, subject: Sequence[Finding], base: str) -> None:
+    """Tell the worst of some findings, the others shortly, and the remedy of the worst."""
+    worst, *others = subject
+    page.line(f"{_title(worst)}  {_place(worst, base)}", hanging=4)
+    page.note(worst.text)
+    for other in others[:ALIKE_MAX]:
+        where = "" if worst.path.startswith(other.path) else f"  {_place(other, str(PurePath(worst.path).parent))}"
+        page.note(f"Also {_title(other)}{where}: {other.text}")
+    if len(others) > ALIKE_MAX:
+        page.note(f"Also {counted(len(others) - ALIKE_MAX, 'finding')} more; -v shows them")
+    page.note(f"Remedy: {worst.remedy}")
+    if any(other.remedy != worst.remedy and other.harm < Harm.SLOW_START for other in others):
+        page.note("Then run logcleaner doctor again: it has another remedy for what remains.")
+
+
+def _title(finding: Finding) -> str:
+    return f"{finding.code} ({finding.kafka_issue})" if finding.kafka_issue else finding.code
+
+
+def _place(finding: Finding, base: str) -> str:
+    is_below = base and finding.path.startswith(f"{base}/")
+    where = finding.path.removeprefix(f"{base}/") if is_below else finding.path
+    return where if finding.position is None else f"{where} at byte {finding.position:,}"
+
+
+def _code_of(subject: Sequence[Finding]) -> FindingCode:
+    return subject[0].code
+
+
+def _partition_of(finding: Finding, log_dirs: Sequence[str]) -> str | None:
+    """Return the path of the partition's directory that a finding is about; None if it is about something else."""
+    path = finding.about or finding.path
+    for log_dir in log_dirs:
+        name = path.removeprefix(f"{log_dir}/").partition("/")[0]
+        if path.startswith(f"{log_dir}/") and parse_partition_dir_name(name) is not None:
+            return f"{log_dir}/{name}"
+    return None
+
+
+def _not_asked_for(repairs: Repairs) -> list[str]:
+    """Return the kinds of repairs that findings name, and that nobody asked for."""
+    tried = {result.planned.repair.target.path for result in repairs.results}
+    return sorted({one.repair.value for one in repairs.remaining if one.repair and one.path not in tried})
+
+
+def _word(result: RepairResult, repairs: Repairs) -> str:
+    code = result.planned.repair.code
+    if not result.planned.repair.is_repairable:
+        return code.value
+    return "WOULD MEND" if repairs.dry_run else "MENDED" if result.is_done else "LEFT"

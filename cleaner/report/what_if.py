@@ -25,6 +25,109 @@ from policies.reasons import counted, size
 if TYPE_CHECKING:
     from cleaner.report.page import Lines
 
+_COUNTED: Final = (
+    *("partitions", "size_bytes", "freed_bytes", "disk_bytes", "freed_disk_bytes", "compacted_bytes"),
+    *("held_back", "failed", "unknown"),
+)
+
+_TOPIC_LINES_MAX: Final = 36
+"""The most lines of topics in a table, unless the user asks for more."""
+_AS_NOW: Final = "as now"
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfReport(CleaningReport):
+    """A plan and its outcome, and the answers to questions about other values."""
+
+    answered: tuple[Answered, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``clean --json`` prints, and under ``what_if`` a list with one object for each key."""
+        return {**super(WhatIfReport, self).document(), "what_if": [_document(s) for s in self.supposals()]}
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield the answers, without the plan's own report."""
+
+        fill(page, list(self.supposals()))
+        yield page.text
+
+    def supposals(self) -> Iterator[Supposals]:
+        """Yield the answers to each question, added up by topic."""
+        for question, answers in self.answered:
+            in_force = Supposition.of(question.key, None, self.plan, self.outcome)
+            asked = (Supposition.of(question.key, a.value, a.plan, a.outcome) for a in answers)
+            yield Supposals(question, in_force, tuple(asked))
+
+
+def fill(page: Page, questions: Sequence[Supposals]) -> None:
+    """Fill a page with the answers to all questions.
+
+    Args:
+        page: the page.
+        questions: at least one, each with its answers.
+    """
+    page.line(opening(questions[0].in_force.plan), ATTENTION)
+    for supposals in questions:
+        page.line()
+        _Table(page, supposals).fill()
+    page.line()
+    page.line(
+        "FREED and KEPT: the blocks that a run would free, and those then left, index files included. LONG RUN: "
+        f"what the .log files come to if they go on being written as in the last {WINDOW_MS // DAY_MS} days."
+    )
+    page.line("DRY RUN - nothing was changed.", ATTENTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Supposals:
+    """The answers to one question: first the configuration in force, then each value asked for."""
+
+    question: Question
+    in_force: Supposition
+    asked: tuple[Supposition, ...]
+
+    @property
+    def all(self) -> tuple[Supposition, ...]:
+        """The configuration in force, then each value."""
+        return (self.in_force, *self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Supposition:
+    """A plan with one value of a key, by topic.
+
+    Attributes:
+        value: the value asked for; None for the configuration in force.
+        plan: the plan.
+        outcome: what executing it would do.
+        topics: topic -> its figures.
+        stated: topic -> the value of the key that then holds for it.
+    """
+
+    value: Stated | None
+    plan: Plan
+    outcome: Outcome
+    topics: dict[str, Supposed]
+    stated: dict[str, Stated]
+
+    @property
+    def total(self) -> Supposed:
+        """The figures of all topics together."""
+        return Supposed.total([*self.topics.values(), Supposed(failed=len(self.plan.failures))])
+
+    @classmethod
+    def of(cls, key: str, value: Stated | None, plan: Plan, outcome: Outcome) -> Supposition:
+        """Add up a plan by topic."""
+        by_topic: dict[str, list[Supposed]] = {}
+        stated: dict[str, Stated] = {}
+        now_ms = seen_ms(plan)
+        for partition in plan.partitions:
+            topic = partition.facts.topic_partition.topic
+            by_topic.setdefault(topic, []).append(Supposed.of(partition, outcome, now_ms))
+            stated.setdefault(topic, partition.policy.stated[key])
+        topics = {topic: Supposed.total(found) for topic, found in by_topic.items()}
+        return cls(value, plan, outcome, topics, stated)
+
 
 @dataclass(frozen=True, slots=True)
 class Supposed:
@@ -96,92 +199,6 @@ class Supposed:
         )
 
 
-_COUNTED: Final = (
-    *("partitions", "size_bytes", "freed_bytes", "disk_bytes", "freed_disk_bytes", "compacted_bytes"),
-    *("held_back", "failed", "unknown"),
-)
-
-
-def _freed_bytes(result: PartitionResult) -> int:
-    compacted_bytes = result.compacted_from_bytes - result.compacted_to_bytes
-    return result.deleted_bytes + compacted_bytes + result.space.index_saved_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Supposition:
-    """A plan with one value of a key, by topic.
-
-    Attributes:
-        value: the value asked for; None for the configuration in force.
-        plan: the plan.
-        outcome: what executing it would do.
-        topics: topic -> its figures.
-        stated: topic -> the value of the key that then holds for it.
-    """
-
-    value: Stated | None
-    plan: Plan
-    outcome: Outcome
-    topics: dict[str, Supposed]
-    stated: dict[str, Stated]
-
-    @property
-    def total(self) -> Supposed:
-        """The figures of all topics together."""
-        return Supposed.total([*self.topics.values(), Supposed(failed=len(self.plan.failures))])
-
-    @classmethod
-    def of(cls, key: str, value: Stated | None, plan: Plan, outcome: Outcome) -> Supposition:
-        """Add up a plan by topic."""
-        by_topic: dict[str, list[Supposed]] = {}
-        stated: dict[str, Stated] = {}
-        now_ms = seen_ms(plan)
-        for partition in plan.partitions:
-            topic = partition.facts.topic_partition.topic
-            by_topic.setdefault(topic, []).append(Supposed.of(partition, outcome, now_ms))
-            stated.setdefault(topic, partition.policy.stated[key])
-        topics = {topic: Supposed.total(found) for topic, found in by_topic.items()}
-        return cls(value, plan, outcome, topics, stated)
-
-
-@dataclass(frozen=True, slots=True)
-class Supposals:
-    """The answers to one question: first the configuration in force, then each value asked for."""
-
-    question: Question
-    in_force: Supposition
-    asked: tuple[Supposition, ...]
-
-    @property
-    def all(self) -> tuple[Supposition, ...]:
-        """The configuration in force, then each value."""
-        return (self.in_force, *self.asked)
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIfReport(CleaningReport):
-    """A plan and its outcome, and the answers to questions about other values."""
-
-    answered: tuple[Answered, ...] = ()
-
-    def document(self) -> dict[str, Any]:
-        """Return what ``clean --json`` prints, and under ``what_if`` a list with one object for each key."""
-        return {**super(WhatIfReport, self).document(), "what_if": [_document(s) for s in self.supposals()]}
-
-    def text(self, page: Page) -> Iterator[Lines]:
-        """Yield the answers, without the plan's own report."""
-
-        fill(page, list(self.supposals()))
-        yield page.text
-
-    def supposals(self) -> Iterator[Supposals]:
-        """Yield the answers to each question, added up by topic."""
-        for question, answers in self.answered:
-            in_force = Supposition.of(question.key, None, self.plan, self.outcome)
-            asked = (Supposition.of(question.key, a.value, a.plan, a.outcome) for a in answers)
-            yield Supposals(question, in_force, tuple(asked))
-
-
 def _document(supposals: Supposals) -> dict[str, Any]:
     return {"key": supposals.question.key, "answers": [_answer(supposition) for supposition in supposals.all]}
 
@@ -220,39 +237,6 @@ def _figures(supposed: Supposed) -> dict[str, Any]:
         "unknown": supposed.unknown,
         "failed": supposed.failed,
     }
-
-
-_TOPIC_LINES_MAX: Final = 36
-"""The most lines of topics in a table, unless the user asks for more."""
-_AS_NOW: Final = "as now"
-
-
-def fill(page: Page, questions: Sequence[Supposals]) -> None:
-    """Fill a page with the answers to all questions.
-
-    Args:
-        page: the page.
-        questions: at least one, each with its answers.
-    """
-    page.line(opening(questions[0].in_force.plan), ATTENTION)
-    for supposals in questions:
-        page.line()
-        _Table(page, supposals).fill()
-    page.line()
-    page.line(
-        "FREED and KEPT: the blocks that a run would free, and those then left, index files included. LONG RUN: "
-        f"what the .log files come to if they go on being written as in the last {WINDOW_MS // DAY_MS} days."
-    )
-    page.line("DRY RUN - nothing was changed.", ATTENTION)
-
-
-class _Line(NamedTuple):
-    """A line of the table: topic, value, and the figures."""
-
-    topic: str
-    value: str
-    cells: tuple[str, ...]
-    is_bold: bool = False
 
 
 class _Table:
@@ -387,6 +371,24 @@ class _Table:
             self._page.line(f"{'; '.join(labels)}: {words}", style, hanging=2)
 
 
+class _Line(NamedTuple):
+    """A line of the table: topic, value, and the figures."""
+
+    topic: str
+    value: str
+    cells: tuple[str, ...]
+    is_bold: bool = False
+
+
+def _long_run(found: LongRun) -> str:
+    if not found.is_known:
+        return "not known"
+    some = " *" if found.unknown else ""
+    if found.growing_bytes_per_day:
+        return f"+{size(found.growing_bytes_per_day)}/d{some}"
+    return f"{size(found.size_bytes)}{some}"
+
+
 def _troubles(answer: Supposition) -> Iterator[tuple[str, str]]:
     """Yield words and style."""
     found = answer.total
@@ -403,10 +405,6 @@ def _is_hit(answer: Supposition, topic: str) -> bool:
     return bool(answer.value and topic in answer.stated and answer.stated[topic].layer is answer.value.layer)
 
 
-def _long_run(found: LongRun) -> str:
-    if not found.is_known:
-        return "not known"
-    some = " *" if found.unknown else ""
-    if found.growing_bytes_per_day:
-        return f"+{size(found.growing_bytes_per_day)}/d{some}"
-    return f"{size(found.size_bytes)}{some}"
+def _freed_bytes(result: PartitionResult) -> int:
+    compacted_bytes = result.compacted_from_bytes - result.compacted_to_bytes
+    return result.deleted_bytes + compacted_bytes + result.space.index_saved_bytes

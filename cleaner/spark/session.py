@@ -17,6 +17,17 @@ from pyspark.sql import SparkSession
 
 from storage.errors import LogCleanerError
 
+JAVA_VERSION_MIN: Final = 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
+_ANSWER_SECONDS_MAX: Final = 30
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_OURS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+}
+
 
 class UnseenLogDir(LogCleanerError):
     """A Spark executor does not see the files that the driver sees."""
@@ -58,18 +69,6 @@ class AnalysisFailed(LogCleanerError):
 
     def __str__(self) -> str:
         return f"Spark gave the analysis up: {self.cause}; every executor needs this package, and sees the log dirs"
-
-
-JAVA_VERSION_MIN: Final = 17
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-_PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
-_ANSWER_SECONDS_MAX: Final = 30
-_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
-_OURS: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
-}
 
 
 def start_session(master: str, config: Mapping[str, str]) -> SparkSession:

@@ -37,56 +37,6 @@ from policies.config.policy import NOBODY, OUR_DEFAULT, BrokerPolicy, Layer, Sta
 from policies.facts import ConfigFacts
 from storage.errors import InvalidConfig, InvalidConfigs
 
-
-class Exclusion(Enum):
-    """A reason why a value does not count, whatever stronger layers state."""
-
-    INTERNAL_TOPIC = "topics named __* take retention.* only from the cluster metadata or by their exact name"
-    WEAKER_NAME = "a stronger name of the same key stands beside it"
-
-
-class LayerValue(NamedTuple):
-    """One layer's value of a key.
-
-    Attributes:
-        pattern: the name or glob of ``[topics]`` that states the value; None in other layers.
-        excluded: why the value does not count; None if it holds unless a stronger layer states another.
-    """
-
-    stated: Stated
-    pattern: str | None = None
-    excluded: Exclusion | None = None
-
-    @property
-    def applies(self) -> bool:
-        """Return False if a rule excludes the value."""
-        return self.excluded is None
-
-
-class Explanation(NamedTuple):
-    """Every stated value of a key, lowest layer first, and the value that holds."""
-
-    key: str
-    topic: str | None
-    values: tuple[LayerValue, ...]
-
-    @property
-    def winner(self) -> Stated:
-        """Return the value that holds."""
-        return self.winning.stated
-
-    @property
-    def winning(self) -> LayerValue:
-        """Return the value that holds, with the pattern that states it."""
-        return next(value for value in reversed(self.values) if value.applies)
-
-    @property
-    def is_stated(self) -> bool:
-        """Return whether somebody stated the value, or it is not Kafka's default."""
-        key = TOPIC_KEY.get(self.key) or BROKER_KEY[self.key]
-        return self.winner.layer is not Layer.KAFKA_DEFAULT or self.winner.value != key.default
-
-
 _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
 _NO_LIMITS: Final = {
     key: Stated(key, NO_LIMIT, Layer.KAFKA_DEFAULT, NOBODY, key) for key in ("retention.ms", "retention.bytes")
@@ -94,6 +44,23 @@ _NO_LIMITS: Final = {
 _FIND_METADATA: Final = "name its directory with metadata.log.dir, or as one more --log-dir"
 _GLOB: Final = re.compile(r"[*?\[]")
 _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
+
+
+class Configured(NamedTuple):
+    """The configuration that a run acts on. A run reads it again under the locks of the log dirs.
+
+    Attributes:
+        log_dirs: directories that a broker names in ``log.dirs``.
+        layers: all stated values, by layer.
+        facts: log dir, resolved -> the facts that tell whether this is the configuration of its broker.
+        name: the file that a person edits: the configuration file, else ``server.properties``. None if there is no
+            file: then everything was stated for this run, and the reload guard has nothing to compare.
+    """
+
+    log_dirs: tuple[Path, ...]
+    layers: ConfigLayers
+    facts: Mapping[Path, ConfigFacts] = {}
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,18 +263,58 @@ class ConfigLayers:
         return None
 
 
+class Exclusion(Enum):
+    """A reason why a value does not count, whatever stronger layers state."""
+
+    INTERNAL_TOPIC = "topics named __* take retention.* only from the cluster metadata or by their exact name"
+    WEAKER_NAME = "a stronger name of the same key stands beside it"
+
+
+class LayerValue(NamedTuple):
+    """One layer's value of a key.
+
+    Attributes:
+        pattern: the name or glob of ``[topics]`` that states the value; None in other layers.
+        excluded: why the value does not count; None if it holds unless a stronger layer states another.
+    """
+
+    stated: Stated
+    pattern: str | None = None
+    excluded: Exclusion | None = None
+
+    @property
+    def applies(self) -> bool:
+        """Return False if a rule excludes the value."""
+        return self.excluded is None
+
+
+class Explanation(NamedTuple):
+    """Every stated value of a key, lowest layer first, and the value that holds."""
+
+    key: str
+    topic: str | None
+    values: tuple[LayerValue, ...]
+
+    @property
+    def winner(self) -> Stated:
+        """Return the value that holds."""
+        return self.winning.stated
+
+    @property
+    def winning(self) -> LayerValue:
+        """Return the value that holds, with the pattern that states it."""
+        return next(value for value in reversed(self.values) if value.applies)
+
+    @property
+    def is_stated(self) -> bool:
+        """Return whether somebody stated the value, or it is not Kafka's default."""
+        key = TOPIC_KEY.get(self.key) or BROKER_KEY[self.key]
+        return self.winner.layer is not Layer.KAFKA_DEFAULT or self.winner.value != key.default
+
+
 def is_internal(topic: str) -> bool:
     """Return whether a topic is one of Kafka's own, which are named ``__*``."""
     return topic.startswith("__")
-
-
-def _is_barred(stated: Stated) -> bool:
-    """Return whether a value does not apply to topics named ``__*``."""
-    return stated.key.startswith("retention.") and stated.layer not in _SPEAKS_OF_ONE_TOPIC
-
-
-def _without_barred(layer: StatedLayer) -> StatedLayer:
-    return {key: stated for key, stated in layer.items() if not _is_barred(stated)}
 
 
 def key_of(name: str) -> str:
@@ -328,44 +335,6 @@ def kafka_defaults(*, limits_stated: bool) -> StatedLayer:
     return defaults if limits_stated else {**defaults, **_NO_LIMITS}
 
 
-def _default(key: ConfigKey) -> Stated:
-    origin = OUR_DEFAULT if key.ours else Layer.KAFKA_DEFAULT.title
-    return Stated(key.name, key.default, Layer.KAFKA_DEFAULT, origin, key.name)
-
-
-def _read(raw: Mapping[Layer, RawLayer], problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:
-    return {layer: read_layer(layer, said, problems) for layer, said in raw.items()}
-
-
-def _read_tables(tables: Mapping[str, RawLayer], problems: list[InvalidConfig]) -> tuple[tuple[str, StatedLayer], ...]:
-    read = []
-    for pattern, raw in tables.items():
-        layer = Layer.TOPICS_GLOB if _GLOB.search(pattern) else Layer.TOPICS_NAME
-        read.append((layer, len(pattern), pattern, read_layer(layer, raw, problems)))
-    read.sort(key=lambda table: table[:2])
-    return tuple((pattern, table) for _, _, pattern, table in read)
-
-
-def _strongest(layers: Iterable[StatedLayer]) -> dict[str, Stated]:
-    strongest: dict[str, Stated] = {}
-    for layer in layers:
-        strongest.update(layer)
-    return strongest
-
-
-def _topic_policy(topic: str, stated: StatedLayer, unknown_because: str | None) -> TopicPolicy:
-    stated = {key: stated[key] for key in TOPIC_KEY}
-    values: dict[str, Any] = {TOPIC_KEY[key].field: value.value for key, value in stated.items()}
-    values["cleanup_policy"] = "" if unknown_because else stated["cleanup.policy"].shown
-    return TopicPolicy(topic=topic, unknown_because=unknown_because, stated=stated, **values)
-
-
-def _broker_policy(stated: StatedLayer) -> BrokerPolicy:
-    stated = {key: stated[key] for key in BROKER_KEY}
-    values: dict[str, Any] = {BROKER_KEY[key].field: value.value for key, value in stated.items()}
-    return BrokerPolicy(stated=stated, **values)
-
-
 def _contradictions(layers: ConfigLayers) -> Iterator[InvalidConfig]:
     """Yield an error for values that are right by themselves and wrong together."""
     yield from _buffer_problems(layers.broker_policy())
@@ -379,8 +348,12 @@ def _contradictions(layers: ConfigLayers) -> Iterator[InvalidConfig]:
             yield from _lag_problems(_strongest([*below, table, overrides]))
 
 
-def _states_a_lag(stated: StatedLayer) -> bool:
-    return "min.compaction.lag.ms" in stated or "max.compaction.lag.ms" in stated
+def _buffer_problems(broker: BrokerPolicy) -> Iterator[InvalidConfig]:
+    key = "log.cleaner.dedupe.buffer.size"
+    size_bytes, threads = broker.log_cleaner_dedupe_buffer_size, broker.log_cleaner_threads
+    if threads and size_bytes // threads <= _DEDUPE_BYTES_PER_THREAD:
+        reason = f"must be more than 1MiB for each of {threads} threads (log.cleaner.threads)"
+        yield InvalidConfig(key, size_bytes, reason, broker.origin(key))
 
 
 def _lag_problems(stated: StatedLayer) -> Iterator[InvalidConfig]:
@@ -391,32 +364,58 @@ def _lag_problems(stated: StatedLayer) -> Iterator[InvalidConfig]:
         yield InvalidConfig(least.name, least.value, reason, least.origin)
 
 
-def _buffer_problems(broker: BrokerPolicy) -> Iterator[InvalidConfig]:
-    key = "log.cleaner.dedupe.buffer.size"
-    size_bytes, threads = broker.log_cleaner_dedupe_buffer_size, broker.log_cleaner_threads
-    if threads and size_bytes // threads <= _DEDUPE_BYTES_PER_THREAD:
-        reason = f"must be more than 1MiB for each of {threads} threads (log.cleaner.threads)"
-        yield InvalidConfig(key, size_bytes, reason, broker.origin(key))
+def _topic_policy(topic: str, stated: StatedLayer, unknown_because: str | None) -> TopicPolicy:
+    stated = {key: stated[key] for key in TOPIC_KEY}
+    values: dict[str, Any] = {TOPIC_KEY[key].field: value.value for key, value in stated.items()}
+    values["cleanup_policy"] = "" if unknown_because else stated["cleanup.policy"].shown
+    return TopicPolicy(topic=topic, unknown_because=unknown_because, stated=stated, **values)
+
+
+def _states_a_lag(stated: StatedLayer) -> bool:
+    return "min.compaction.lag.ms" in stated or "max.compaction.lag.ms" in stated
+
+
+def _strongest(layers: Iterable[StatedLayer]) -> dict[str, Stated]:
+    strongest: dict[str, Stated] = {}
+    for layer in layers:
+        strongest.update(layer)
+    return strongest
+
+
+def _broker_policy(stated: StatedLayer) -> BrokerPolicy:
+    stated = {key: stated[key] for key in BROKER_KEY}
+    values: dict[str, Any] = {BROKER_KEY[key].field: value.value for key, value in stated.items()}
+    return BrokerPolicy(stated=stated, **values)
+
+
+def _read_tables(tables: Mapping[str, RawLayer], problems: list[InvalidConfig]) -> tuple[tuple[str, StatedLayer], ...]:
+    read = []
+    for pattern, raw in tables.items():
+        layer = Layer.TOPICS_GLOB if _GLOB.search(pattern) else Layer.TOPICS_NAME
+        read.append((layer, len(pattern), pattern, read_layer(layer, raw, problems)))
+    read.sort(key=lambda table: table[:2])
+    return tuple((pattern, table) for _, _, pattern, table in read)
+
+
+def _read(raw: Mapping[Layer, RawLayer], problems: list[InvalidConfig]) -> dict[Layer, StatedLayer]:
+    return {layer: read_layer(layer, said, problems) for layer, said in raw.items()}
+
+
+def _without_barred(layer: StatedLayer) -> StatedLayer:
+    return {key: stated for key, stated in layer.items() if not _is_barred(stated)}
+
+
+def _is_barred(stated: Stated) -> bool:
+    """Return whether a value does not apply to topics named ``__*``."""
+    return stated.key.startswith("retention.") and stated.layer not in _SPEAKS_OF_ONE_TOPIC
+
+
+def _default(key: ConfigKey) -> Stated:
+    origin = OUR_DEFAULT if key.ours else Layer.KAFKA_DEFAULT.title
+    return Stated(key.name, key.default, Layer.KAFKA_DEFAULT, origin, key.name)
 
 
 _RETENTION_UNSTATED: Final = {
     key: stated for key, stated in kafka_defaults(limits_stated=False).items() if key.startswith("retention.")
 }
 """The retention of a topic named ``__*`` if no layer names the topic exactly."""
-
-
-class Configured(NamedTuple):
-    """The configuration that a run acts on. A run reads it again under the locks of the log dirs.
-
-    Attributes:
-        log_dirs: directories that a broker names in ``log.dirs``.
-        layers: all stated values, by layer.
-        facts: log dir, resolved -> the facts that tell whether this is the configuration of its broker.
-        name: the file that a person edits: the configuration file, else ``server.properties``. None if there is no
-            file: then everything was stated for this run, and the reload guard has nothing to compare.
-    """
-
-    log_dirs: tuple[Path, ...]
-    layers: ConfigLayers
-    facts: Mapping[Path, ConfigFacts] = {}
-    name: str | None = None

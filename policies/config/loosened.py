@@ -24,6 +24,30 @@ from policies.config.config_sources import StatedLayer
 from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
 from policies.guards import config_guard
 
+_OF_RETENTION: Final = ("retention.ms", "retention.bytes")
+_OF_COMPACTION: Final = (
+    *("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms", "min.cleanable.dirty.ratio"),
+)
+_SMALLER: Final = (*_OF_RETENTION, *_OF_COMPACTION, "file.delete.delay.ms")
+"""Limits of which a smaller one lets more go, or lets it go sooner."""
+
+_OF_FILES: Final = (Layer.SERVER_PROPERTIES, Layer.DEFAULTS)
+_Values = Mapping[str, Value]
+
+_BEFORE: Final = "confirmed last: "
+
+_NAMED_MAX: Final = 3
+_BY_NAME: Final = "the cluster metadata or their exact name under [topics]"
+_KEYS_OF_RETENTION: Final = frozenset(
+    {"retention.ms", "retention.bytes", "retention.future.timestamps", "max.delete.ratio"}
+)
+_KEYS_OF_COMPACTION: Final = frozenset(
+    {
+        *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"),
+        *("compaction.upgrade.format", "max.unkeyed.ratio"),
+    }
+)
+
 
 class Loosened(NamedTuple):
     """A key whose second value lets more go than its first.
@@ -58,14 +82,6 @@ class Loosened(NamedTuple):
             return 1
         old, new = _limit(self.before.value), _limit(self.after.value)
         return old / new if new > 0 and old < inf else inf
-
-
-_OF_RETENTION: Final = ("retention.ms", "retention.bytes")
-_OF_COMPACTION: Final = (
-    *("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms", "min.cleanable.dirty.ratio"),
-)
-_SMALLER: Final = (*_OF_RETENTION, *_OF_COMPACTION, "file.delete.delay.ms")
-"""Limits of which a smaller one lets more go, or lets it go sooner."""
 
 
 def loosened(before: ConfigLayers, after: ConfigLayers, topics: Iterable[str]) -> tuple[Loosened, ...]:
@@ -112,55 +128,19 @@ def loosened_topic(before: TopicPolicy, after: TopicPolicy) -> Iterator[Loosened
             yield Loosened(after.topic, before.value_of(key), after.value_of(key), was_unknown)
 
 
-def _decides(policy: TopicPolicy, key: str) -> bool:
-    """Return whether a key decides anything under the topic's ``cleanup.policy``."""
-    if key in (*_OF_RETENTION, "retention.future.timestamps", "max.delete.ratio"):
-        return policy.cleanup_delete
-    if key in (*_OF_COMPACTION, "max.unkeyed.ratio"):
-        return policy.cleanup_compact
-    return True
+def lost_protection(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence for each key whose second value lets more go, with both values and the places that state them.
 
-
-def _adds_policy(before: TopicPolicy, after: TopicPolicy) -> bool:
-    return (after.cleanup_delete and not before.cleanup_delete) or (
-        after.cleanup_compact and not before.cleanup_compact
-    )
-
-
-def _is_less(key: str) -> Callable[[TopicPolicy, TopicPolicy], bool]:
-    return lambda before, after: _limit(after.value_of(key).value) < _limit(before.value_of(key).value)
-
-
-def _is_more(key: str) -> Callable[[TopicPolicy, TopicPolicy], bool]:
-    return lambda before, after: _limit(after.value_of(key).value) > _limit(before.value_of(key).value)
-
-
-def _limit(value: object) -> float:
-    """Return a limit as a number: infinity if there is none."""
-    if value is None or not isinstance(value, int | float) or value <= NO_LIMIT:
-        return inf
-    return value
-
-
-_LOOSER: Final[dict[str, Callable[[TopicPolicy, TopicPolicy], bool]]] = {
-    "cleanup.policy": _adds_policy,
-    "remote.storage.enable": lambda before, after: before.remote_storage_enable and not after.remote_storage_enable,
-    **{key: _is_less(key) for key in _SMALLER},
-    **{key: _is_more(key) for key in ("max.delete.ratio", "max.unkeyed.ratio")},
-    "retention.future.timestamps": lambda before, after: (
-        (before.retention_future_timestamps == "off") and after.retention_future_timestamps != "off"
-    ),
-}
-"""Key of a topic -> whether the second configuration lets more go by it. Any other key lets nothing go."""
-
-LIMITING_KEYS: Final = frozenset(
-    (*_LOOSER, "log.cleaner.enable", "producer.id.expiration.ms", "clock.jump.max", "reload.guard")
-)
-"""Every key that ``loosened`` looks at."""
-
-
-_OF_FILES: Final = (Layer.SERVER_PROPERTIES, Layer.DEFAULTS)
-_Values = Mapping[str, Value]
+    Args:
+        before: as it was read first.
+        after: as it was read under the locks.
+        topics: the topics that the run may change.
+    """
+    told: dict[str, list[str]] = {}
+    for found in _loosened_values(before, after, topics):
+        told.setdefault(found.told, []).extend([found.topic] if found.topic else [])
+    values = (f"{sentence}{_of(of_topics)}" for sentence, of_topics in told.items())
+    return (*_log_dirs(before, after), *values, *_guards(before, after))
 
 
 class FileLayers(NamedTuple):
@@ -222,31 +202,6 @@ class FileLayers(NamedTuple):
         )
 
 
-def _limiting(table: StatedLayer) -> StatedLayer:
-    return {key: stated for key, stated in table.items() if key in LIMITING_KEYS}
-
-
-def _values(table: StatedLayer) -> _Values:
-    return {key: stated.value for key, stated in table.items()}
-
-
-def _shown(table: StatedLayer) -> dict[str, list[Any]]:
-    return {key: [stated.value, stated.layer.name, stated.origin, stated.name] for key, stated in table.items()}
-
-
-def _read(layer: Layer, said: Mapping[str, Any]) -> StatedLayer:
-    found = {}
-    for key, (value, of_layer, origin, name) in said.items():
-        if key in TOPIC_KEY or key in BROKER_KEY:
-            parsed = tuple(value) if isinstance(value, list) else value
-            of = Layer[of_layer] if layer is Layer.TOPICS_NAME else layer
-            found[key] = Stated(key, parsed, of, f"confirmed last: {str(origin).removeprefix(_BEFORE)}", str(name))
-    return found
-
-
-_BEFORE: Final = "confirmed last: "
-
-
 @dataclass(frozen=True, slots=True)
 class Override:
     """The effect of one key of ``--set``.
@@ -295,35 +250,6 @@ class Override:
             yield f"not touched: {_counted(unknown)} of unknown configuration ({named(unknown)})"
 
 
-_NAMED_MAX: Final = 3
-_BY_NAME: Final = "the cluster metadata or their exact name under [topics]"
-_KEYS_OF_RETENTION: Final = frozenset(
-    {"retention.ms", "retention.bytes", "retention.future.timestamps", "max.delete.ratio"}
-)
-_KEYS_OF_COMPACTION: Final = frozenset(
-    {
-        *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"),
-        *("compaction.upgrade.format", "max.unkeyed.ratio"),
-    }
-)
-
-
-def _counted(topics: Sequence[str]) -> str:
-    return f"{len(topics):,} topic{'' if len(topics) == 1 else 's'}"
-
-
-def named(topics: Sequence[str]) -> str:
-    """Return the names of some topics, and the number of the others: ``a, b, c and 4 more``."""
-    others = len(topics) - _NAMED_MAX
-    return ", ".join(topics) if others <= 1 else f"{', '.join(topics[:_NAMED_MAX])} and {others:,} more"
-
-
-def _because(refused: Mapping[str, str]) -> str:
-    """Return the reason of the first topic, which names that topic."""
-    topic, because = next(iter(refused.items()))
-    return f"{named(list(refused))}: {because}" if len(refused) == 1 else f"{named(list(refused))}: {topic}: {because}"
-
-
 def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ...]:
     """Return what each topic key of ``--set`` changes.
 
@@ -340,6 +266,84 @@ def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ..
         for override in found.values():
             _sort_in(topic, policy, before, override)
     return tuple(found.values())
+
+
+def named(topics: Sequence[str]) -> str:
+    """Return the names of some topics, and the number of the others: ``a, b, c and 4 more``."""
+    others = len(topics) - _NAMED_MAX
+    return ", ".join(topics) if others <= 1 else f"{', '.join(topics[:_NAMED_MAX])} and {others:,} more"
+
+
+def _limit(value: object) -> float:
+    """Return a limit as a number: infinity if there is none."""
+    if value is None or not isinstance(value, int | float) or value <= NO_LIMIT:
+        return inf
+    return value
+
+
+def _decides(policy: TopicPolicy, key: str) -> bool:
+    """Return whether a key decides anything under the topic's ``cleanup.policy``."""
+    if key in (*_OF_RETENTION, "retention.future.timestamps", "max.delete.ratio"):
+        return policy.cleanup_delete
+    if key in (*_OF_COMPACTION, "max.unkeyed.ratio"):
+        return policy.cleanup_compact
+    return True
+
+
+def _loosened_values(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[Loosened, ...]:
+    return () if before.layers == after.layers else loosened(before.layers, after.layers, topics)
+
+
+def _log_dirs(before: Configured, after: Configured) -> Iterator[str]:
+    """Yield a sentence if the run is to change log dirs that were not named before."""
+    old, new = (read.layers.broker_policy().value_of("log.dirs") for read in (before, after))
+    is_new = set(after.log_dirs) - set(before.log_dirs)
+    if is_new and old.value != new.value:
+        yield f"{new.sentence}, before {old.sentence}"
+
+
+def _guards(before: Configured, after: Configured) -> Iterator[str]:
+    """Yield a sentence for each log dir whose configuration was perhaps another broker's, and now seems its own."""
+    for path, facts in after.facts.items():
+        guard = config_guard(before.facts[path]) if path in before.facts else None
+        if guard and config_guard(facts) is None:
+            yield f"{path}: before, a guard rail held it back: {guard.code}: {guard.text}"
+
+
+def _of(topics: list[str]) -> str:
+    return f", for {'topic' if len(topics) == 1 else f'{len(topics):,} topics:'} {named(topics)}" if topics else ""
+
+
+def _limiting(table: StatedLayer) -> StatedLayer:
+    return {key: stated for key, stated in table.items() if key in LIMITING_KEYS}
+
+
+def _shown(table: StatedLayer) -> dict[str, list[Any]]:
+    return {key: [stated.value, stated.layer.name, stated.origin, stated.name] for key, stated in table.items()}
+
+
+def _read(layer: Layer, said: Mapping[str, Any]) -> StatedLayer:
+    found = {}
+    for key, (value, of_layer, origin, name) in said.items():
+        if key in TOPIC_KEY or key in BROKER_KEY:
+            parsed = tuple(value) if isinstance(value, list) else value
+            of = Layer[of_layer] if layer is Layer.TOPICS_NAME else layer
+            found[key] = Stated(key, parsed, of, f"confirmed last: {str(origin).removeprefix(_BEFORE)}", str(name))
+    return found
+
+
+def _values(table: StatedLayer) -> _Values:
+    return {key: stated.value for key, stated in table.items()}
+
+
+def _counted(topics: Sequence[str]) -> str:
+    return f"{len(topics):,} topic{'' if len(topics) == 1 else 's'}"
+
+
+def _because(refused: Mapping[str, str]) -> str:
+    """Return the reason of the first topic, which names that topic."""
+    topic, because = next(iter(refused.items()))
+    return f"{named(list(refused))}: {because}" if len(refused) == 1 else f"{named(list(refused))}: {topic}: {because}"
 
 
 def _sort_in(topic: str, policy: TopicPolicy, before: TopicPolicy, override: Override) -> None:
@@ -366,40 +370,31 @@ def _says_nothing_to(policy: TopicPolicy, key: str) -> bool:
     return (is_of_retention and not policy.cleanup_delete) or (is_of_compaction and not policy.cleanup_compact)
 
 
-def lost_protection(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence for each key whose second value lets more go, with both values and the places that state them.
-
-    Args:
-        before: as it was read first.
-        after: as it was read under the locks.
-        topics: the topics that the run may change.
-    """
-    told: dict[str, list[str]] = {}
-    for found in _loosened_values(before, after, topics):
-        told.setdefault(found.told, []).extend([found.topic] if found.topic else [])
-    values = (f"{sentence}{_of(of_topics)}" for sentence, of_topics in told.items())
-    return (*_log_dirs(before, after), *values, *_guards(before, after))
+def _adds_policy(before: TopicPolicy, after: TopicPolicy) -> bool:
+    return (after.cleanup_delete and not before.cleanup_delete) or (
+        after.cleanup_compact and not before.cleanup_compact
+    )
 
 
-def _loosened_values(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[Loosened, ...]:
-    return () if before.layers == after.layers else loosened(before.layers, after.layers, topics)
+def _is_less(key: str) -> Callable[[TopicPolicy, TopicPolicy], bool]:
+    return lambda before, after: _limit(after.value_of(key).value) < _limit(before.value_of(key).value)
 
 
-def _of(topics: list[str]) -> str:
-    return f", for {'topic' if len(topics) == 1 else f'{len(topics):,} topics:'} {named(topics)}" if topics else ""
+def _is_more(key: str) -> Callable[[TopicPolicy, TopicPolicy], bool]:
+    return lambda before, after: _limit(after.value_of(key).value) > _limit(before.value_of(key).value)
 
 
-def _log_dirs(before: Configured, after: Configured) -> Iterator[str]:
-    """Yield a sentence if the run is to change log dirs that were not named before."""
-    old, new = (read.layers.broker_policy().value_of("log.dirs") for read in (before, after))
-    is_new = set(after.log_dirs) - set(before.log_dirs)
-    if is_new and old.value != new.value:
-        yield f"{new.sentence}, before {old.sentence}"
-
-
-def _guards(before: Configured, after: Configured) -> Iterator[str]:
-    """Yield a sentence for each log dir whose configuration was perhaps another broker's, and now seems its own."""
-    for path, facts in after.facts.items():
-        guard = config_guard(before.facts[path]) if path in before.facts else None
-        if guard and config_guard(facts) is None:
-            yield f"{path}: before, a guard rail held it back: {guard.code}: {guard.text}"
+_LOOSER: Final[dict[str, Callable[[TopicPolicy, TopicPolicy], bool]]] = {
+    "cleanup.policy": _adds_policy,
+    "remote.storage.enable": lambda before, after: before.remote_storage_enable and not after.remote_storage_enable,
+    **{key: _is_less(key) for key in _SMALLER},
+    **{key: _is_more(key) for key in ("max.delete.ratio", "max.unkeyed.ratio")},
+    "retention.future.timestamps": lambda before, after: (
+        (before.retention_future_timestamps == "off") and after.retention_future_timestamps != "off"
+    ),
+}
+"""Key of a topic -> whether the second configuration lets more go by it. Any other key lets nothing go."""
+LIMITING_KEYS: Final = frozenset(
+    (*_LOOSER, "log.cleaner.enable", "producer.id.expiration.ms", "clock.jump.max", "reload.guard")
+)
+"""Every key that ``loosened`` looks at."""

@@ -21,6 +21,24 @@ from policies.facts import PartitionFacts
 from policies.guards import may_be_an_old_copy
 from policies.reasons import Reason, ReasonCode, counted, duration, moment, size
 
+_CONFIRM = "clean --yes goes on all the same"
+
+_COPIED_WITHIN_MS: Final = 600_000
+"""File times of several segments that lie closer together look as if a copy had set them."""
+
+TRANSACTION_MS_MAX: Final = 900_000
+"""Kafka's default of ``transaction.max.timeout.ms``: a coordinator ends no transaction that is open for longer."""
+LATE_MS: Final = 3_600_000
+"""A round that is due for longer is late."""
+_HOLDS_BACK: Final = {
+    ReasonCode.NO_HIGH_WATERMARK: "without a high watermark nothing newer is compacted.",
+    ReasonCode.OPEN_TRANSACTION: "the open transaction holds back what was closed since the last one.",
+    ReasonCode.MIN_COMPACTION_LAG: "min.compaction.lag.ms holds back what was closed since the last one.",
+    ReasonCode.ABOVE_HIGH_WATERMARK: "the high watermark holds back what was closed since the last one.",
+}
+LATE_SEGMENTS: Final = 10
+"""A round is late, too, if so many segments were closed since it was due."""
+
 
 class BlockerCode(StrEnum):
     """The closed list of blockers (docs/explain.md). A code that is also a reason code means the same."""
@@ -75,9 +93,6 @@ class Blocker(NamedTuple):
     """The bytes that it keeps here."""
 
 
-_CONFIRM = "clean --yes goes on all the same"
-
-
 def partition_blockers(case: Case) -> Iterator[Blocker]:
     """Yield what keeps all of the partition."""
     reason = case.intended.verdicts[0].reason if case.intended.verdicts else None
@@ -89,60 +104,171 @@ def partition_blockers(case: Case) -> Iterator[Blocker]:
     yield from _checkpoints(case)
 
 
-def _exempt(case: Case, reason: Reason) -> Blocker:
-    facts, policy = case.facts, case.planned.policy
-    kept = {"size_bytes": facts.size_bytes}
-    match reason.code:
-        case ReasonCode.HELD:
-            since_ms = facts.held_since_ms
-            text = f"It is on hold since its restore at {moment(since_ms or 0)}: no retention, no compaction."
-            remedy = f"logcleaner restore --release {facts.topic_partition} ends the hold."
-            return Blocker(BlockerCode.HELD, "logcleaner restore", text, remedy, since_ms, **kept)
-        case ReasonCode.CONFIG_UNKNOWN:
-            why, _, remedy = (policy.unknown_because or reason.text).partition("; ")
-            return Blocker(BlockerCode.CONFIG_UNKNOWN, "the configuration", _sentence(why), _sentence(remedy), **kept)
-        case ReasonCode.REMOTE_STORAGE:
-            owner = policy.value_of("remote.storage.enable").sentence
-            text = "Only the broker knows which segments it has uploaded, so logcleaner touches none."
-            remedy = "Let the broker run: it alone deletes here, by local.retention.ms and local.retention.bytes."
-            return Blocker(BlockerCode.REMOTE_STORAGE, owner, text, remedy, **kept)
-        case _:
-            text = (
-                "With log.cleaner.enable=false a compacted topic is neither compacted nor, as in Kafka, deleted from."
-            )
-            remedy = "Set log.cleaner.enable=true; --set log.cleaner.enable=true does it for one run of clean."
-            owner = case.broker.value_of("log.cleaner.enable").sentence
-            return Blocker(BlockerCode.CLEANER_DISABLED, owner, text, remedy, **kept)
+def high_watermark_blockers(case: Case) -> Iterator[Blocker]:
+    """Yield what the high watermark and a torn tail keep."""
+    facts = case.facts
+    reasons = [fate.retention or fate.verdict.reason for fate in case.fates]
+    codes = {reason.code for reason in reasons} | {reason.code for reason in _compaction_reasons(case)}
+    if facts.high_watermark is None and ReasonCode.NO_HIGH_WATERMARK in codes:
+        text = "No high watermark is checkpointed, so nothing is known to be committed."
+        remedy = "Start the broker once, and stop it; for a copy or a backup, add --assume-committed."
+        kept = facts.size_bytes
+        yield Blocker(BlockerCode.NO_HIGH_WATERMARK, "replication-offset-checkpoint", text, remedy, size_bytes=kept)
+    above = [f for f in case.fates if facts.high_watermark is not None and f.upper_offset > facts.high_watermark]
+    # a transaction whose marker lies above the high watermark is over, but not yet for compaction
+    is_over = ReasonCode.OPEN_TRANSACTION in codes and not case.seen.transactions
+    if above and (ReasonCode.ABOVE_HIGH_WATERMARK in codes or is_over):
+        held = sum(fate.facts.size_bytes for fate in above)
+        offsets = counted(facts.log_end_offset - (facts.high_watermark or 0), "offset")
+        text = (
+            f"The high watermark is {facts.high_watermark}, the log ends at {facts.log_end_offset}: the last {offsets} "
+            f"may not be on every in-sync replica. {_segments(len(above), held)}."
+        )
+        remedy = "Bring the followers back in sync (kafka-topics.sh --describe --under-replicated-partitions)."
+        bases = above[0].facts.base_offset, above[-1].facts.base_offset
+        owner = "replication"
+        yield Blocker(BlockerCode.ABOVE_HIGH_WATERMARK, owner, text, remedy, None, None, *bases, held)
+    if facts.torn_tail_bytes:
+        bytes_ = counted(facts.torn_tail_bytes, "byte")
+        text = f"The last {bytes_} of the active segment are no record batch: a write was cut short."
+        remedy = "Run logcleaner doctor: it says what the next start does with them. Nothing is rolled behind them."
+        base = facts.active.base_offset
+        yield Blocker(BlockerCode.TORN_TAIL, "a crash", text, remedy, None, None, base, base, facts.active.size_bytes)
 
 
-def _guard(case: Case, guard: Reason) -> Blocker:
-    kept = {"size_bytes": case.facts.size_bytes}
-    text = _sentence(guard.text)
-    match guard.code:
-        case ReasonCode.CLOCK_JUMPED:
-            owner = "the clock of this machine"
-            goes_on = "clean --yes goes on and notes that"
-            remedy = f"Set the clock (timedatectl, chronyc tracking); if it is right, {goes_on}."
-            if may_be_an_old_copy(guard.text):
-                normal = "An old copy, or a broker that was stopped for long, looks like this"
-                remedy = f"{normal}: {goes_on}. Of a log dir in use, set the clock (timedatectl, chronyc tracking)."
-            return Blocker(BlockerCode.CLOCK_JUMPED, owner, text, remedy, **kept)
-        case ReasonCode.FOREIGN_CONFIG:
-            remedy = f"Name the configuration of the broker that wrote this log dir; {_CONFIRM}."
-            return Blocker(BlockerCode.FOREIGN_CONFIG, "the configuration", text, remedy, **kept)
-        case ReasonCode.MAX_UNKEYED_RATIO:
-            owner = "the producer that sends no keys"
-            size_bytes = sum(v.size_bytes for v in case.planned.verdicts if v.reason.code is guard.code)
-            remedy = f"With cleanup.policy=delete the topic keeps these records; if they may go, {_CONFIRM}."
-            return Blocker(BlockerCode.MAX_UNKEYED_RATIO, owner, text, remedy, size_bytes=size_bytes)
-        case ReasonCode.RELOAD_GUARD:
-            owner = guard.limit.stated.origin if guard.limit else "the configuration"
-            remedy = "If it is meant, logcleaner config apply confirms it; else mend the file."
-            return Blocker(BlockerCode.RELOAD_GUARD, owner, text, remedy, **kept)
-        case _:
-            owner = case.planned.policy.value_of("max.delete.ratio").sentence
-            remedy = f"Make sure that the limits are meant; then {_CONFIRM}."
-            return Blocker(BlockerCode.MAX_DELETE_RATIO, owner, text, remedy, **kept)
+def file_blockers(case: Case) -> Iterator[Blocker]:
+    """Yield the ``.deleted`` files that still take space."""
+    waiting, now_ms = case.seen.waiting, case.request.now_ms
+    if waiting is None:
+        return
+    text = f"{counted(waiting.files, '.deleted file')} ({size(waiting.size_bytes)}) still lie here. "
+    delay = case.planned.policy.value_of("file.delete.delay.ms").sentence
+    is_over = waiting.last_due_ms <= now_ms
+    text += (
+        f"Their delay is over since {moment(waiting.last_due_ms)}"
+        if is_over
+        else (f"Their delay ends at {moment(waiting.last_due_ms)}")
+    )
+    unknown = waiting.unknown_files
+    if unknown:
+        whose = "None of them is" if unknown == waiting.files else f"{unknown} of them are not"
+        ended = "" if case.seen.locked_by else ", and ended before it could remove them"
+        text += f". {whose} in logcleaner's journal: a broker renamed them{ended}."
+    else:
+        text += "; logcleaner renamed them."
+    if case.is_exempt or case.planned.guard is not None:
+        remedy = "They stay as long as the partition is not touched; a broker that starts removes them."
+    elif is_over:
+        remedy = "clean, or the next start of a broker, removes them."
+    elif unknown:
+        remedy = "clean --delete-delay 0 removes them now; so does the next start of a broker."
+    else:
+        remedy = "clean --delete-delay 0 removes them now; until then restore can take a deletion back."
+    owner = "a crash of the broker" if unknown and is_over and not case.seen.locked_by else delay
+    until_ms = None if is_over else waiting.last_due_ms
+    yield Blocker(BlockerCode.DELETED_FILES, owner, text, remedy, until_ms=until_ms, size_bytes=waiting.size_bytes)
+
+
+def retention_blockers(case: Case) -> Iterator[Blocker]:
+    """Yield what keeps segments that retention would delete otherwise."""
+    if not case.planned.policy.cleanup_delete:
+        if not case.planned.policy.cleanup_policy:
+            yield _policy_empty(case)
+        return
+    yield from _future_timestamp(case)
+    yield from _file_times(case)
+    yield from _within_size(case)
+    yield from _no_limit(case)
+    yield from _active_segment(case)
+
+
+def compaction_blockers(case: Case) -> Iterator[Blocker]:
+    """Yield what keeps compaction from segments that it would take otherwise."""
+    section = case.intended.section
+    if section is not None:
+        yield from _cleaner_behind(case)
+    yield from _open_transaction(case)
+    if section is None:
+        return
+    yield from _lag(case, section)
+    yield from _dirty_ratio(case, section)
+    yield from _tombstones(case)
+    yield from _uncompacted_active_segment(case)
+
+
+def hangs(facts: PartitionFacts, seen: Observations, transaction: OpenTransaction, now_ms: int) -> bool:
+    """Return whether a transaction was open for longer than a coordinator allows while the log was written to."""
+    newest_ms = max((segment.largest_timestamp_ms for segment in facts.segments), default=0)
+    alive_ms = now_ms if seen.locked_by else min(newest_ms, now_ms)
+    return transaction.since_ms is not None and alive_ms - transaction.since_ms > TRANSACTION_MS_MAX
+
+
+def aborting(facts: PartitionFacts, transaction: OpenTransaction) -> str:
+    """Return the command that ends a hanging transaction."""
+    topic, partition = facts.topic_partition
+    place = f"--topic {topic} --partition {partition} --start-offset {transaction.first_offset}"
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place}"
+
+
+class Due(NamedTuple):
+    """The time since which a round is due, epoch ms, and the number of segments that were closed since."""
+
+    since_ms: int
+    closed_since: int
+
+
+def bytes_missing(section: Cleanable, least_ratio: float) -> int | None:
+    """Return the least number of dirty bytes that must come, so that the dirty ratio is above ``least_ratio``.
+
+    Return 0 if the ratio is above it already, and None if no number is enough: no ratio is above 1.
+    """
+    dirty_bytes, all_bytes = section.dirty_bytes, section.clean_bytes + section.dirty_bytes
+
+    def is_enough(more_bytes: int) -> bool:
+        total_bytes = all_bytes + more_bytes
+        return total_bytes > 0 and (dirty_bytes + more_bytes) / total_bytes > least_ratio
+
+    if is_enough(0):
+        return 0
+    low, high = 0, 1
+    while not is_enough(high):
+        if high > 1 << 80:
+            return None
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def due_since(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> Due | None:
+    """Return since when a broker's cleaner would have begun a round; None if none is due.
+
+    A segment counts from its file time on: it was written to until then, and closed soon after.
+
+    Args:
+        log: the partition, as retention leaves it.
+        policy: states the ratio and the lags.
+        section: the dirty section of the log.
+    """
+    uppers = [segment.base_offset for segment in log.segments[1:]]
+    dirty = [
+        segment
+        for segment, upper in zip(log.segments, uppers, strict=False)
+        if segment.base_offset < section.first_uncleanable_offset and upper > section.first_dirty_offset
+    ]
+    found: list[Due] = []
+    dirty_bytes = 0
+    for place, segment in enumerate(dirty, 1):
+        dirty_bytes += segment.size_bytes
+        total_bytes, least = section.clean_bytes + dirty_bytes, policy.min_cleanable_dirty_ratio
+        after = len(dirty) - place
+        if total_bytes and dirty_bytes / total_bytes > least:
+            lag_over_ms = segment.largest_timestamp_ms + policy.min_compaction_lag_ms
+            found.append(Due(max(segment.mtime_ms, lag_over_ms if policy.min_compaction_lag_ms else 0), after))
+        if segment.first_batch_ms > 0:
+            found.append(Due(max(segment.mtime_ms, segment.first_batch_ms + policy.max_compaction_lag_ms + 1), after))
+    return min(found, default=None)
 
 
 def _failed(case: Case) -> Iterator[Blocker]:
@@ -179,42 +305,66 @@ def _checkpoints(case: Case) -> Iterator[Blocker]:
     yield Blocker(BlockerCode.CHECKPOINT_OUTSIDE_LOG, "cleaner-offset-checkpoint", text, remedy)
 
 
+def _exempt(case: Case, reason: Reason) -> Blocker:
+    facts, policy = case.facts, case.planned.policy
+    kept = {"size_bytes": facts.size_bytes}
+    match reason.code:
+        case ReasonCode.HELD:
+            since_ms = facts.held_since_ms
+            text = f"It is on hold since its restore at {moment(since_ms or 0)}: no retention, no compaction."
+            remedy = f"logcleaner restore --release {facts.topic_partition} ends the hold."
+            return Blocker(BlockerCode.HELD, "logcleaner restore", text, remedy, since_ms, **kept)
+        case ReasonCode.CONFIG_UNKNOWN:
+            why, _, remedy = (policy.unknown_because or reason.text).partition("; ")
+            return Blocker(BlockerCode.CONFIG_UNKNOWN, "the configuration", _sentence(why), _sentence(remedy), **kept)
+        case ReasonCode.REMOTE_STORAGE:
+            owner = policy.value_of("remote.storage.enable").sentence
+            text = "Only the broker knows which segments it has uploaded, so logcleaner touches none."
+            remedy = "Let the broker run: it alone deletes here, by local.retention.ms and local.retention.bytes."
+            return Blocker(BlockerCode.REMOTE_STORAGE, owner, text, remedy, **kept)
+        case _:
+            text = (
+                "With log.cleaner.enable=false a compacted topic is neither compacted nor, as in Kafka, deleted from."
+            )
+            remedy = "Set log.cleaner.enable=true; --set log.cleaner.enable=true does it for one run of clean."
+            owner = case.broker.value_of("log.cleaner.enable").sentence
+            return Blocker(BlockerCode.CLEANER_DISABLED, owner, text, remedy, **kept)
+
+
 def _sentence(text: str) -> str:
     """Return a text as a sentence: with a capital at its beginning and a period at its end."""
     text = text.strip()
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else text
 
 
-def high_watermark_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what the high watermark and a torn tail keep."""
-    facts = case.facts
-    reasons = [fate.retention or fate.verdict.reason for fate in case.fates]
-    codes = {reason.code for reason in reasons} | {reason.code for reason in _compaction_reasons(case)}
-    if facts.high_watermark is None and ReasonCode.NO_HIGH_WATERMARK in codes:
-        text = "No high watermark is checkpointed, so nothing is known to be committed."
-        remedy = "Start the broker once, and stop it; for a copy or a backup, add --assume-committed."
-        kept = facts.size_bytes
-        yield Blocker(BlockerCode.NO_HIGH_WATERMARK, "replication-offset-checkpoint", text, remedy, size_bytes=kept)
-    above = [f for f in case.fates if facts.high_watermark is not None and f.upper_offset > facts.high_watermark]
-    # a transaction whose marker lies above the high watermark is over, but not yet for compaction
-    is_over = ReasonCode.OPEN_TRANSACTION in codes and not case.seen.transactions
-    if above and (ReasonCode.ABOVE_HIGH_WATERMARK in codes or is_over):
-        held = sum(fate.facts.size_bytes for fate in above)
-        offsets = counted(facts.log_end_offset - (facts.high_watermark or 0), "offset")
-        text = (
-            f"The high watermark is {facts.high_watermark}, the log ends at {facts.log_end_offset}: the last {offsets} "
-            f"may not be on every in-sync replica. {_segments(len(above), held)}."
-        )
-        remedy = "Bring the followers back in sync (kafka-topics.sh --describe --under-replicated-partitions)."
-        bases = above[0].facts.base_offset, above[-1].facts.base_offset
-        owner = "replication"
-        yield Blocker(BlockerCode.ABOVE_HIGH_WATERMARK, owner, text, remedy, None, None, *bases, held)
-    if facts.torn_tail_bytes:
-        bytes_ = counted(facts.torn_tail_bytes, "byte")
-        text = f"The last {bytes_} of the active segment are no record batch: a write was cut short."
-        remedy = "Run logcleaner doctor: it says what the next start does with them. Nothing is rolled behind them."
-        base = facts.active.base_offset
-        yield Blocker(BlockerCode.TORN_TAIL, "a crash", text, remedy, None, None, base, base, facts.active.size_bytes)
+def _guard(case: Case, guard: Reason) -> Blocker:
+    kept = {"size_bytes": case.facts.size_bytes}
+    text = _sentence(guard.text)
+    match guard.code:
+        case ReasonCode.CLOCK_JUMPED:
+            owner = "the clock of this machine"
+            goes_on = "clean --yes goes on and notes that"
+            remedy = f"Set the clock (timedatectl, chronyc tracking); if it is right, {goes_on}."
+            if may_be_an_old_copy(guard.text):
+                normal = "An old copy, or a broker that was stopped for long, looks like this"
+                remedy = f"{normal}: {goes_on}. Of a log dir in use, set the clock (timedatectl, chronyc tracking)."
+            return Blocker(BlockerCode.CLOCK_JUMPED, owner, text, remedy, **kept)
+        case ReasonCode.FOREIGN_CONFIG:
+            remedy = f"Name the configuration of the broker that wrote this log dir; {_CONFIRM}."
+            return Blocker(BlockerCode.FOREIGN_CONFIG, "the configuration", text, remedy, **kept)
+        case ReasonCode.MAX_UNKEYED_RATIO:
+            owner = "the producer that sends no keys"
+            size_bytes = sum(v.size_bytes for v in case.planned.verdicts if v.reason.code is guard.code)
+            remedy = f"With cleanup.policy=delete the topic keeps these records; if they may go, {_CONFIRM}."
+            return Blocker(BlockerCode.MAX_UNKEYED_RATIO, owner, text, remedy, size_bytes=size_bytes)
+        case ReasonCode.RELOAD_GUARD:
+            owner = guard.limit.stated.origin if guard.limit else "the configuration"
+            remedy = "If it is meant, logcleaner config apply confirms it; else mend the file."
+            return Blocker(BlockerCode.RELOAD_GUARD, owner, text, remedy, **kept)
+        case _:
+            owner = case.planned.policy.value_of("max.delete.ratio").sentence
+            remedy = f"Make sure that the limits are meant; then {_CONFIRM}."
+            return Blocker(BlockerCode.MAX_DELETE_RATIO, owner, text, remedy, **kept)
 
 
 def _compaction_reasons(case: Case) -> Iterator[Reason]:
@@ -224,63 +374,6 @@ def _compaction_reasons(case: Case) -> Iterator[Reason]:
 def _segments(count: int, size_bytes: int) -> str:
     reach = "reaches" if count == 1 else "reach"
     return f"{counted(count, 'segment')} ({size(size_bytes)}) {reach} above it"
-
-
-def file_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield the ``.deleted`` files that still take space."""
-    waiting, now_ms = case.seen.waiting, case.request.now_ms
-    if waiting is None:
-        return
-    text = f"{counted(waiting.files, '.deleted file')} ({size(waiting.size_bytes)}) still lie here. "
-    delay = case.planned.policy.value_of("file.delete.delay.ms").sentence
-    is_over = waiting.last_due_ms <= now_ms
-    text += (
-        f"Their delay is over since {moment(waiting.last_due_ms)}"
-        if is_over
-        else (f"Their delay ends at {moment(waiting.last_due_ms)}")
-    )
-    unknown = waiting.unknown_files
-    if unknown:
-        whose = "None of them is" if unknown == waiting.files else f"{unknown} of them are not"
-        ended = "" if case.seen.locked_by else ", and ended before it could remove them"
-        text += f". {whose} in logcleaner's journal: a broker renamed them{ended}."
-    else:
-        text += "; logcleaner renamed them."
-    if case.is_exempt or case.planned.guard is not None:
-        remedy = "They stay as long as the partition is not touched; a broker that starts removes them."
-    elif is_over:
-        remedy = "clean, or the next start of a broker, removes them."
-    elif unknown:
-        remedy = "clean --delete-delay 0 removes them now; so does the next start of a broker."
-    else:
-        remedy = "clean --delete-delay 0 removes them now; until then restore can take a deletion back."
-    owner = "a crash of the broker" if unknown and is_over and not case.seen.locked_by else delay
-    until_ms = None if is_over else waiting.last_due_ms
-    yield Blocker(BlockerCode.DELETED_FILES, owner, text, remedy, until_ms=until_ms, size_bytes=waiting.size_bytes)
-
-
-_COPIED_WITHIN_MS: Final = 600_000
-"""File times of several segments that lie closer together look as if a copy had set them."""
-
-
-def retention_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what keeps segments that retention would delete otherwise."""
-    if not case.planned.policy.cleanup_delete:
-        if not case.planned.policy.cleanup_policy:
-            yield _policy_empty(case)
-        return
-    yield from _future_timestamp(case)
-    yield from _file_times(case)
-    yield from _within_size(case)
-    yield from _no_limit(case)
-    yield from _active_segment(case)
-
-
-def _policy_empty(case: Case) -> Blocker:
-    owner = case.planned.policy.value_of("cleanup.policy").sentence
-    text = "An empty cleanup.policy deletes nothing and compacts nothing."
-    remedy = "State cleanup.policy=delete, or compact, for the topic."
-    return Blocker(BlockerCode.POLICY_EMPTY, owner, text, remedy, size_bytes=case.facts.size_bytes)
 
 
 def _future_timestamp(case: Case) -> Iterator[Blocker]:
@@ -310,6 +403,10 @@ def _future_timestamp(case: Case) -> Iterator[Blocker]:
     owner = f"the producer that wrote offset {offset}"
     bases = first.facts.base_offset, behind[-1].facts.base_offset
     yield Blocker(BlockerCode.FUTURE_TIMESTAMP, owner, text, remedy, None, first.expires_ms, *bases, held)
+
+
+def _is(fate: SegmentFate, code: ReasonCode) -> bool:
+    return fate.retention is not None and fate.retention.code is code
 
 
 def _file_times(case: Case) -> Iterator[Blocker]:
@@ -402,75 +499,11 @@ def _active_segment(case: Case) -> Iterator[Blocker]:
     )
 
 
-def _is(fate: SegmentFate, code: ReasonCode) -> bool:
-    return fate.retention is not None and fate.retention.code is code
-
-
-TRANSACTION_MS_MAX: Final = 900_000
-"""Kafka's default of ``transaction.max.timeout.ms``: a coordinator ends no transaction that is open for longer."""
-LATE_MS: Final = 3_600_000
-"""A round that is due for longer is late."""
-_HOLDS_BACK: Final = {
-    ReasonCode.NO_HIGH_WATERMARK: "without a high watermark nothing newer is compacted.",
-    ReasonCode.OPEN_TRANSACTION: "the open transaction holds back what was closed since the last one.",
-    ReasonCode.MIN_COMPACTION_LAG: "min.compaction.lag.ms holds back what was closed since the last one.",
-    ReasonCode.ABOVE_HIGH_WATERMARK: "the high watermark holds back what was closed since the last one.",
-}
-LATE_SEGMENTS: Final = 10
-"""A round is late, too, if so many segments were closed since it was due."""
-
-
-def compaction_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what keeps compaction from segments that it would take otherwise."""
-    section = case.intended.section
-    if section is not None:
-        yield from _cleaner_behind(case)
-    yield from _open_transaction(case)
-    if section is None:
-        return
-    yield from _lag(case, section)
-    yield from _dirty_ratio(case, section)
-    yield from _tombstones(case)
-    yield from _uncompacted_active_segment(case)
-
-
-def _cleaner_behind(case: Case) -> Iterator[Blocker]:
-    """Yield that nobody cleans, although a round is due for long."""
-    planned, facts, now_ms = case.intended, case.left, case.request.now_ms
-    assert planned.section is not None
-    due = due_since(facts, planned.policy, planned.section) if planned.compaction else None
-    if due is None or planned.compaction is None:
-        return
-    # beside a stopped broker nobody can clean: what counts is how long the log was written to since
-    alive_ms = now_ms if case.seen.locked_by else min(facts.active.mtime_ms, now_ms)
-    if alive_ms - due.since_ms < LATE_MS and due.closed_since < LATE_SEGMENTS:
-        return
-    noted_ms = case.seen.cleaner_checkpoint_ms
-    if noted_ms is not None and noted_ms > due.since_ms:
-        whose = f"A cleaner finished a round of another partition at {moment(noted_ms)}, so this one was given up."
-        remedy = "Look for this partition in log-cleaner.log; a restart of the broker, or clean, tries it again."
-    else:
-        whose = "No round of any partition of this log dir was finished since, so the cleaner is dead, or off."
-        remedy = "Restart the broker, which starts its cleaner; or stop it, and run clean. log-cleaner.log says why."
-    section = planned.section
-    since = "It was never compacted" if section.is_first else f"It was compacted up to {section.first_dirty_offset}"
-    text = f"{since}. A round is due since {moment(due.since_ms)}: {size(section.dirty_bytes)} are dirty"
-    if due.closed_since:
-        more = "was" if due.closed_since == 1 else "were"
-        text += f", and {counted(due.closed_since, 'more segment')} {more} closed since"
-    text += f". {whose}"
-    limit = planned.policy.value_of("max.decompressed.message.bytes")
-    if planned.policy.max_decompressed_message_bytes < RECORD_BYTES_MAX:
-        text += (
-            f" One cause can be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record"
-            f" of a compressed batch, and look-ups by time fail there."
-        )
-        remedy += f" If log-cleaner.log names a record above that size, raise {limit.key} first."
-    bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
-    yield Blocker(
-        BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,
-        section.dirty_bytes,
-    )  # fmt: skip
+def _policy_empty(case: Case) -> Blocker:
+    owner = case.planned.policy.value_of("cleanup.policy").sentence
+    text = "An empty cleanup.policy deletes nothing and compacts nothing."
+    remedy = "State cleanup.policy=delete, or compact, for the topic."
+    return Blocker(BlockerCode.POLICY_EMPTY, owner, text, remedy, size_bytes=case.facts.size_bytes)
 
 
 def _open_transaction(case: Case) -> Iterator[Blocker]:
@@ -511,17 +544,6 @@ def _is_pinned(fate: SegmentFate) -> bool:
     return fate.compaction is not None and fate.compaction.code is ReasonCode.OPEN_TRANSACTION
 
 
-def _age(case: Case, since_ms: int) -> str:
-    return f"{duration(max(case.request.now_ms - since_ms, 0))} ago"
-
-
-def hangs(facts: PartitionFacts, seen: Observations, transaction: OpenTransaction, now_ms: int) -> bool:
-    """Return whether a transaction was open for longer than a coordinator allows while the log was written to."""
-    newest_ms = max((segment.largest_timestamp_ms for segment in facts.segments), default=0)
-    alive_ms = now_ms if seen.locked_by else min(newest_ms, now_ms)
-    return transaction.since_ms is not None and alive_ms - transaction.since_ms > TRANSACTION_MS_MAX
-
-
 def _transaction_remedy(case: Case, transaction: OpenTransaction, *, is_hanging: bool) -> str:
     abort = aborting(case.facts, transaction)
     if is_hanging:
@@ -529,11 +551,8 @@ def _transaction_remedy(case: Case, transaction: OpenTransaction, *, is_hanging:
     return f"A coordinator ends it once the broker runs and its timeout is over; if it does not, {abort}."
 
 
-def aborting(facts: PartitionFacts, transaction: OpenTransaction) -> str:
-    """Return the command that ends a hanging transaction."""
-    topic, partition = facts.topic_partition
-    place = f"--topic {topic} --partition {partition} --start-offset {transaction.first_offset}"
-    return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place}"
+def _age(case: Case, since_ms: int) -> str:
+    return f"{duration(max(case.request.now_ms - since_ms, 0))} ago"
 
 
 def _lag(case: Case, section: Cleanable) -> Iterator[Blocker]:
@@ -653,62 +672,40 @@ def _closes(case: Case, roll: Roll) -> str:
     return f"{by_time}, {by_size}."
 
 
-class Due(NamedTuple):
-    """The time since which a round is due, epoch ms, and the number of segments that were closed since."""
-
-    since_ms: int
-    closed_since: int
-
-
-def bytes_missing(section: Cleanable, least_ratio: float) -> int | None:
-    """Return the least number of dirty bytes that must come, so that the dirty ratio is above ``least_ratio``.
-
-    Return 0 if the ratio is above it already, and None if no number is enough: no ratio is above 1.
-    """
-    dirty_bytes, all_bytes = section.dirty_bytes, section.clean_bytes + section.dirty_bytes
-
-    def is_enough(more_bytes: int) -> bool:
-        total_bytes = all_bytes + more_bytes
-        return total_bytes > 0 and (dirty_bytes + more_bytes) / total_bytes > least_ratio
-
-    if is_enough(0):
-        return 0
-    low, high = 0, 1
-    while not is_enough(high):
-        if high > 1 << 80:
-            return None
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
-
-
-def due_since(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> Due | None:
-    """Return since when a broker's cleaner would have begun a round; None if none is due.
-
-    A segment counts from its file time on: it was written to until then, and closed soon after.
-
-    Args:
-        log: the partition, as retention leaves it.
-        policy: states the ratio and the lags.
-        section: the dirty section of the log.
-    """
-    uppers = [segment.base_offset for segment in log.segments[1:]]
-    dirty = [
-        segment
-        for segment, upper in zip(log.segments, uppers, strict=False)
-        if segment.base_offset < section.first_uncleanable_offset and upper > section.first_dirty_offset
-    ]
-    found: list[Due] = []
-    dirty_bytes = 0
-    for place, segment in enumerate(dirty, 1):
-        dirty_bytes += segment.size_bytes
-        total_bytes, least = section.clean_bytes + dirty_bytes, policy.min_cleanable_dirty_ratio
-        after = len(dirty) - place
-        if total_bytes and dirty_bytes / total_bytes > least:
-            lag_over_ms = segment.largest_timestamp_ms + policy.min_compaction_lag_ms
-            found.append(Due(max(segment.mtime_ms, lag_over_ms if policy.min_compaction_lag_ms else 0), after))
-        if segment.first_batch_ms > 0:
-            found.append(Due(max(segment.mtime_ms, segment.first_batch_ms + policy.max_compaction_lag_ms + 1), after))
-    return min(found, default=None)
+def _cleaner_behind(case: Case) -> Iterator[Blocker]:
+    """Yield that nobody cleans, although a round is due for long."""
+    planned, facts, now_ms = case.intended, case.left, case.request.now_ms
+    assert planned.section is not None
+    due = due_since(facts, planned.policy, planned.section) if planned.compaction else None
+    if due is None or planned.compaction is None:
+        return
+    # beside a stopped broker nobody can clean: what counts is how long the log was written to since
+    alive_ms = now_ms if case.seen.locked_by else min(facts.active.mtime_ms, now_ms)
+    if alive_ms - due.since_ms < LATE_MS and due.closed_since < LATE_SEGMENTS:
+        return
+    noted_ms = case.seen.cleaner_checkpoint_ms
+    if noted_ms is not None and noted_ms > due.since_ms:
+        whose = f"A cleaner finished a round of another partition at {moment(noted_ms)}, so this one was given up."
+        remedy = "Look for this partition in log-cleaner.log; a restart of the broker, or clean, tries it again."
+    else:
+        whose = "No round of any partition of this log dir was finished since, so the cleaner is dead, or off."
+        remedy = "Restart the broker, which starts its cleaner; or stop it, and run clean. log-cleaner.log says why."
+    section = planned.section
+    since = "It was never compacted" if section.is_first else f"It was compacted up to {section.first_dirty_offset}"
+    text = f"{since}. A round is due since {moment(due.since_ms)}: {size(section.dirty_bytes)} are dirty"
+    if due.closed_since:
+        more = "was" if due.closed_since == 1 else "were"
+        text += f", and {counted(due.closed_since, 'more segment')} {more} closed since"
+    text += f". {whose}"
+    limit = planned.policy.value_of("max.decompressed.message.bytes")
+    if planned.policy.max_decompressed_message_bytes < RECORD_BYTES_MAX:
+        text += (
+            f" One cause can be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record"
+            f" of a compressed batch, and look-ups by time fail there."
+        )
+        remedy += f" If log-cleaner.log names a record above that size, raise {limit.key} first."
+    bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
+    yield Blocker(
+        BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,
+        section.dirty_bytes,
+    )  # fmt: skip

@@ -23,6 +23,9 @@ SPAN_MS_MIN: Final = 6 * 3_600_000
 SPAN_OF_THE_REST_MS_MIN: Final = 3_600_000
 """The same for a log whose older segments are gone: its limits leave no longer time to look at."""
 
+UNDATED: Final = -1
+"""The day of bytes of which nobody knows it: no timestamp, one in the future, or no segment before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Births:
@@ -65,6 +68,12 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
     return None
 
 
+def seen_ms(plan: Plan) -> int:
+    """Return the moment up to which a plan knows what was written: its own, but not later than the clock's."""
+    clocks = (log_dir.facts.clock.now_ms for log_dir in plan.log_dirs if log_dir.facts.clock)
+    return min((plan.request.now_ms, *clocks))
+
+
 def births_by_day(log: PartitionFacts, now_ms: int) -> tuple[int, ...]:
     """Return the bytes of the segments that were born on each of the last days, the oldest day first.
 
@@ -80,22 +89,6 @@ def births_by_day(log: PartitionFacts, now_ms: int) -> tuple[int, ...]:
         if age_days < DAYS:
             days[DAYS - 1 - age_days] += segment.size_bytes
     return tuple(days)
-
-
-def seen_ms(plan: Plan) -> int:
-    """Return the moment up to which a plan knows what was written: its own, but not later than the clock's."""
-    clocks = (log_dir.facts.clock.now_ms for log_dir in plan.log_dirs if log_dir.facts.clock)
-    return min((plan.request.now_ms, *clocks))
-
-
-def _born_ms(segment: SegmentFacts, now_ms: int) -> int:
-    """Return the time of the newest record; if that lies in the future, the time of the file, at most now."""
-    newest_ms = segment.largest_timestamp_ms
-    return newest_ms if newest_ms <= now_ms else min(segment.mtime_ms, now_ms)
-
-
-UNDATED: Final = -1
-"""The day of bytes of which nobody knows it: no timestamp, one in the future, or no segment before."""
 
 
 def bytes_by_day(log: PartitionFacts, now_ms: int, first_day: int) -> Counter[int]:
@@ -124,6 +117,12 @@ def bytes_by_day(log: PartitionFacts, now_ms: int, first_day: int) -> Counter[in
         _spread(found, segment.size_bytes, min(before_ms, end_ms), end_ms)
         before_ms = max(before_ms, end_ms)
     return found
+
+
+def _born_ms(segment: SegmentFacts, now_ms: int) -> int:
+    """Return the time of the newest record; if that lies in the future, the time of the file, at most now."""
+    newest_ms = segment.largest_timestamp_ms
+    return newest_ms if newest_ms <= now_ms else min(segment.mtime_ms, now_ms)
 
 
 def _spread(found: Counter[int], size_bytes: int, start_ms: int, end_ms: int) -> None:

@@ -27,97 +27,16 @@ from policies.reasons import as_int64
 if TYPE_CHECKING:
     from policies.rescue import Volume
 
-
-class LongRun(NamedTuple):
-    """The size that partitions come to, in bytes of ``.log`` files.
-
-    Attributes:
-        size_bytes: the size of the partitions that stop growing: a limit holds them, or nobody writes to them.
-        growing_bytes_per_day: the growth of the partitions that nothing limits.
-        unknown: the number of partitions whose size and growth are unknown.
-    """
-
-    size_bytes: int = 0
-    growing_bytes_per_day: int = 0
-    unknown: int = 0
-
-    @property
-    def is_known(self) -> bool:
-        """False if some partitions are unknown and the others come to nothing: 0 bytes would be no answer."""
-        return not self.unknown or self.size_bytes > 0 or self.growing_bytes_per_day > 0
-
-
-UNKNOWN: Final = LongRun(unknown=1)
 _EVER_MS: Final = 100 * 365 * DAY_MS
 """A limit that a log reaches later than this is no limit."""
-
-
-class Limited(NamedTuple):
-    """The limit that holds a log at a size, and that size."""
-
-    by_time: bool
-    size_bytes: float
-
-
-def total(found: Iterable[LongRun]) -> LongRun:
-    """Add up partitions."""
-    sums = (sum(column) for column in zip(*found, strict=True))
-    return LongRun(*sums)
-
-
-def long_run(planned: PartitionPlan, now_ms: int) -> LongRun:
-    """Return what one partition comes to hold.
-
-    What a compacted partition comes to hold depends on its keys, which nobody read. Nor is it known of a partition that
-    a run does not touch, or whose rate is not known.
-
-    Args:
-        planned: the plan of the partition.
-        now_ms: epoch ms.
-    """
-    facts, policy = planned.facts, planned.policy
-    if facts.log_end_offset == 0 and facts.size_bytes == 0:
-        return LongRun()  # no record was ever written
-    born = None if is_left_out(planned) else births(facts, now_ms)
-    if born is None:
-        return UNKNOWN
-    if limited := limit_of(policy, born):
-        return LongRun(as_int64(round(limited.size_bytes)))
-    if born.size_bytes == 0:
-        deleted = len(planned.deletion.segments) if planned.deletion else 0
-        left_bytes = sum(segment.size_bytes for segment in facts.segments[deleted:])
-        return LongRun(left_bytes)
-    return LongRun(growing_bytes_per_day=round(born.bytes_per_ms * DAY_MS))
-
-
-def is_left_out(planned: PartitionPlan) -> bool:
-    """Return whether nothing can be said of a partition: it is compacted, or a run does not touch it."""
-    policy = planned.policy
-    return policy.cleanup_compact or policy.is_hands_off or planned.facts.held_since_ms is not None
-
-
-def limit_of(policy: TopicPolicy, born: Births) -> Limited | None:
-    """Return the limit under which a log holds least; None if no limit ever stops its growth."""
-    if not policy.cleanup_delete:
-        return None
-    rate, segment_bytes = born.bytes_per_ms, segment_bytes_of(policy, born)
-    limits = []
-    if policy.retention_ms >= 0:
-        limits.append(Limited(True, rate * policy.retention_ms + segment_bytes))
-    if policy.retention_bytes >= 0 and born.size_bytes:
-        limits.append(Limited(False, policy.retention_bytes + segment_bytes))
-    reached = (limit for limit in limits if limit.size_bytes <= rate * _EVER_MS)
-    return min(reached, key=lambda limit: limit.size_bytes, default=None)
-
-
-def segment_bytes_of(policy: TopicPolicy, born: Births) -> float:
-    """Return the size at which a broker begins a new segment, by its size or its age, at the present rate."""
-    return min(policy.segment_bytes, born.bytes_per_ms * policy.segment_ms)
-
 
 _MEMORY_SECONDS: Final = 86_400.0
 OBSERVED_SECONDS_MIN: Final = 3_600.0
 """Over a shorter time, a burst of some minutes would pass for the rule."""
+
+_STILL: Final = 1e-6
+"""Bytes per ms. A slower growth counts as none, because sums of floats leave a rest."""
+_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +96,6 @@ class Runway:
         return self.days == math.inf and self.left_out > 0
 
 
-class _Change(NamedTuple):
-    """A moment, in ms from now, at which the speed of growth changes, or bytes go."""
-
-    after_ms: float
-    bytes_per_ms: float
-    size_bytes: int
-
-
-_STILL: Final = 1e-6
-"""Bytes per ms. A slower growth counts as none, because sums of floats leave a rest."""
-_HOUR_MS: Final = 3_600_000
-
-
 def runway(volume: Volume, plan: Plan) -> Runway:
     """Return the time until a file system is full.
 
@@ -216,6 +122,110 @@ def runway(volume: Volume, plan: Plan) -> Runway:
     return Runway(volume.log_dirs, volume.free_bytes, round(rate * DAY_MS), days, counted, len(partitions) - counted)
 
 
+class LongRun(NamedTuple):
+    """The size that partitions come to, in bytes of ``.log`` files.
+
+    Attributes:
+        size_bytes: the size of the partitions that stop growing: a limit holds them, or nobody writes to them.
+        growing_bytes_per_day: the growth of the partitions that nothing limits.
+        unknown: the number of partitions whose size and growth are unknown.
+    """
+
+    size_bytes: int = 0
+    growing_bytes_per_day: int = 0
+    unknown: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """False if some partitions are unknown and the others come to nothing: 0 bytes would be no answer."""
+        return not self.unknown or self.size_bytes > 0 or self.growing_bytes_per_day > 0
+
+
+UNKNOWN: Final = LongRun(unknown=1)
+
+
+class Limited(NamedTuple):
+    """The limit that holds a log at a size, and that size."""
+
+    by_time: bool
+    size_bytes: float
+
+
+def long_run(planned: PartitionPlan, now_ms: int) -> LongRun:
+    """Return what one partition comes to hold.
+
+    What a compacted partition comes to hold depends on its keys, which nobody read. Nor is it known of a partition that
+    a run does not touch, or whose rate is not known.
+
+    Args:
+        planned: the plan of the partition.
+        now_ms: epoch ms.
+    """
+    facts, policy = planned.facts, planned.policy
+    if facts.log_end_offset == 0 and facts.size_bytes == 0:
+        return LongRun()  # no record was ever written
+    born = None if is_left_out(planned) else births(facts, now_ms)
+    if born is None:
+        return UNKNOWN
+    if limited := limit_of(policy, born):
+        return LongRun(as_int64(round(limited.size_bytes)))
+    if born.size_bytes == 0:
+        deleted = len(planned.deletion.segments) if planned.deletion else 0
+        left_bytes = sum(segment.size_bytes for segment in facts.segments[deleted:])
+        return LongRun(left_bytes)
+    return LongRun(growing_bytes_per_day=round(born.bytes_per_ms * DAY_MS))
+
+
+def total(found: Iterable[LongRun]) -> LongRun:
+    """Add up partitions."""
+    sums = (sum(column) for column in zip(*found, strict=True))
+    return LongRun(*sums)
+
+
+def is_left_out(planned: PartitionPlan) -> bool:
+    """Return whether nothing can be said of a partition: it is compacted, or a run does not touch it."""
+    policy = planned.policy
+    return policy.cleanup_compact or policy.is_hands_off or planned.facts.held_since_ms is not None
+
+
+def limit_of(policy: TopicPolicy, born: Births) -> Limited | None:
+    """Return the limit under which a log holds least; None if no limit ever stops its growth."""
+    if not policy.cleanup_delete:
+        return None
+    rate, segment_bytes = born.bytes_per_ms, segment_bytes_of(policy, born)
+    limits = []
+    if policy.retention_ms >= 0:
+        limits.append(Limited(True, rate * policy.retention_ms + segment_bytes))
+    if policy.retention_bytes >= 0 and born.size_bytes:
+        limits.append(Limited(False, policy.retention_bytes + segment_bytes))
+    reached = (limit for limit in limits if limit.size_bytes <= rate * _EVER_MS)
+    return min(reached, key=lambda limit: limit.size_bytes, default=None)
+
+
+def segment_bytes_of(policy: TopicPolicy, born: Births) -> float:
+    """Return the size at which a broker begins a new segment, by its size or its age, at the present rate."""
+    return min(policy.segment_bytes, born.bytes_per_ms * policy.segment_ms)
+
+
+class _Change(NamedTuple):
+    """A moment, in ms from now, at which the speed of growth changes, or bytes go."""
+
+    after_ms: float
+    bytes_per_ms: float
+    size_bytes: int
+
+
+def _full_after_ms(changes: Iterable[_Change], free_bytes: int) -> float:
+    """Return the ms until what is added takes the free space; infinite if that never happens."""
+    at_ms = used_bytes = rate = 0.0
+    for change in sorted(changes):
+        grown_bytes = used_bytes + rate * (change.after_ms - at_ms)
+        if rate > _STILL and grown_bytes >= free_bytes:
+            break
+        at_ms, used_bytes, rate = change.after_ms, grown_bytes + change.size_bytes, rate + change.bytes_per_ms
+    return at_ms + max(free_bytes - used_bytes, 0) / rate if rate > _STILL else math.inf
+
+
 def _changes(planned: PartitionPlan, born: Births, gone: int) -> Iterator[_Change]:
     """Yield when a partition begins to grow, and when its limit stops the growth: births then replace what goes."""
     rate = born.bytes_per_ms
@@ -234,14 +244,3 @@ def _add_expiries(planned: PartitionPlan, gone: int, now_ms: int, drops: Counter
         newest_ms = max(newest_ms, segment.largest_timestamp_ms)
         hour = -(-(newest_ms + planned.policy.retention_ms - now_ms) // _HOUR_MS)
         drops[max(hour, 0)] += segment.frees_bytes
-
-
-def _full_after_ms(changes: Iterable[_Change], free_bytes: int) -> float:
-    """Return the ms until what is added takes the free space; infinite if that never happens."""
-    at_ms = used_bytes = rate = 0.0
-    for change in sorted(changes):
-        grown_bytes = used_bytes + rate * (change.after_ms - at_ms)
-        if rate > _STILL and grown_bytes >= free_bytes:
-            break
-        at_ms, used_bytes, rate = change.after_ms, grown_bytes + change.size_bytes, rate + change.bytes_per_ms
-    return at_ms + max(free_bytes - used_bytes, 0) / rate if rate > _STILL else math.inf

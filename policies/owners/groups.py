@@ -23,23 +23,20 @@ _MEMBER: Final = "MemberMetadata"
 _REGULAR_EXPRESSION: Final = "ConsumerGroupRegularExpression"
 _CONSUMER: Final = "consumer"
 _NOT_SET: Final = -1
-
 Subscription = Callable[[bytes], Collection[str] | None]
 """Decodes the topics that a member of a classic group states; None if they cannot be decoded."""
 
-
-class _Expiry(NamedTuple):
-    """The rule by which offsets of a group expire.
-
-    Attributes:
-        may: False: none does, whatever its age.
-        since_ms: the time from which retention counts; None counts each offset from its own commit.
-        subscribed: topics whose offsets stay.
-    """
-
-    may: bool
-    since_ms: int | None = None
-    subscribed: Collection[str] = ()
+_STATES: Final = {
+    0: OwnerState.UNUSED,
+    1: OwnerState.ONGOING,
+    2: OwnerState.PREPARE_COMMIT,
+    3: OwnerState.PREPARE_ABORT,
+    4: OwnerState.COMMITTED,
+    5: OwnerState.ABORTED,
+    6: OwnerState.DEAD,
+    7: OwnerState.FENCED,
+}
+_MAY_EXPIRE: Final = frozenset({OwnerState.UNUSED, OwnerState.COMMITTED, OwnerState.ABORTED})
 
 
 def groups_of(keys: Iterable[KeyHolding], terms: Terms, subscription: Subscription) -> list[Owner]:
@@ -54,9 +51,10 @@ def groups_of(keys: Iterable[KeyHolding], terms: Terms, subscription: Subscripti
     return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
 
 
-def _group_of(held: KeyHolding) -> str:
-    name: str = held.key["group"] if "group" in held.key else held.key["groupId"]
-    return name
+def transactional_ids_of(keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]:
+    """Return the owners of some keys, each of which is one transactional id, the largest first."""
+    owners = [_transactional_owner(key, terms) for key in keys]
+    return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
 
 
 def _owner(name: str, held: list[KeyHolding], terms: Terms, subscription: Subscription) -> Owner:
@@ -100,12 +98,6 @@ def _classic(metadata: KeyHolding) -> tuple[OwnerState, str, int | None]:
     return OwnerState.ACTIVE if members else OwnerState.EMPTY, metadata.value["protocolType"], members
 
 
-def _modern(live: list[KeyHolding]) -> tuple[OwnerState, str, int]:
-    protocol = next((word for prefix, word in _PROTOCOLS.items() if live[0].kind.startswith(prefix)), "")
-    members = sum(key.kind.endswith(_MEMBER) for key in live)
-    return OwnerState.ACTIVE if members else OwnerState.EMPTY, protocol, members
-
-
 def _classic_expiry(value: Mapping[str, Any] | None, subscription: Subscription) -> _Expiry:
     """Return the rule for a classic group; without its metadata no offset is called expired."""
     if value is None:
@@ -126,21 +118,18 @@ def _classic_expiry(value: Mapping[str, Any] | None, subscription: Subscription)
     return _Expiry(may=True, subscribed=subscribed)
 
 
-def _modern_expiry(live: list[KeyHolding], protocol: str, members: int) -> _Expiry:
-    """Return the rule for a group of a newer protocol: offsets of topics that a member subscribed to stay."""
-    if not members:
-        return _Expiry(may=True)
-    if protocol != _CONSUMER:
-        return _Expiry(may=False)
-    subscribed: set[str] = set()
-    for key in live:
-        if key.value is None:
-            return _Expiry(may=False)
-        if key.kind.endswith(_MEMBER):
-            subscribed.update(key.value["subscribedTopicNames"])
-        elif key.kind == _REGULAR_EXPRESSION:
-            subscribed.update(key.value["topics"])
-    return _Expiry(may=True, subscribed=subscribed)
+class _Expiry(NamedTuple):
+    """The rule by which offsets of a group expire.
+
+    Attributes:
+        may: False: none does, whatever its age.
+        since_ms: the time from which retention counts; None counts each offset from its own commit.
+        subscribed: topics whose offsets stay.
+    """
+
+    may: bool
+    since_ms: int | None = None
+    subscribed: Collection[str] = ()
 
 
 def _topic(topic: str | None, keys: list[KeyHolding], expiry: _Expiry, terms: Terms) -> TopicHolding:
@@ -166,23 +155,32 @@ def _last_ms(held: list[KeyHolding], commits: list[KeyHolding]) -> int | None:
     return last_ms if last_ms >= 0 else None
 
 
-_STATES: Final = {
-    0: OwnerState.UNUSED,
-    1: OwnerState.ONGOING,
-    2: OwnerState.PREPARE_COMMIT,
-    3: OwnerState.PREPARE_ABORT,
-    4: OwnerState.COMMITTED,
-    5: OwnerState.ABORTED,
-    6: OwnerState.DEAD,
-    7: OwnerState.FENCED,
-}
-_MAY_EXPIRE: Final = frozenset({OwnerState.UNUSED, OwnerState.COMMITTED, OwnerState.ABORTED})
+def _modern(live: list[KeyHolding]) -> tuple[OwnerState, str, int]:
+    protocol = next((word for prefix, word in _PROTOCOLS.items() if live[0].kind.startswith(prefix)), "")
+    members = sum(key.kind.endswith(_MEMBER) for key in live)
+    return OwnerState.ACTIVE if members else OwnerState.EMPTY, protocol, members
 
 
-def transactional_ids_of(keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]:
-    """Return the owners of some keys, each of which is one transactional id, the largest first."""
-    owners = [_transactional_owner(key, terms) for key in keys]
-    return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
+def _modern_expiry(live: list[KeyHolding], protocol: str, members: int) -> _Expiry:
+    """Return the rule for a group of a newer protocol: offsets of topics that a member subscribed to stay."""
+    if not members:
+        return _Expiry(may=True)
+    if protocol != _CONSUMER:
+        return _Expiry(may=False)
+    subscribed: set[str] = set()
+    for key in live:
+        if key.value is None:
+            return _Expiry(may=False)
+        if key.kind.endswith(_MEMBER):
+            subscribed.update(key.value["subscribedTopicNames"])
+        elif key.kind == _REGULAR_EXPRESSION:
+            subscribed.update(key.value["topics"])
+    return _Expiry(may=True, subscribed=subscribed)
+
+
+def _group_of(held: KeyHolding) -> str:
+    name: str = held.key["group"] if "group" in held.key else held.key["groupId"]
+    return name
 
 
 def _transactional_owner(key: KeyHolding, terms: Terms) -> Owner:

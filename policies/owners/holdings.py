@@ -147,15 +147,6 @@ class Owner:
     topics: tuple[TopicHolding, ...] = ()
 
 
-class Terms(NamedTuple):
-    """The terms that decide about expiry: a moment, and the configuration."""
-
-    now_ms: int
-    offsets_retention_ms: int
-    """``offsets.retention.minutes``."""
-    transactional_id_expiration_ms: int
-
-
 class Other(NamedTuple):
     """Records or bytes without an owner."""
 
@@ -198,6 +189,15 @@ class PartitionOwners:
     def holding(self) -> Holding:
         """The sums of all owners."""
         return sum_of(owner.holding for owner in self.owners)
+
+
+class Terms(NamedTuple):
+    """The terms that decide about expiry: a moment, and the configuration."""
+
+    now_ms: int
+    offsets_retention_ms: int
+    """``offsets.retention.minutes``."""
+    transactional_id_expiration_ms: int
 
 
 def terms_of(broker: BrokerPolicy, now_ms: int) -> Terms:

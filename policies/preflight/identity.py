@@ -48,6 +48,18 @@ class IdentityBefore(NamedTuple):
     """Whether it can be read, and is no properties file."""
 
 
+class Identities(NamedTuple):
+    """The consequences of the ``meta.properties`` of all log dirs."""
+
+    refusals: tuple[Refusal, ...]
+    offline: Mapping[str, KafkaFailure]
+    """Log dirs that go offline over theirs."""
+    rewritten: tuple[str, ...]
+    """Log dirs whose file gets a new ``directory.id``."""
+    directory_ids: Mapping[str, str] = MappingProxyType({})
+    """Path -> ``directory.id``, in Kafka's text of it."""
+
+
 def parse_identity(properties: Mapping[str, str]) -> Identity | str:
     """Return what the properties say, or why Kafka 4 does not read them."""
     version_text = properties.get("version", "0").strip()
@@ -68,26 +80,6 @@ def parse_identity(properties: Mapping[str, str]) -> Identity | str:
     if directory is not None and directory_id is None:
         return f"directory.id {directory!r} is no id"
     return Identity(version, cluster_id, None if node is None else int(node), directory_id)
-
-
-def _uuid(text: str) -> bytes | None:
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return None
-    return raw if len(raw) == _UUID_BYTES else None
-
-
-class Identities(NamedTuple):
-    """The consequences of the ``meta.properties`` of all log dirs."""
-
-    refusals: tuple[Refusal, ...]
-    offline: Mapping[str, KafkaFailure]
-    """Log dirs that go offline over theirs."""
-    rewritten: tuple[str, ...]
-    """Log dirs whose file gets a new ``directory.id``."""
-    directory_ids: Mapping[str, str] = MappingProxyType({})
-    """Path -> ``directory.id``, in Kafka's text of it."""
 
 
 def check_identities(befores: Sequence[IdentityBefore], node_id: int | None, metadata_dir: str) -> Identities:
@@ -124,6 +116,38 @@ def check_identities(befores: Sequence[IdentityBefore], node_id: int | None, met
     return Identities((refusal,) if refusal else (), broken, rewritten, texts)
 
 
+def check_zookeeper_identities(befores: Sequence[IdentityBefore], node_id: int | None) -> Identities:
+    """Return what Kafka does over the ``meta.properties``, which may be missing."""
+    offline: dict[str, KafkaFailure] = {}
+    seen: dict[frozenset[tuple[str, str]], list[str]] = {}
+    refusals: list[Refusal] = []
+    for before in befores:
+        if before.is_malformed:
+            failure = KafkaFailure("IllegalArgumentException", before.unreadable or "")
+            refusals.append(Refusal(f"{before.path}/{META_PROPERTIES_FILE}", failure))
+        elif before.unreadable:
+            offline[before.path] = KafkaFailure("IOException", before.unreadable, is_io=True)
+        elif before.properties is not None:
+            seen.setdefault(frozenset(before.properties.items()), []).append(before.path)
+    for said, paths in seen.items():
+        refusal = _refusal(dict(said), node_id)
+        if refusal:
+            refusals.append(Refusal(f"{paths[0]}/{META_PROPERTIES_FILE}", refusal))
+    *odd, most = sorted(seen.values(), key=len) or [[]]
+    for paths in odd:
+        failure = KafkaFailure("InconsistentBrokerMetadataException", f"it differs from that in {most[0]}")
+        refusals.append(Refusal(f"{paths[0]}/{META_PROPERTIES_FILE}", failure))
+    return Identities(tuple(refusals), offline, ())
+
+
+def _uuid(text: str) -> bytes | None:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return raw if len(raw) == _UUID_BYTES else None
+
+
 def _mismatch(good: Mapping[str, Identity], node_id: int | None) -> Refusal | None:
     cluster_id: str | None = None
     seen: dict[bytes, str] = {}
@@ -153,6 +177,10 @@ def _directory_cause(directory_id: bytes, seen: Mapping[bytes, str]) -> str | No
     return None
 
 
+def _file(path: str) -> str:
+    return f"{path}/{_FILE}"
+
+
 def _missing(befores: Sequence[IdentityBefore], good: Mapping[str, Identity]) -> Refusal | None:
     for before in befores:
         if before.properties is None and not before.unreadable:
@@ -162,34 +190,6 @@ def _missing(befores: Sequence[IdentityBefore], good: Mapping[str, Identity]) ->
             if value is None:
                 return Refusal(_file(path), KafkaFailure(_RUNTIME, f"has no {what}"))
     return None
-
-
-def _file(path: str) -> str:
-    return f"{path}/{_FILE}"
-
-
-def check_zookeeper_identities(befores: Sequence[IdentityBefore], node_id: int | None) -> Identities:
-    """Return what Kafka does over the ``meta.properties``, which may be missing."""
-    offline: dict[str, KafkaFailure] = {}
-    seen: dict[frozenset[tuple[str, str]], list[str]] = {}
-    refusals: list[Refusal] = []
-    for before in befores:
-        if before.is_malformed:
-            failure = KafkaFailure("IllegalArgumentException", before.unreadable or "")
-            refusals.append(Refusal(f"{before.path}/{META_PROPERTIES_FILE}", failure))
-        elif before.unreadable:
-            offline[before.path] = KafkaFailure("IOException", before.unreadable, is_io=True)
-        elif before.properties is not None:
-            seen.setdefault(frozenset(before.properties.items()), []).append(before.path)
-    for said, paths in seen.items():
-        refusal = _refusal(dict(said), node_id)
-        if refusal:
-            refusals.append(Refusal(f"{paths[0]}/{META_PROPERTIES_FILE}", refusal))
-    *odd, most = sorted(seen.values(), key=len) or [[]]
-    for paths in odd:
-        failure = KafkaFailure("InconsistentBrokerMetadataException", f"it differs from that in {most[0]}")
-        refusals.append(Refusal(f"{paths[0]}/{META_PROPERTIES_FILE}", failure))
-    return Identities(tuple(refusals), offline, ())
 
 
 def _refusal(said: Mapping[str, str], node_id: int | None) -> KafkaFailure | None:

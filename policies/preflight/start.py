@@ -12,6 +12,8 @@ from policies.preflight.lost import LostPartition
 from policies.reasons import size
 from storage.names import LOCK_FILE, TopicPartition
 
+_NAMED_MAX: Final = 2
+
 
 class StartStepKind(StrEnum):
     """The things that a start does to a file or a directory."""
@@ -42,6 +44,9 @@ class StartStepKind(StrEnum):
     """Gives a damaged or empty ``.swap`` file the place of a segment; what it replaces is deleted."""
     COVER = "cover"
     """Makes an empty segment at the offset that an odd name states: nobody reads the file, nor what lies below."""
+
+
+_UNREADABLE: Final = (StartStepKind.APPEND_BEHIND, StartStepKind.COVER)
 
 
 class StartStep(NamedTuple):
@@ -209,10 +214,6 @@ class Start(NamedTuple):
     def offline(self) -> list[str]:
         """The log dirs that are offline afterwards."""
         return [log_dir.path for log_dir in self.log_dirs if log_dir.state is Dirs.OFFLINE]
-
-
-_NAMED_MAX: Final = 2
-_UNREADABLE: Final = (StartStepKind.APPEND_BEHIND, StartStepKind.COVER)
 
 
 class StartVerdict(NamedTuple):

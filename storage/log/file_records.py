@@ -34,6 +34,8 @@ _ZSTD: Final = 4
 _LONG_BITS: Final = 64
 CORRUPT: Final = "CorruptRecordException"
 
+_ENTRY: Final = struct.Struct(">ii")
+
 
 class WalkedBatch(NamedTuple):
     """One batch, as far as its header says."""
@@ -103,13 +105,6 @@ def last_of(log: LogBytes, start: int = 0) -> WalkedBatch | None:
     return max(walk(log, start), key=attrgetter("position"), default=None)
 
 
-def _legacy(log: LogBytes, position: int, size_bytes: int, magic: int, offset: int) -> WalkedBatch:
-    data = log.at(position + _LEGACY_TIMESTAMP_POSITION, _LEGACY_TIMESTAMP.size)
-    is_timed = magic == 1 and len(data) == _LEGACY_TIMESTAMP.size
-    timestamp_ms = _LEGACY_TIMESTAMP.unpack(data)[0] if is_timed else -1
-    return WalkedBatch(position, size_bytes, magic, offset, offset, timestamp_ms, -1, -1, 0)
-
-
 def check_wrapper(log: LogBytes, batch: WalkedBatch) -> None:
     """Raise what Kafka raises as it looks for the first message in a batch before v2 that calls itself compressed.
 
@@ -127,12 +122,6 @@ def check_wrapper(log: LogBytes, batch: WalkedBatch) -> None:
         raise CorruptRecord(batch.position, "a wrapper that is compressed with zstd", "InvalidRecordException")
 
 
-def _long(value: int) -> int:
-    """Wrap as Java does."""
-    wrapped = value & ((1 << _LONG_BITS) - 1)
-    return wrapped - (1 << _LONG_BITS) if wrapped >> (_LONG_BITS - 1) else wrapped
-
-
 def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
     """Return what is wrong with the bytes of a batch, which are read for it; None if its CRC is right."""
     data = log.at(batch.position, batch.size_bytes)
@@ -141,9 +130,6 @@ def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
     if agrees(data, batch.magic):
         return None
     return f"the CRC of the {'batch' if batch.magic >= MAGIC_V2 else 'message'} is wrong"
-
-
-_ENTRY: Final = struct.Struct(">ii")
 
 
 class StoredIndex:
@@ -234,3 +220,16 @@ def counted_end_of(segment: Segment) -> CountedEnd | None:
     ):
         return counted_end(LogBytes(descriptor), entries, segment.base_offset, unwraps=True)
     return None
+
+
+def _long(value: int) -> int:
+    """Wrap as Java does."""
+    wrapped = value & ((1 << _LONG_BITS) - 1)
+    return wrapped - (1 << _LONG_BITS) if wrapped >> (_LONG_BITS - 1) else wrapped
+
+
+def _legacy(log: LogBytes, position: int, size_bytes: int, magic: int, offset: int) -> WalkedBatch:
+    data = log.at(position + _LEGACY_TIMESTAMP_POSITION, _LEGACY_TIMESTAMP.size)
+    is_timed = magic == 1 and len(data) == _LEGACY_TIMESTAMP.size
+    timestamp_ms = _LEGACY_TIMESTAMP.unpack(data)[0] if is_timed else -1
+    return WalkedBatch(position, size_bytes, magic, offset, offset, timestamp_ms, -1, -1, 0)

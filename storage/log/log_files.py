@@ -45,16 +45,11 @@ from storage.names import (
 )
 from storage.segment import Segment
 
-
-class Lockable(Protocol):
-    """An object with a lock."""
-
-    _lock: RLock
-
-
-Owner = TypeVar("Owner", bound=Lockable)
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_WRITING: Final = Lock()
+"""Logs of one log dir may be flushed by several threads."""
 
 
 def locked(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
@@ -287,10 +282,6 @@ def create_partition(fs: FileSystem, directory: Path, topic_id: str, leader_epoc
     fs.fsync_dir(directory.parent, Purpose.ROLL)
 
 
-_WRITING: Final = Lock()
-"""Logs of one log dir may be flushed by several threads."""
-
-
 def offset_of(directory: Path, checkpoint: str) -> int | None:
     """Return the offset of a partition in a checkpoint; None without a line. Raises: CorruptCheckpoint."""
     name = parse_topic_partition(directory.name)
@@ -314,6 +305,15 @@ def note_offsets(fs: FileSystem, directory: Path, offsets: Mapping[str, int | No
                 noted[name] = offset
             if noted != found:
                 fs.replace_file(path, format_offset_checkpoint(noted), Purpose.CHECKPOINT)
+
+
+class Lockable(Protocol):
+    """An object with a lock."""
+
+    _lock: RLock
+
+
+Owner = TypeVar("Owner", bound=Lockable)
 
 
 def _read(path: Path) -> dict[TopicPartition, int]:

@@ -36,36 +36,6 @@ _CROWD: Final = 9
 _HASH_BITS: Final = (1 << 32) - 1
 _LONG_BITS: Final = (1 << 64) - 1
 
-
-class HashOrder:
-    """The buckets of one map, whose keys are held by somebody else."""
-
-    def __init__(self) -> None:
-        self._buckets = _BUCKETS_MIN
-
-    def grow(self, keys: Iterable[int]) -> None:
-        """Have as many buckets as the keys asked for when they were put in. To be told before keys go."""
-        listed = list(keys)
-        while len(listed) * 4 > self._buckets * 3:
-            self._buckets *= 2
-        while self._buckets < _TREE_BUCKETS_MIN and self._is_crowded(listed):
-            self._buckets *= 2
-
-    def ordered(self, keys: Iterable[int]) -> list[int]:
-        """Return the keys, given in the order of insertion, as the map gives them."""
-        listed = list(keys)
-        self.grow(listed)
-        return sorted(listed, key=self._bucket)
-
-    def _is_crowded(self, keys: list[int]) -> bool:
-        return any(count >= _CROWD for count in Counter(map(self._bucket, keys)).values())
-
-    def _bucket(self, key: int) -> int:
-        unsigned = key & _LONG_BITS
-        hashed = (unsigned ^ unsigned >> 32) & _HASH_BITS
-        return (hashed ^ hashed >> 16) & (self._buckets - 1)
-
-
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct(">hIi")
 """Version, CRC-32C of all that follows it, number of entries."""
@@ -128,51 +98,6 @@ class ProducerEntry:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
-
-
-def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
-    """Read a ``.snapshot``, in the order stored.
-
-    Raises:
-        CorruptSnapshot: another version, size or CRC.
-    """
-    from crc32c import crc32c  # noqa: PLC0415
-
-    if len(data) < _HEADER.size:
-        raise CorruptSnapshot(path, f"{len(data)} bytes are fewer than a header's {_HEADER.size}")
-    version, crc, count = _HEADER.unpack_from(data)
-    if version != _VERSION:
-        raise CorruptSnapshot(path, f"version {version}")
-    if crc != crc32c(data[_CRC_START:]):
-        raise CorruptSnapshot(path, "CRC-32C mismatch")
-    if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
-        raise CorruptSnapshot(path, f"{len(data)} bytes do not hold {count} entries")
-    return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
-
-
-def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """Return the bytes of a ``.snapshot``; it keeps the newest data batch of each producer."""
-    from crc32c import crc32c  # noqa: PLC0415
-
-    packed = [_ENTRY.pack(*_fields(entry)) for entry in entries]
-    body = len(packed).to_bytes(4, "big") + b"".join(packed)
-    return _HEADER.pack(_VERSION, crc32c(body), len(packed))[:_CRC_START] + body
-
-
-def _entry(fields: tuple[int, ...]) -> ProducerEntry:
-    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, open_txn = fields
-    entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms)
-    entry.open_txn_first_offset = open_txn if open_txn >= 0 else None
-    if last_offset >= 0:
-        entry.batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
-    return entry
-
-
-def _fields(entry: ProducerEntry) -> tuple[int, ...]:
-    sequence, offset, delta, _ = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
-    open_txn = _NO_OFFSET if entry.open_txn_first_offset is None else entry.open_txn_first_offset
-    ends = entry.last_timestamp_ms, entry.coordinator_epoch, open_txn
-    return entry.producer_id, entry.epoch, sequence, offset, delta, *ends
 
 
 class ProducerState:
@@ -352,6 +277,64 @@ def replay_producers(
     return state
 
 
+def parse_snapshot(data: bytes, path: Path) -> list[ProducerEntry]:
+    """Read a ``.snapshot``, in the order stored.
+
+    Raises:
+        CorruptSnapshot: another version, size or CRC.
+    """
+    from crc32c import crc32c  # noqa: PLC0415
+
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshot(path, f"{len(data)} bytes are fewer than a header's {_HEADER.size}")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(path, f"version {version}")
+    if crc != crc32c(data[_CRC_START:]):
+        raise CorruptSnapshot(path, "CRC-32C mismatch")
+    if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
+        raise CorruptSnapshot(path, f"{len(data)} bytes do not hold {count} entries")
+    return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
+
+
+def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the bytes of a ``.snapshot``; it keeps the newest data batch of each producer."""
+    from crc32c import crc32c  # noqa: PLC0415
+
+    packed = [_ENTRY.pack(*_fields(entry)) for entry in entries]
+    body = len(packed).to_bytes(4, "big") + b"".join(packed)
+    return _HEADER.pack(_VERSION, crc32c(body), len(packed))[:_CRC_START] + body
+
+
+class HashOrder:
+    """The buckets of one map, whose keys are held by somebody else."""
+
+    def __init__(self) -> None:
+        self._buckets = _BUCKETS_MIN
+
+    def grow(self, keys: Iterable[int]) -> None:
+        """Have as many buckets as the keys asked for when they were put in. To be told before keys go."""
+        listed = list(keys)
+        while len(listed) * 4 > self._buckets * 3:
+            self._buckets *= 2
+        while self._buckets < _TREE_BUCKETS_MIN and self._is_crowded(listed):
+            self._buckets *= 2
+
+    def ordered(self, keys: Iterable[int]) -> list[int]:
+        """Return the keys, given in the order of insertion, as the map gives them."""
+        listed = list(keys)
+        self.grow(listed)
+        return sorted(listed, key=self._bucket)
+
+    def _is_crowded(self, keys: list[int]) -> bool:
+        return any(count >= _CROWD for count in Counter(map(self._bucket, keys)).values())
+
+    def _bucket(self, key: int) -> int:
+        unsigned = key & _LONG_BITS
+        hashed = (unsigned ^ unsigned >> 32) & _HASH_BITS
+        return (hashed ^ hashed >> 16) & (self._buckets - 1)
+
+
 def _newest_valid(
     snapshots: Sequence[SegmentFile], now_ms: int, expiration_ms: int
 ) -> tuple[ProducerState, int] | None:
@@ -367,3 +350,19 @@ def _newest_valid(
         living = [entry for entry in entries if not entry.is_expired(now_ms, expiration_ms)]
         return ProducerState(living), snapshot.name.base_offset
     return None
+
+
+def _entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, open_txn = fields
+    entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms)
+    entry.open_txn_first_offset = open_txn if open_txn >= 0 else None
+    if last_offset >= 0:
+        entry.batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
+    return entry
+
+
+def _fields(entry: ProducerEntry) -> tuple[int, ...]:
+    sequence, offset, delta, _ = entry.last_batch or BatchMetadata(NO_SEQUENCE, _NO_OFFSET, 0, NO_TIMESTAMP)
+    open_txn = _NO_OFFSET if entry.open_txn_first_offset is None else entry.open_txn_first_offset
+    ends = entry.last_timestamp_ms, entry.coordinator_epoch, open_txn
+    return entry.producer_id, entry.epoch, sequence, offset, delta, *ends

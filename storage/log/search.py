@@ -48,6 +48,11 @@ from storage.records import (
 from storage.records.v2 import iter_records
 from storage.segment import Segment, reading
 
+AnyHeader = BatchHeader | LegacyHeader
+
+_Wish = Callable[[AnyHeader], bool]
+_Choice = Callable[[Record], bool]
+
 
 class StepKind(StrEnum):
     """The closed list of steps (docs/lookup.md)."""
@@ -156,29 +161,6 @@ class Lookup:
     def bytes_read(self) -> int:
         """The bytes that were read, without the listing of the directory."""
         return sum(step.bytes_read for step in self.steps)
-
-
-AnyHeader = BatchHeader | LegacyHeader
-
-
-class _Largest(NamedTuple):
-    """The largest timestamp of a segment, -1 for none, and the last offset of the batch that has it."""
-
-    timestamp_ms: int
-    offset: int
-    stated_ms: int = -1
-    """What the time index says, right or wrong."""
-
-
-class _Hit(NamedTuple):
-    """The batch that a scan was for, and the record in it."""
-
-    batch: Batch | LegacyBatch
-    record: Record | None
-
-
-_Wish = Callable[[AnyHeader], bool]
-_Choice = Callable[[Record], bool]
 
 
 class LogSearch:
@@ -417,76 +399,6 @@ class LogSearch:
         return Lookup(outcome, self._start, self._end, tuple(self._steps), batch, hit.record if hit else None)
 
 
-def _checked(segment: Segment, stated: _Largest) -> _Largest:
-    """Look for a larger timestamp from the batch on that has the stated one; in all batches if none has it.
-
-    Raises: UnreadableFile.
-    """
-    fits = stated.timestamp_ms >= 0 and _has_time(segment, stated.offset, stated.timestamp_ms)
-    found = stated if fits else _Largest(-1, segment.base_offset)
-    for header in _readable_from(segment, found.offset):
-        if header.max_timestamp_ms > found.timestamp_ms:
-            found = _Largest(header.max_timestamp_ms, header.last_offset)
-    return found._replace(stated_ms=stated.timestamp_ms)
-
-
-def _has_time(segment: Segment, offset: int, timestamp_ms: int) -> bool:
-    """Return whether the batch that reaches an offset has a timestamp as its largest one. Raises: UnreadableFile."""
-    for header in _readable_from(segment, offset):
-        if header.last_offset >= offset:
-            has_offset = not isinstance(header, BatchHeader) or header.base_offset <= offset
-            return has_offset and header.max_timestamp_ms == timestamp_ms
-    return False
-
-
-def _readable_from(segment: Segment, offset: int) -> Iterator[AnyHeader]:
-    """Yield the headers from where the offset index leads to, up to the first that is none. Raises: UnreadableFile."""
-    with reading(segment.log.path) as descriptor, suppress(CorruptBatch):
-        for found in iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, offset)):
-            yield found.header
-
-
-def _one_by_one(batch: Batch | LegacyBatch) -> Iterator[Record]:
-    """Yield the records up to the one that is looked for: what lies behind it may be damaged. Raises: CorruptBatch."""
-    if isinstance(batch, LegacyBatch) or batch.header.compression or not batch.header.record_count:
-        yield from batch.records()
-        return
-    try:
-        yield from iter_records(batch.payload, batch.header)
-    except InvalidRecord as error:
-        raise CorruptBatch(batch.path, batch.position, str(error)) from error
-
-
-def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:
-    return step._replace(source=StepBasis.ENTRY, entry=entry.number, position=entry.position)
-
-
-def _to_the_end(headers: HeaderIterator, *, is_active: bool) -> Iterator[PositionedHeader]:
-    """Yield the headers; what is no batch ends the active segment. Raises: CorruptBatch in a closed one."""
-    try:
-        yield from headers
-    except CorruptBatch:
-        if not is_active:
-            raise
-
-
-def _found_batch(segment: Segment, batch: Batch | LegacyBatch) -> FoundBatch:
-    header = batch.header
-    return FoundBatch(
-        segment.log.path,
-        segment.base_offset,
-        batch.position,
-        header.size_bytes,
-        batch.base_offset,
-        header.last_offset,
-        header.max_timestamp_ms,
-        header.compression.name.lower(),
-        header.magic,
-        header.partition_leader_epoch,
-        header.is_control,
-    )
-
-
 class SpecialTimestamp(IntEnum):
     """Timestamps that a lookup takes for a word. Source: Kafka ListOffsetsRequest."""
 
@@ -521,6 +433,92 @@ def lookup_record(segments: Sequence[Segment], log_start_offset: int, timestamp_
     if timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP:
         return _answer(search.newest())
     return _answer(search.by_timestamp(timestamp_ms))
+
+
+class _Largest(NamedTuple):
+    """The largest timestamp of a segment, -1 for none, and the last offset of the batch that has it."""
+
+    timestamp_ms: int
+    offset: int
+    stated_ms: int = -1
+    """What the time index says, right or wrong."""
+
+
+class _Hit(NamedTuple):
+    """The batch that a scan was for, and the record in it."""
+
+    batch: Batch | LegacyBatch
+    record: Record | None
+
+
+def _checked(segment: Segment, stated: _Largest) -> _Largest:
+    """Look for a larger timestamp from the batch on that has the stated one; in all batches if none has it.
+
+    Raises: UnreadableFile.
+    """
+    fits = stated.timestamp_ms >= 0 and _has_time(segment, stated.offset, stated.timestamp_ms)
+    found = stated if fits else _Largest(-1, segment.base_offset)
+    for header in _readable_from(segment, found.offset):
+        if header.max_timestamp_ms > found.timestamp_ms:
+            found = _Largest(header.max_timestamp_ms, header.last_offset)
+    return found._replace(stated_ms=stated.timestamp_ms)
+
+
+def _readable_from(segment: Segment, offset: int) -> Iterator[AnyHeader]:
+    """Yield the headers from where the offset index leads to, up to the first that is none. Raises: UnreadableFile."""
+    with reading(segment.log.path) as descriptor, suppress(CorruptBatch):
+        for found in iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, offset)):
+            yield found.header
+
+
+def _has_time(segment: Segment, offset: int, timestamp_ms: int) -> bool:
+    """Return whether the batch that reaches an offset has a timestamp as its largest one. Raises: UnreadableFile."""
+    for header in _readable_from(segment, offset):
+        if header.last_offset >= offset:
+            has_offset = not isinstance(header, BatchHeader) or header.base_offset <= offset
+            return has_offset and header.max_timestamp_ms == timestamp_ms
+    return False
+
+
+def _to_the_end(headers: HeaderIterator, *, is_active: bool) -> Iterator[PositionedHeader]:
+    """Yield the headers; what is no batch ends the active segment. Raises: CorruptBatch in a closed one."""
+    try:
+        yield from headers
+    except CorruptBatch:
+        if not is_active:
+            raise
+
+
+def _found_batch(segment: Segment, batch: Batch | LegacyBatch) -> FoundBatch:
+    header = batch.header
+    return FoundBatch(
+        segment.log.path,
+        segment.base_offset,
+        batch.position,
+        header.size_bytes,
+        batch.base_offset,
+        header.last_offset,
+        header.max_timestamp_ms,
+        header.compression.name.lower(),
+        header.magic,
+        header.partition_leader_epoch,
+        header.is_control,
+    )
+
+
+def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:
+    return step._replace(source=StepBasis.ENTRY, entry=entry.number, position=entry.position)
+
+
+def _one_by_one(batch: Batch | LegacyBatch) -> Iterator[Record]:
+    """Yield the records up to the one that is looked for: what lies behind it may be damaged. Raises: CorruptBatch."""
+    if isinstance(batch, LegacyBatch) or batch.header.compression or not batch.header.record_count:
+        yield from batch.records()
+        return
+    try:
+        yield from iter_records(batch.payload, batch.header)
+    except InvalidRecord as error:
+        raise CorruptBatch(batch.path, batch.position, str(error)) from error
 
 
 def _answer(found: Lookup) -> TimestampOffset | None:

@@ -38,6 +38,46 @@ _BEGIN: Final = 23
 _END: Final = 24
 _ABORT: Final = 25
 
+_FRAME: Final = {(1, 3): "PartitionRecord", (1, 5): "PartitionChangeRecord"}
+"""Frame version and record type -> the schema. These numbers, and the record version behind them, take a byte each."""
+_FRAME_HEAD_BYTES: Final = 3
+_NO_LEADER_CHANGE: Final = -2
+
+
+class Assignment(NamedTuple):
+    """The replicas of a partition."""
+
+    replicas: tuple[int, ...]
+    """Node ids."""
+    directories: tuple[str, ...]
+    """The directory id of each replica; empty where the metadata is of a version that has none."""
+    leader_epoch: int
+
+    def directory_of(self, node_id: int) -> str | None:
+        """Return the id of the log dir that a broker has the partition in; None if it has none."""
+        known = dict(zip(self.replicas, self.directories, strict=False))
+        return known.get(node_id)
+
+
+class Assignments(NamedTuple):
+    """The partitions and topics, as the metadata log has them."""
+
+    topic_ids: Mapping[str, str]
+    removed_ids: Mapping[str, frozenset[str]]
+    """Name -> the ids of topics of that name that the log saw removed, since its newest snapshot."""
+    partitions: Mapping[tuple[str, int], Assignment]
+    """Topic id and partition number -> the partition's assignment."""
+
+
+def read_assignments(directory: Path) -> Assignments:
+    """Read the metadata partition in ``directory``. Raises: as ``read_cluster_metadata``."""
+    replay, _ = replayed(directory, _Assigning)
+    return Assignments(
+        {name: topic_id for topic_id, name in replay.topic_names.items()},
+        {name: frozenset(ids) for name, ids in replay.removed_ids.items()},
+        dict(replay.partitions),
+    )
+
 
 @dataclass(slots=True)
 class Placements:
@@ -102,51 +142,6 @@ class Placements:
                 self.brokers = {key: brokers for key, brokers in self.brokers.items() if key[0] != topic_id}
 
 
-_FRAME: Final = {(1, 3): "PartitionRecord", (1, 5): "PartitionChangeRecord"}
-"""Frame version and record type -> the schema. These numbers, and the record version behind them, take a byte each."""
-_FRAME_HEAD_BYTES: Final = 3
-_NO_LEADER_CHANGE: Final = -2
-
-
-class Assignment(NamedTuple):
-    """The replicas of a partition."""
-
-    replicas: tuple[int, ...]
-    """Node ids."""
-    directories: tuple[str, ...]
-    """The directory id of each replica; empty where the metadata is of a version that has none."""
-    leader_epoch: int
-
-    def directory_of(self, node_id: int) -> str | None:
-        """Return the id of the log dir that a broker has the partition in; None if it has none."""
-        known = dict(zip(self.replicas, self.directories, strict=False))
-        return known.get(node_id)
-
-
-class Assignments(NamedTuple):
-    """The partitions and topics, as the metadata log has them."""
-
-    topic_ids: Mapping[str, str]
-    removed_ids: Mapping[str, frozenset[str]]
-    """Name -> the ids of topics of that name that the log saw removed, since its newest snapshot."""
-    partitions: Mapping[tuple[str, int], Assignment]
-    """Topic id and partition number -> the partition's assignment."""
-
-
-def read_assignments(directory: Path) -> Assignments:
-    """Read the metadata partition in ``directory``. Raises: as ``read_cluster_metadata``."""
-    replay, _ = replayed(directory, _Assigning)
-    return Assignments(
-        {name: topic_id for topic_id, name in replay.topic_names.items()},
-        {name: frozenset(ids) for name, ids in replay.removed_ids.items()},
-        dict(replay.partitions),
-    )
-
-
-class _PartitionSeen(NamedTuple):
-    fields: Fields
-
-
 class _Assigning(Replay):
     def __init__(self, end_offset: int = 0) -> None:
         super().__init__(end_offset)
@@ -191,3 +186,7 @@ class _Assigning(Replay):
             before.directories if directories is None else tuple(directories),
             before.leader_epoch + (fields["leader"] != _NO_LEADER_CHANGE),
         )
+
+
+class _PartitionSeen(NamedTuple):
+    fields: Fields

@@ -32,11 +32,13 @@ from storage.records.v2 import (
 
 MESSAGE_BYTES_MIN: Final = {0: 14, 1: 22}
 """Smallest length field of a message, by magic: CRC, magic, attributes, timestamp (1), two empty fields."""
-
 PREFIX: Final = struct.Struct(">qiIbb")
 """Offset, length, CRC, magic, attributes."""
 TIMESTAMP: Final = struct.Struct(">q")
 FIELD_LENGTH: Final = struct.Struct(">i")
+
+_NULL: Final = -1
+"""Length of a field that is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +86,6 @@ class LegacyHeader:
     def is_log_append_time(self) -> bool:
         """Return whether the message's timestamp, the broker's clock, overrides those of the inner messages."""
         return self.magic == 1 and bool(self.attributes & ATTRIBUTE_LOG_APPEND_TIME)
-
-
-def parse_legacy_header(buf: bytes | memoryview, position: int, path: Path, buf_position: int = 0) -> LegacyHeader:
-    """Read the header of the v0 or v1 message that starts at ``position`` of ``buf``; arguments as of
-    ``parse_header``.
-
-    Raises:
-        CorruptBatch: too few bytes, another magic, a length, offset or codec that cannot be.
-    """
-    try:
-        return _parse_header(memoryview(buf)[position:])
-    except InvalidRecord as error:
-        raise CorruptBatch(path, buf_position + position, error.cause) from error
-
-
-def _parse_header(data: memoryview) -> LegacyHeader:
-    if len(data) < PREFIX.size + TIMESTAMP.size:
-        raise InvalidRecord("fewer bytes than the smallest message")
-    offset, length, crc, magic, attributes = PREFIX.unpack_from(data)
-    if magic not in MESSAGE_BYTES_MIN:
-        raise InvalidRecord(f"magic {magic} is not that of a v0 or v1 message")
-    if length < MESSAGE_BYTES_MIN[magic]:
-        raise InvalidRecord(f"message length {length} is less than {MESSAGE_BYTES_MIN[magic]}")
-    if not 0 <= offset < OFFSET_MAX:
-        raise InvalidRecord(f"message offset {offset}")
-    if attributes & ATTRIBUTE_COMPRESSION > Compression.LZ4:
-        raise InvalidRecord(f"compression codec {attributes & ATTRIBUTE_COMPRESSION} in a message of version {magic}")
-    timestamp_ms = TIMESTAMP.unpack_from(data, PREFIX.size)[0] if magic == 1 else NO_TIMESTAMP
-    return LegacyHeader(offset, length, crc, magic, attributes, timestamp_ms)
 
 
 class LegacyBatch(NamedTuple):
@@ -165,28 +138,6 @@ class LegacyBatch(NamedTuple):
             raise CorruptBatch(self.path, self.position, str(error)) from error
 
 
-def _parse_message(data: memoryview, header: LegacyHeader) -> Record:
-    position = PREFIX.size + (TIMESTAMP.size if header.magic == 1 else 0)
-    key, position = _parse_field(data, position)
-    value, position = _parse_field(data, position)
-    if position != len(data):
-        raise InvalidRecord(f"{len(data) - position} bytes behind the value of a message")
-    return Record(header.last_offset, header.max_timestamp_ms, key, value)
-
-
-def _parse_field(data: memoryview, position: int) -> tuple[bytes | None, int]:
-    """Read a length and that many bytes; a negative length is null."""
-    start = position + FIELD_LENGTH.size
-    if start > len(data):
-        raise InvalidRecord("a field's length runs past the end of its message")
-    (length,) = FIELD_LENGTH.unpack_from(data, position)
-    if length < 0:
-        return None, start
-    if length > len(data) - start:
-        raise InvalidRecord(f"field of {length} bytes with {len(data) - start} left in the message")
-    return bytes(data[start : start + length]), start + length
-
-
 class LegacyMessage(NamedTuple):
     """A message with the CRC-32 that it states, whether it agrees, and its version."""
 
@@ -194,6 +145,19 @@ class LegacyMessage(NamedTuple):
     crc: int
     has_valid_crc: bool
     magic: int
+
+
+def parse_legacy_header(buf: bytes | memoryview, position: int, path: Path, buf_position: int = 0) -> LegacyHeader:
+    """Read the header of the v0 or v1 message that starts at ``position`` of ``buf``; arguments as of
+    ``parse_header``.
+
+    Raises:
+        CorruptBatch: too few bytes, another magic, a length, offset or codec that cannot be.
+    """
+    try:
+        return _parse_header(memoryview(buf)[position:])
+    except InvalidRecord as error:
+        raise CorruptBatch(path, buf_position + position, error.cause) from error
 
 
 def iter_messages(batch: LegacyBatch) -> Iterator[LegacyMessage]:
@@ -209,61 +173,6 @@ def iter_messages(batch: LegacyBatch) -> Iterator[LegacyMessage]:
         after = position + LOG_OVERHEAD_BYTES + length
         yield LegacyMessage(record, crc, agrees(data[position:after], magic), magic)
         position = after
-
-
-def _unwrap(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) -> list[Record]:
-    return _records_of(_decompressed(wrapper, header, decompressed_bytes_max), header)
-
-
-def _decompressed(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) -> memoryview:
-    if wrapper.key is not None or wrapper.value is None:
-        raise InvalidRecord("a wrapper message has no key and has a value")
-    return memoryview(decompress(header.compression, wrapper.value, decompressed_bytes_max, header.magic))
-
-
-def _records_of(data: memoryview, header: LegacyHeader) -> list[Record]:
-    inner = _parse_inner_messages(data, header)
-    if not inner:
-        raise InvalidRecord("a wrapper message with no message in it")
-    shift = _offset_shift(header, inner[-1].offset)
-    if shift == 0:
-        return inner
-    return [Record(one.offset + shift, one.timestamp_ms, one.key, one.value) for one in inner]
-
-
-def _offset_shift(wrapper: LegacyHeader, last_inner_offset: int) -> int:
-    """Return what makes inner offsets absolute. In version 1, the wrapper's offset is that of the last one."""
-    if wrapper.magic == 0 or wrapper.last_offset == 0:  # 0: written so by some producers that are not Java's
-        return 0
-    if last_inner_offset > wrapper.last_offset:
-        raise InvalidRecord(f"inner offset {last_inner_offset} in a wrapper of offset {wrapper.last_offset}")
-    return wrapper.last_offset - last_inner_offset
-
-
-def _parse_inner_messages(data: memoryview, wrapper: LegacyHeader) -> list[Record]:
-    """Parse messages as they are stored, but with the wrapper's timestamp. Their magic may differ (KAFKA-4298)."""
-    messages = []
-    position = 0
-    while position < len(data):
-        header = _parse_header(data[position:])
-        if header.compression is not Compression.NONE:
-            raise InvalidRecord("a compressed message in a wrapper message")
-        if header.size_bytes > len(data) - position:
-            raise InvalidRecord(f"message of {header.size_bytes} bytes with {len(data) - position} left")
-        message = _parse_message(data[position : position + header.size_bytes], header)
-        messages.append(_with_timestamp_of(wrapper, message, header.magic))
-        position += header.size_bytes
-    return messages
-
-
-def _with_timestamp_of(wrapper: LegacyHeader, message: Record, magic: int) -> Record:
-    if magic == 0 or not wrapper.is_log_append_time:
-        return message
-    return Record(message.offset, wrapper.max_timestamp_ms, message.key, message.value)
-
-
-_NULL: Final = -1
-"""Length of a field that is null."""
 
 
 def encode_message(record: Record, magic: int, *, is_log_append_time: bool = False) -> bytes:
@@ -300,8 +209,93 @@ def encode_wrapper(
     return _encode(wrapper, magic, compression | _timestamp_type(magic, log_append_time_ms is not None))
 
 
-def _timestamp_type(magic: int, is_log_append_time: bool) -> int:
-    return ATTRIBUTE_LOG_APPEND_TIME if magic == 1 and is_log_append_time else 0
+def _parse_message(data: memoryview, header: LegacyHeader) -> Record:
+    position = PREFIX.size + (TIMESTAMP.size if header.magic == 1 else 0)
+    key, position = _parse_field(data, position)
+    value, position = _parse_field(data, position)
+    if position != len(data):
+        raise InvalidRecord(f"{len(data) - position} bytes behind the value of a message")
+    return Record(header.last_offset, header.max_timestamp_ms, key, value)
+
+
+def _parse_field(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    """Read a length and that many bytes; a negative length is null."""
+    start = position + FIELD_LENGTH.size
+    if start > len(data):
+        raise InvalidRecord("a field's length runs past the end of its message")
+    (length,) = FIELD_LENGTH.unpack_from(data, position)
+    if length < 0:
+        return None, start
+    if length > len(data) - start:
+        raise InvalidRecord(f"field of {length} bytes with {len(data) - start} left in the message")
+    return bytes(data[start : start + length]), start + length
+
+
+def _unwrap(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) -> list[Record]:
+    return _records_of(_decompressed(wrapper, header, decompressed_bytes_max), header)
+
+
+def _records_of(data: memoryview, header: LegacyHeader) -> list[Record]:
+    inner = _parse_inner_messages(data, header)
+    if not inner:
+        raise InvalidRecord("a wrapper message with no message in it")
+    shift = _offset_shift(header, inner[-1].offset)
+    if shift == 0:
+        return inner
+    return [Record(one.offset + shift, one.timestamp_ms, one.key, one.value) for one in inner]
+
+
+def _parse_inner_messages(data: memoryview, wrapper: LegacyHeader) -> list[Record]:
+    """Parse messages as they are stored, but with the wrapper's timestamp. Their magic may differ (KAFKA-4298)."""
+    messages = []
+    position = 0
+    while position < len(data):
+        header = _parse_header(data[position:])
+        if header.compression is not Compression.NONE:
+            raise InvalidRecord("a compressed message in a wrapper message")
+        if header.size_bytes > len(data) - position:
+            raise InvalidRecord(f"message of {header.size_bytes} bytes with {len(data) - position} left")
+        message = _parse_message(data[position : position + header.size_bytes], header)
+        messages.append(_with_timestamp_of(wrapper, message, header.magic))
+        position += header.size_bytes
+    return messages
+
+
+def _parse_header(data: memoryview) -> LegacyHeader:
+    if len(data) < PREFIX.size + TIMESTAMP.size:
+        raise InvalidRecord("fewer bytes than the smallest message")
+    offset, length, crc, magic, attributes = PREFIX.unpack_from(data)
+    if magic not in MESSAGE_BYTES_MIN:
+        raise InvalidRecord(f"magic {magic} is not that of a v0 or v1 message")
+    if length < MESSAGE_BYTES_MIN[magic]:
+        raise InvalidRecord(f"message length {length} is less than {MESSAGE_BYTES_MIN[magic]}")
+    if not 0 <= offset < OFFSET_MAX:
+        raise InvalidRecord(f"message offset {offset}")
+    if attributes & ATTRIBUTE_COMPRESSION > Compression.LZ4:
+        raise InvalidRecord(f"compression codec {attributes & ATTRIBUTE_COMPRESSION} in a message of version {magic}")
+    timestamp_ms = TIMESTAMP.unpack_from(data, PREFIX.size)[0] if magic == 1 else NO_TIMESTAMP
+    return LegacyHeader(offset, length, crc, magic, attributes, timestamp_ms)
+
+
+def _with_timestamp_of(wrapper: LegacyHeader, message: Record, magic: int) -> Record:
+    if magic == 0 or not wrapper.is_log_append_time:
+        return message
+    return Record(message.offset, wrapper.max_timestamp_ms, message.key, message.value)
+
+
+def _offset_shift(wrapper: LegacyHeader, last_inner_offset: int) -> int:
+    """Return what makes inner offsets absolute. In version 1, the wrapper's offset is that of the last one."""
+    if wrapper.magic == 0 or wrapper.last_offset == 0:  # 0: written so by some producers that are not Java's
+        return 0
+    if last_inner_offset > wrapper.last_offset:
+        raise InvalidRecord(f"inner offset {last_inner_offset} in a wrapper of offset {wrapper.last_offset}")
+    return wrapper.last_offset - last_inner_offset
+
+
+def _decompressed(wrapper: Record, header: LegacyHeader, decompressed_bytes_max: int) -> memoryview:
+    if wrapper.key is not None or wrapper.value is None:
+        raise InvalidRecord("a wrapper message has no key and has a value")
+    return memoryview(decompress(header.compression, wrapper.value, decompressed_bytes_max, header.magic))
 
 
 def _encode(record: Record, magic: int, attributes: int) -> bytes:
@@ -313,3 +307,7 @@ def _encode(record: Record, magic: int, attributes: int) -> bytes:
     crc_bytes = MAGIC_POSITION - LOG_OVERHEAD_BYTES
     start = PREFIX.pack(record.offset, crc_bytes + len(body), zlib.crc32(body), magic, attributes)
     return start[:MAGIC_POSITION] + bytes(body)
+
+
+def _timestamp_type(magic: int, is_log_append_time: bool) -> int:
+    return ATTRIBUTE_LOG_APPEND_TIME if magic == 1 and is_log_append_time else 0

@@ -39,6 +39,12 @@ _WINDOW_BYTES: Final = 4096
 """Read at once when only headers are wanted: many small batches, or one header and little of a large
 batch."""
 
+_SEARCH_WINDOW_BYTES: Final = 1 << 20
+_SEARCH_LENGTH_POSITION: Final = 8
+_LEGACY_LENGTH_MIN: Final = 14
+_HIGH_HALVES: Final = 2
+"""The offsets of a segment lie within 2^31 of its base: their high half is the base's, or one more."""
+
 
 class PositionedHeader(NamedTuple):
     """A header and where its batch starts in the file."""
@@ -159,23 +165,6 @@ def parse_batch(data: memoryview, path: Path, position: int) -> Batch | LegacyBa
     return Batch(header, data, path, position)
 
 
-def _parse_any_header(data: memoryview, path: Path, position: int) -> BatchHeader | LegacyHeader:
-    if data[MAGIC_POSITION] in MESSAGE_BYTES_MIN:
-        return parse_legacy_header(data, 0, path, position)
-    return parse_header(data, 0, path, position)
-
-
-def _shrunk(path: Path, size_bytes: int) -> UnreadableFile:
-    return UnreadableFile(path, f"shorter than {size_bytes} bytes: it shrank while it was read")
-
-
-_SEARCH_WINDOW_BYTES: Final = 1 << 20
-_SEARCH_LENGTH_POSITION: Final = 8
-_LEGACY_LENGTH_MIN: Final = 14
-_HIGH_HALVES: Final = 2
-"""The offsets of a segment lie within 2^31 of its base: their high half is the base's, or one more."""
-
-
 def next_whole_batch(
     descriptor: OpenFile,
     path: Path,
@@ -209,6 +198,16 @@ def next_whole_batch(
             if len(data) == size_bytes and agrees(data, data[MAGIC_POSITION]):
                 return position
     return None
+
+
+def _parse_any_header(data: memoryview, path: Path, position: int) -> BatchHeader | LegacyHeader:
+    if data[MAGIC_POSITION] in MESSAGE_BYTES_MIN:
+        return parse_legacy_header(data, 0, path, position)
+    return parse_header(data, 0, path, position)
+
+
+def _shrunk(path: Path, size_bytes: int) -> UnreadableFile:
+    return UnreadableFile(path, f"shorter than {size_bytes} bytes: it shrank while it was read")
 
 
 def _candidates(descriptor: OpenFile, start: int, end: int, base_offset: int | None) -> Iterator[tuple[int, int]]:

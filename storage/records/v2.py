@@ -27,89 +27,14 @@ from storage.errors import CorruptBatch, CorruptCompressedData, InvalidRecord
 
 _CRC: Final = struct.Struct(">I")
 
-
-def agrees(data: bytes | memoryview, magic: int, behind: Iterable[bytes] = ()) -> bool:
-    """Return whether the checksum that a batch states is that of its bytes.
-
-    Args:
-        data: the batch, at least so many bytes as the shortest message has.
-        magic: its version; as in Kafka, what is below 2 is a message.
-        behind: what follows ``data`` of a batch that comes in pieces.
-    """
-    is_v2 = magic >= MAGIC_V2
-    stated_at, start = (CRC_POSITION, CRC_START) if is_v2 else (LOG_OVERHEAD_BYTES, MAGIC_POSITION)
-    view = memoryview(data)
-    crc = _sum_up(view[start:], 0, is_v2=is_v2)
-    for piece in behind:
-        crc = _sum_up(piece, crc, is_v2=is_v2)
-    return bool(crc == _CRC.unpack_from(view, stated_at)[0])
-
-
-def seal(batch: bytearray) -> None:
-    """Write the checksum of a batch of version 2 into its place."""
-    _CRC.pack_into(batch, CRC_POSITION, _sum_up(memoryview(batch)[CRC_START:], 0, is_v2=True))
-
-
-def _sum_up(data: bytes | memoryview, crc: int, *, is_v2: bool) -> int:
-    if not is_v2:
-        return zlib.crc32(data, crc)
-    from crc32c import crc32c  # noqa: PLC0415 - a run that reads no batch does without
-
-    return crc32c(data, crc)
-
-
 VARINT_BYTES_MAX: Final = 5
 VARLONG_BYTES_MAX: Final = 10
-
-
-def read_varint(buf: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Read an int32; gives it and the position behind. Raises InvalidRecord at ``end``, after 5 bytes."""
-    return _read(buf, position, end, VARINT_BYTES_MAX, 32)
-
-
-def read_varlong(buf: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Read an int64; gives it and the position behind. Raises InvalidRecord at ``end``, after 10 bytes."""
-    return _read(buf, position, end, VARLONG_BYTES_MAX, 64)
-
-
-def wrapped_int64(value: int) -> int:
-    """Return the int64 with the same low 64 bits, as Java's sums and differences do.
-
-    A timestamp and a base timestamp can lie further apart than an int64 says; what is written wraps, and wraps back
-    when it is read.
-    """
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def write_varint(out: bytearray, value: int) -> None:
-    """Append ``value`` (an int32 or int64) to ``out``."""
-    raw = value << 1 if value >= 0 else ~(value << 1)
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-
-
-def _read(buf: memoryview, position: int, end: int, bytes_max: int, bits: int) -> tuple[int, int]:
-    raw = 0
-    for index in range(bytes_max):
-        if position >= end:
-            raise InvalidRecord("a variable-length integer runs past the end of its record")
-        byte = buf[position]
-        position += 1
-        raw |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            raw &= (1 << bits) - 1
-            return (raw >> 1) ^ -(raw & 1), position
-    raise InvalidRecord(f"a variable-length integer takes more than {bytes_max} bytes")
-
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
-
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """The most bytes of a decompressed batch, unless the caller sets its own limit.
 
@@ -117,9 +42,31 @@ Kafka 4.3 sets none, but no client comes near it: librdkafka holds a batch to ``
 it, Java's producer closes one at ``batch.size`` compressed bytes, and the best codec makes a thousandth of the emptiest
 data. 128 times a broker's default of 1 MiB for a compressed batch, and small enough for a run's memory.
 """
-
 RecordHeader = tuple[bytes, bytes | None]
 """A record header: key (UTF-8, kept as bytes) and value."""
+
+LOG_OVERHEAD_BYTES: Final = 12
+"""Offset and length, in front of every batch of every format; the length counts what follows them."""
+MAGIC_POSITION: Final = 16
+MAGIC_V2: Final = 2
+V2_HEADER_BYTES: Final = 61
+CRC_POSITION: Final = 17
+CRC_START: Final = 21
+"""The CRC-32C covers the attributes and all behind them: not what a broker assigns, offset and epoch."""
+V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+ATTRIBUTE_COMPRESSION: Final = 0x07
+ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
+ATTRIBUTE_TRANSACTIONAL: Final = 0x10
+ATTRIBUTE_CONTROL: Final = 0x20
+ATTRIBUTE_DELETE_HORIZON: Final = 0x40
+OFFSET_MAX: Final = (1 << 63) - 1
+_SEQUENCE_MODULUS: Final = 1 << 31
+_CODEC_MAX: Final = max(Compression)
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+CONTROL_BYTES_MAX: Final = 1 << 20
+"""The most bytes of a decompressed control batch: it holds one small record, and Kafka does not compress it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,28 +84,6 @@ class Record:
     def is_tombstone(self) -> bool:
         """Return whether the value is null: in a compacted topic, the key is deleted."""
         return self.value is None
-
-
-LOG_OVERHEAD_BYTES: Final = 12
-"""Offset and length, in front of every batch of every format; the length counts what follows them."""
-MAGIC_POSITION: Final = 16
-MAGIC_V2: Final = 2
-V2_HEADER_BYTES: Final = 61
-CRC_POSITION: Final = 17
-CRC_START: Final = 21
-"""The CRC-32C covers the attributes and all behind them: not what a broker assigns, offset and epoch."""
-
-V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-
-ATTRIBUTE_COMPRESSION: Final = 0x07
-ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
-ATTRIBUTE_TRANSACTIONAL: Final = 0x10
-ATTRIBUTE_CONTROL: Final = 0x20
-ATTRIBUTE_DELETE_HORIZON: Final = 0x40
-
-OFFSET_MAX: Final = (1 << 63) - 1
-_SEQUENCE_MODULUS: Final = 1 << 31
-_CODEC_MAX: Final = max(Compression)
 
 
 class BatchHeader(NamedTuple):
@@ -239,16 +164,6 @@ class BatchHeader(NamedTuple):
         return sequence_after(self.base_sequence, self.last_offset_delta)
 
 
-def sequence_after(base_sequence: int, delta: int) -> int:
-    """Add ``delta`` to ``base_sequence``, wrapping past 2^31-1 to 0. Return -1 if there is no sequence."""
-    return NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % _SEQUENCE_MODULUS
-
-
-def sequence_before(sequence: int, delta: int) -> int:
-    """Subtract ``delta`` from ``sequence``, wrapping below 0 to 2^31-1. Source: Kafka decrementSequence."""
-    return sequence - delta if sequence >= delta else _SEQUENCE_MODULUS - (delta - sequence)
-
-
 def parse_header(buf: bytes | memoryview, position: int, path: Path, buf_position: int = 0) -> BatchHeader:
     """Read the header of the v2 batch that starts at ``position`` of ``buf``.
 
@@ -269,88 +184,6 @@ def parse_header(buf: bytes | memoryview, position: int, path: Path, buf_positio
     if cause is not None:
         raise CorruptBatch(path, where, cause)
     return header
-
-
-def _cause_of_damage(header: BatchHeader) -> str | None:
-    if header.magic != MAGIC_V2:
-        return f"magic {header.magic} is not that of a v2 batch"
-    if header.size_bytes < V2_HEADER_BYTES:
-        return f"batch length {header.batch_length} is less than that of a header"
-    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= OFFSET_MAX:
-        return f"offsets that cannot be: base {header.base_offset}, last delta {header.last_offset_delta}"
-    if header.record_count < 0:
-        return f"negative record count {header.record_count}"
-    if header.attributes & ATTRIBUTE_COMPRESSION > _CODEC_MAX:
-        return f"unknown compression codec {header.attributes & ATTRIBUTE_COMPRESSION}"
-    return None
-
-
-_KEY: Final = struct.Struct(">hh")
-_VALUE: Final = struct.Struct(">hi")
-CONTROL_BYTES_MAX: Final = 1 << 20
-"""The most bytes of a decompressed control batch: it holds one small record, and Kafka does not compress it."""
-
-
-class ControlType(IntEnum):
-    """The kinds of control records."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
-    UNKNOWN = -1
-    """A kind that a later Kafka added."""
-
-    @classmethod
-    def _missing_(cls, _value: object) -> ControlType:
-        return cls.UNKNOWN
-
-
-class TxnMarker(NamedTuple):
-    """The end of a transaction. ``timestamp_ms`` is the record's, epoch ms."""
-
-    type: ControlType
-    coordinator_epoch: int
-    timestamp_ms: int
-
-    @property
-    def is_abort(self) -> bool:
-        """Return whether the transaction was aborted."""
-        return self.type is ControlType.ABORT
-
-
-def parse_control_type(key: bytes | None) -> ControlType:
-    """Read the key of a control record. Higher versions are read as version 0, and bytes behind are ignored.
-
-    Raises:
-        InvalidRecord: no key, one of fewer than 4 bytes, or a negative version.
-    """
-    if key is None or len(key) < _KEY.size:
-        raise InvalidRecord("the key of a control record has fewer than 4 bytes")
-    version, kind = _KEY.unpack_from(key)
-    if version < 0:
-        raise InvalidRecord(f"the key of a control record has version {version}")
-    return ControlType(kind)
-
-
-def parse_txn_marker(key: bytes | None, value: bytes | None, timestamp_ms: int) -> TxnMarker:
-    """Read a record of a control batch with a producer id.
-
-    Raises:
-        InvalidRecord: it is neither ABORT nor COMMIT, or its value is short or of a negative version.
-    """
-    kind = parse_control_type(key)
-    if kind not in (ControlType.ABORT, ControlType.COMMIT):
-        raise InvalidRecord(f"control record {kind.name} in a batch of a transactional producer")
-    if value is None or len(value) < _VALUE.size:
-        raise InvalidRecord("the value of a transaction marker has fewer than 6 bytes")
-    version, coordinator_epoch = _VALUE.unpack_from(value)
-    if version < 0:
-        raise InvalidRecord(f"the value of a transaction marker has version {version}")
-    return TxnMarker(kind, coordinator_epoch, timestamp_ms)
 
 
 class Batch(NamedTuple):
@@ -433,10 +266,6 @@ class Batch(NamedTuple):
             raise CorruptBatch(self.path, self.position, str(error)) from error
 
 
-def _decode_records(data: memoryview, header: BatchHeader) -> list[Record]:
-    return list(iter_records(data, header))
-
-
 def iter_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
     """Read records one by one, so that the caller gets the records in front of damage, too.
 
@@ -452,40 +281,6 @@ def iter_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
         yield record
     if position != len(data):
         raise InvalidRecord(f"{len(data) - position} bytes behind the last of {header.record_count} records")
-
-
-def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, int]:
-    length, position = read_varint(data, start, len(data))
-    end = position + length
-    if length < 1 or end > len(data):
-        raise InvalidRecord(f"record of {length} bytes with {len(data) - position} left")
-    timestamp_delta, position = read_varlong(data, position + 1, end)  # behind the attributes, which are unused
-    offset_delta, position = read_varint(data, position, end)
-    key, position = _decode_bytes(data, position, end)
-    value, position = _decode_bytes(data, position, end)
-    headers, position = decode_headers(data, position, end)
-    if position != end:
-        raise InvalidRecord(f"record of {length} bytes with {end - position} unused")
-    timestamp_ms = wrapped_int64(header.base_timestamp_ms + timestamp_delta)
-    record = Record(
-        offset=header.base_offset + offset_delta,
-        timestamp_ms=header.max_timestamp_ms if header.is_log_append_time else timestamp_ms,
-        key=key,
-        value=value,
-        headers=headers,
-        sequence=sequence_after(header.base_sequence, offset_delta),
-    )
-    return record, end
-
-
-def _decode_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length and that many bytes; a negative length is null."""
-    length, position = read_varint(data, position, end)
-    if length < 0:
-        return None, position
-    if length > end - position:
-        raise InvalidRecord(f"field of {length} bytes with {end - position} left in the record")
-    return bytes(data[position : position + length]), position + length
 
 
 def decode_headers(data: memoryview, position: int, end: int) -> tuple[tuple[RecordHeader, ...], int]:
@@ -578,6 +373,180 @@ def encode_batch(
     return bytes(batch)
 
 
+def sequence_after(base_sequence: int, delta: int) -> int:
+    """Add ``delta`` to ``base_sequence``, wrapping past 2^31-1 to 0. Return -1 if there is no sequence."""
+    return NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) % _SEQUENCE_MODULUS
+
+
+def sequence_before(sequence: int, delta: int) -> int:
+    """Subtract ``delta`` from ``sequence``, wrapping below 0 to 2^31-1. Source: Kafka decrementSequence."""
+    return sequence - delta if sequence >= delta else _SEQUENCE_MODULUS - (delta - sequence)
+
+
+class ControlType(IntEnum):
+    """The kinds of control records."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+    UNKNOWN = -1
+    """A kind that a later Kafka added."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> ControlType:
+        return cls.UNKNOWN
+
+
+class TxnMarker(NamedTuple):
+    """The end of a transaction. ``timestamp_ms`` is the record's, epoch ms."""
+
+    type: ControlType
+    coordinator_epoch: int
+    timestamp_ms: int
+
+    @property
+    def is_abort(self) -> bool:
+        """Return whether the transaction was aborted."""
+        return self.type is ControlType.ABORT
+
+
+def parse_control_type(key: bytes | None) -> ControlType:
+    """Read the key of a control record. Higher versions are read as version 0, and bytes behind are ignored.
+
+    Raises:
+        InvalidRecord: no key, one of fewer than 4 bytes, or a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecord("the key of a control record has fewer than 4 bytes")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecord(f"the key of a control record has version {version}")
+    return ControlType(kind)
+
+
+def parse_txn_marker(key: bytes | None, value: bytes | None, timestamp_ms: int) -> TxnMarker:
+    """Read a record of a control batch with a producer id.
+
+    Raises:
+        InvalidRecord: it is neither ABORT nor COMMIT, or its value is short or of a negative version.
+    """
+    kind = parse_control_type(key)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        raise InvalidRecord(f"control record {kind.name} in a batch of a transactional producer")
+    if value is None or len(value) < _VALUE.size:
+        raise InvalidRecord("the value of a transaction marker has fewer than 6 bytes")
+    version, coordinator_epoch = _VALUE.unpack_from(value)
+    if version < 0:
+        raise InvalidRecord(f"the value of a transaction marker has version {version}")
+    return TxnMarker(kind, coordinator_epoch, timestamp_ms)
+
+
+def agrees(data: bytes | memoryview, magic: int, behind: Iterable[bytes] = ()) -> bool:
+    """Return whether the checksum that a batch states is that of its bytes.
+
+    Args:
+        data: the batch, at least so many bytes as the shortest message has.
+        magic: its version; as in Kafka, what is below 2 is a message.
+        behind: what follows ``data`` of a batch that comes in pieces.
+    """
+    is_v2 = magic >= MAGIC_V2
+    stated_at, start = (CRC_POSITION, CRC_START) if is_v2 else (LOG_OVERHEAD_BYTES, MAGIC_POSITION)
+    view = memoryview(data)
+    crc = _sum_up(view[start:], 0, is_v2=is_v2)
+    for piece in behind:
+        crc = _sum_up(piece, crc, is_v2=is_v2)
+    return bool(crc == _CRC.unpack_from(view, stated_at)[0])
+
+
+def seal(batch: bytearray) -> None:
+    """Write the checksum of a batch of version 2 into its place."""
+    _CRC.pack_into(batch, CRC_POSITION, _sum_up(memoryview(batch)[CRC_START:], 0, is_v2=True))
+
+
+def read_varint(buf: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Read an int32; gives it and the position behind. Raises InvalidRecord at ``end``, after 5 bytes."""
+    return _read(buf, position, end, VARINT_BYTES_MAX, 32)
+
+
+def read_varlong(buf: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Read an int64; gives it and the position behind. Raises InvalidRecord at ``end``, after 10 bytes."""
+    return _read(buf, position, end, VARLONG_BYTES_MAX, 64)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append ``value`` (an int32 or int64) to ``out``."""
+    raw = value << 1 if value >= 0 else ~(value << 1)
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+
+
+def wrapped_int64(value: int) -> int:
+    """Return the int64 with the same low 64 bits, as Java's sums and differences do.
+
+    A timestamp and a base timestamp can lie further apart than an int64 says; what is written wraps, and wraps back
+    when it is read.
+    """
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _cause_of_damage(header: BatchHeader) -> str | None:
+    if header.magic != MAGIC_V2:
+        return f"magic {header.magic} is not that of a v2 batch"
+    if header.size_bytes < V2_HEADER_BYTES:
+        return f"batch length {header.batch_length} is less than that of a header"
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= OFFSET_MAX:
+        return f"offsets that cannot be: base {header.base_offset}, last delta {header.last_offset_delta}"
+    if header.record_count < 0:
+        return f"negative record count {header.record_count}"
+    if header.attributes & ATTRIBUTE_COMPRESSION > _CODEC_MAX:
+        return f"unknown compression codec {header.attributes & ATTRIBUTE_COMPRESSION}"
+    return None
+
+
+def _decode_records(data: memoryview, header: BatchHeader) -> list[Record]:
+    return list(iter_records(data, header))
+
+
+def _decode_record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, int]:
+    length, position = read_varint(data, start, len(data))
+    end = position + length
+    if length < 1 or end > len(data):
+        raise InvalidRecord(f"record of {length} bytes with {len(data) - position} left")
+    timestamp_delta, position = read_varlong(data, position + 1, end)  # behind the attributes, which are unused
+    offset_delta, position = read_varint(data, position, end)
+    key, position = _decode_bytes(data, position, end)
+    value, position = _decode_bytes(data, position, end)
+    headers, position = decode_headers(data, position, end)
+    if position != end:
+        raise InvalidRecord(f"record of {length} bytes with {end - position} unused")
+    timestamp_ms = wrapped_int64(header.base_timestamp_ms + timestamp_delta)
+    record = Record(
+        offset=header.base_offset + offset_delta,
+        timestamp_ms=header.max_timestamp_ms if header.is_log_append_time else timestamp_ms,
+        key=key,
+        value=value,
+        headers=headers,
+        sequence=sequence_after(header.base_sequence, offset_delta),
+    )
+    return record, end
+
+
+def _decode_bytes(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    """Read a length and that many bytes; a negative length is null."""
+    length, position = read_varint(data, position, end)
+    if length < 0:
+        return None, position
+    if length > end - position:
+        raise InvalidRecord(f"field of {length} bytes with {end - position} left in the record")
+    return bytes(data[position : position + length]), position + length
+
+
 def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
     out = bytearray()
     for record in records:
@@ -606,3 +575,25 @@ def _write_bytes(out: bytearray, field: bytes | None) -> None:
         return
     write_varint(out, len(field))
     out += field
+
+
+def _sum_up(data: bytes | memoryview, crc: int, *, is_v2: bool) -> int:
+    if not is_v2:
+        return zlib.crc32(data, crc)
+    from crc32c import crc32c  # noqa: PLC0415 - a run that reads no batch does without
+
+    return crc32c(data, crc)
+
+
+def _read(buf: memoryview, position: int, end: int, bytes_max: int, bits: int) -> tuple[int, int]:
+    raw = 0
+    for index in range(bytes_max):
+        if position >= end:
+            raise InvalidRecord("a variable-length integer runs past the end of its record")
+        byte = buf[position]
+        position += 1
+        raw |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            raw &= (1 << bits) - 1
+            return (raw >> 1) ^ -(raw & 1), position
+    raise InvalidRecord(f"a variable-length integer takes more than {bytes_max} bytes")

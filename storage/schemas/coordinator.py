@@ -75,7 +75,6 @@ ConsumerProtocolSubscription - 0-3
 """)
 """Control records and the consumer protocol by name."""
 
-
 SHARE_STATE: Final = parse_messages("""
 ShareSnapshotKey 0 0
   groupId string
@@ -114,7 +113,6 @@ ShareUpdateValue 1 0 flexible 0+
 """)
 """The messages of ``__share_group_state`` by name."""
 
-
 TRANSACTIONS_TOPIC: Final = parse_messages("""
 TransactionLogKey 0 0
   transactionalId string
@@ -135,7 +133,6 @@ TransactionLogValue 0 0-1 flexible 1+
   clientTransactionVersion int16 1+ tag 2 default 0
 """)
 """The messages of ``__transaction_state`` by name."""
-
 
 _PREFIX_BYTES: Final = 2
 _KEY, _VALUE = "Key", "Value"

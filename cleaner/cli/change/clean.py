@@ -54,49 +54,7 @@ if TYPE_CHECKING:
     from policies.forecast.what_if import Question
     from policies.plan import Plan, Request
 
-
 _EMBEDDED: Final = "local[*]"
-
-
-def add_engine_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the options ``--engine`` and ``--master``."""
-    group.add_argument(
-        "--engine",
-        choices=("local", "spark"),
-        default="local",
-        help="compact in this process (local, the default) or with Spark",
-    )
-    group.add_argument(
-        "--master",
-        metavar="URL",
-        help=f"with --engine spark: master of the cluster (default: {_EMBEDDED}, this machine)",
-    )
-
-
-@contextmanager
-def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
-    """Open the engine that ``--engine`` names; yield None for this process. A dry run needs no cluster.
-
-    Raises: InvalidConfig for ``--master`` without Spark; SparkUnavailable.
-    """
-    if args.engine == "local" and args.master:
-        raise InvalidConfig("--master", args.master, "needs --engine spark")
-    if args.engine == "local" or args.dry_run:
-        yield None
-        return
-    try:
-        from cleaner.spark.bulk.bulk import Bulk
-        from cleaner.spark.session import start_session
-    except ImportError as error:
-        from cleaner.spark.session import SparkUnavailable
-
-        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
-    session = start_session(args.master or _EMBEDDED, {})
-    try:
-        yield Bulk(session)
-    finally:
-        session.stop()
-
 
 HELP = "delete what retention allows, compact what is dirty, once"
 
@@ -120,45 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
     add_view_arguments(output, "topics")
-
-
-def _add_what(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
-    group.add_argument(
-        "--exact",
-        action="store_true",
-        help="with --dry-run: read the data for the exact compacted size, and count records without a key",
-    )
-    add_what_if_argument(group)
-    group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
-    group.add_argument("--force-compaction", action="store_true", help="compact at any dirty ratio")
-    group.add_argument(
-        "--now",
-        type=moment,
-        metavar="TIME",
-        help="take this as the time: epoch ms, ISO 8601 or +7d; a future time needs --dry-run; if it lies more "
-        "than an hour back, delete horizons count from the wall clock",
-    )
-    group.add_argument(
-        "--delete-delay",
-        type=span_ms,
-        metavar="TIME",
-        help="replace file.delete.delay.ms; 0 unlinks files in this run",
-    )
-    add_engine_arguments(group)
-    group.add_argument(
-        "--threads",
-        type=at_least_one,
-        default=1,
-        metavar="N",
-        help="threads for compactions: large ones one by one, small ones in parallel (default: 1)",
-    )
-    group.add_argument(
-        "--assume-committed",
-        action="store_true",
-        help="take a partition without a checkpointed high watermark as committed to its end",
-    )
-    add_danger_arguments(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -215,6 +134,178 @@ def run(args: argparse.Namespace) -> int:
     return signalled if outcome.interrupted and signalled else _status(args, plan, outcome) or written
 
 
+def add_what_if_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the option ``--what-if``."""
+    group.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="KEY=V1,V2,...",
+        help="with --dry-run: what would be freed and kept, now and in the long run, with these values of a key; "
+        "once for each key",
+    )
+
+
+def asked(args: argparse.Namespace) -> tuple[Question, ...]:
+    """Return the questions of the command line. Raises: InvalidConfigs."""
+    if not args.what_if:
+        return ()
+    from policies.forecast.what_if import questions_of
+
+    return questions_of(args.what_if, is_exact=args.exact)
+
+
+def with_answers(report: CleaningReport, answered: Sequence[Answered]) -> CleaningReport:
+    """Return a report that has the answers, too; the same one if nothing was asked."""
+    if not answered:
+        return report
+    from cleaner.report.what_if import WhatIfReport
+
+    return WhatIfReport(report.plan, report.outcome, overview=report.overview, answered=tuple(answered))
+
+
+def add_engine_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the options ``--engine`` and ``--master``."""
+    group.add_argument(
+        "--engine",
+        choices=("local", "spark"),
+        default="local",
+        help="compact in this process (local, the default) or with Spark",
+    )
+    group.add_argument(
+        "--master",
+        metavar="URL",
+        help=f"with --engine spark: master of the cluster (default: {_EMBEDDED}, this machine)",
+    )
+
+
+@contextmanager
+def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
+    """Open the engine that ``--engine`` names; yield None for this process. A dry run needs no cluster.
+
+    Raises: InvalidConfig for ``--master`` without Spark; SparkUnavailable.
+    """
+    if args.engine == "local" and args.master:
+        raise InvalidConfig("--master", args.master, "needs --engine spark")
+    if args.engine == "local" or args.dry_run:
+        yield None
+        return
+    try:
+        from cleaner.spark.bulk.bulk import Bulk
+        from cleaner.spark.session import start_session
+    except ImportError as error:
+        from cleaner.spark.session import SparkUnavailable
+
+        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
+    session = start_session(args.master or _EMBEDDED, {})
+    try:
+        yield Bulk(session)
+    finally:
+        session.stop()
+
+
+def _add_what(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what a run would do")
+    group.add_argument(
+        "--exact",
+        action="store_true",
+        help="with --dry-run: read the data for the exact compacted size, and count records without a key",
+    )
+    add_what_if_argument(group)
+    group.add_argument("--only", choices=("retention", "compaction"), help="do only retention, or only compaction")
+    group.add_argument("--force-compaction", action="store_true", help="compact at any dirty ratio")
+    group.add_argument(
+        "--now",
+        type=moment,
+        metavar="TIME",
+        help="take this as the time: epoch ms, ISO 8601 or +7d; a future time needs --dry-run; if it lies more "
+        "than an hour back, delete horizons count from the wall clock",
+    )
+    group.add_argument(
+        "--delete-delay",
+        type=span_ms,
+        metavar="TIME",
+        help="replace file.delete.delay.ms; 0 unlinks files in this run",
+    )
+    add_engine_arguments(group)
+    group.add_argument(
+        "--threads",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="threads for compactions: large ones one by one, small ones in parallel (default: 1)",
+    )
+    group.add_argument(
+        "--assume-committed",
+        action="store_true",
+        help="take a partition without a checkpointed high watermark as committed to its end",
+    )
+    add_danger_arguments(group)
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code), ("--what-if", args.what_if)):
+        if given and not args.dry_run:
+            raise InvalidConfig(option, None, "needs --dry-run")
+    if args.force_compaction and args.only == "retention":
+        raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
+    for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
+        if given and args.output:
+            raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")
+
+
+def _tell_unknown(plan: Plan) -> None:
+    """Print one line with the remedy if a topic keeps everything because no source states its policy."""
+    unknown = {p.policy.topic: p.policy.unknown_because for p in plan.partitions if p.config_is_unknown}
+    if unknown:
+        topic, because = next(iter(unknown.items()))
+        complain(
+            f"CONFIG_UNKNOWN: nothing of topic {topic}{_or_more(len(unknown) - 1, 'topic')} was touched: {because}"
+        )
+
+
+def _or_more(count: int, noun: str) -> str:
+    """Return a text such as `` or of 3 more topics``; empty if there are no more."""
+    from policies.reasons import counted
+
+    return f" or of {counted(count, f'more {noun}')}" if count else ""
+
+
+def _tell_uncommitted(plan: Plan) -> None:
+    """Print one line with the remedy if partitions stay whole because no high watermark is known."""
+    from policies.reasons import ReasonCode
+
+    unsure = [
+        str(p.facts.topic_partition)
+        for p in plan.partitions
+        if any(verdict.reason.code is ReasonCode.NO_HIGH_WATERMARK for verdict in p.verdicts)
+    ]
+    if unsure:
+        others = _or_more(len(unsure) - 1, "partition")
+        complain(
+            f"NO_HIGH_WATERMARK: nothing of {unsure[0]}{others} can go: no replication-offset-checkpoint says what is "
+            "committed; let the broker start and stop, or, for a copy or a single broker, say --assume-committed"
+        )
+
+
+def _request(args: argparse.Namespace) -> Request:
+    from policies.plan import Only, Request
+
+    wall_ms = clock_ms()
+    now_ms = args.now(wall_ms) if args.now else wall_ms
+    if now_ms > wall_ms and not args.dry_run:
+        raise InvalidConfig("--now", now_ms, f"lies after the clock's {wall_ms}: it would delete early; add --dry-run")
+    only = Only(args.only) if args.only else None
+    return Request(
+        now_ms,
+        only,
+        args.force_compaction,
+        args.assume_committed,
+        topics=tuple(args.topic),
+        delete_delay_ms=0 if args.output else args.delete_delay,  # a copy has no files that wait
+    )
+
+
 def _overview(
     args: argparse.Namespace,
     cleaner: Cleaner,
@@ -246,32 +337,10 @@ def _overview(
     )
 
 
-def _check_usage(args: argparse.Namespace) -> None:
-    for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code), ("--what-if", args.what_if)):
-        if given and not args.dry_run:
-            raise InvalidConfig(option, None, "needs --dry-run")
-    if args.force_compaction and args.only == "retention":
-        raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
-    for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
-        if given and args.output:
-            raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")
-
-
-def _request(args: argparse.Namespace) -> Request:
-    from policies.plan import Only, Request
-
-    wall_ms = clock_ms()
-    now_ms = args.now(wall_ms) if args.now else wall_ms
-    if now_ms > wall_ms and not args.dry_run:
-        raise InvalidConfig("--now", now_ms, f"lies after the clock's {wall_ms}: it would delete early; add --dry-run")
-    only = Only(args.only) if args.only else None
-    return Request(
-        now_ms,
-        only,
-        args.force_compaction,
-        args.assume_committed,
-        topics=tuple(args.topic),
-        delete_delay_ms=0 if args.output else args.delete_delay,  # a copy has no files that wait
+def _tell_output(output: Path) -> None:
+    is_whole = (output / MANIFEST_FILE).exists()
+    sys.stdout.write(
+        f"{output}: {'the copy is complete, with its manifest' if is_whole else 'the copy was not finished'}\n"
     )
 
 
@@ -291,6 +360,18 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
     return plan, outcome, 128 + signals[0] if signals else 0
 
 
+def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
+    from cleaner.report.totals import Totals, log_dir_errors
+
+    totals = Totals.of(plan, outcome)
+    if totals.failed or log_dir_errors(plan, outcome):
+        return ExitStatus.FAILED
+    if totals.unknown or any(plan.guards):
+        return ExitStatus.REFUSED
+    has_work = plan.has_work or outcome.swept_bytes > 0
+    return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE
+
+
 def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request) -> tuple[Plan, Outcome, int]:
     """Do what guard rails had held back. Return the results of both runs, as ``_act`` does."""
     from policies.planning import limited_to, replanned
@@ -304,86 +385,3 @@ def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request)
     deleted = {key: outcome.results[key].deleted_segments for key in keys}
     plan = replanned(plan, limited_to(second_plan, keys), deleted)
     return plan, outcome.followed_by(second), 128 + signals[0] if signals else 0
-
-
-def _tell_output(output: Path) -> None:
-    is_whole = (output / MANIFEST_FILE).exists()
-    sys.stdout.write(
-        f"{output}: {'the copy is complete, with its manifest' if is_whole else 'the copy was not finished'}\n"
-    )
-
-
-def _tell_unknown(plan: Plan) -> None:
-    """Print one line with the remedy if a topic keeps everything because no source states its policy."""
-    unknown = {p.policy.topic: p.policy.unknown_because for p in plan.partitions if p.config_is_unknown}
-    if unknown:
-        topic, because = next(iter(unknown.items()))
-        complain(
-            f"CONFIG_UNKNOWN: nothing of topic {topic}{_or_more(len(unknown) - 1, 'topic')} was touched: {because}"
-        )
-
-
-def _tell_uncommitted(plan: Plan) -> None:
-    """Print one line with the remedy if partitions stay whole because no high watermark is known."""
-    from policies.reasons import ReasonCode
-
-    unsure = [
-        str(p.facts.topic_partition)
-        for p in plan.partitions
-        if any(verdict.reason.code is ReasonCode.NO_HIGH_WATERMARK for verdict in p.verdicts)
-    ]
-    if unsure:
-        others = _or_more(len(unsure) - 1, "partition")
-        complain(
-            f"NO_HIGH_WATERMARK: nothing of {unsure[0]}{others} can go: no replication-offset-checkpoint says what is "
-            "committed; let the broker start and stop, or, for a copy or a single broker, say --assume-committed"
-        )
-
-
-def _or_more(count: int, noun: str) -> str:
-    """Return a text such as `` or of 3 more topics``; empty if there are no more."""
-    from policies.reasons import counted
-
-    return f" or of {counted(count, f'more {noun}')}" if count else ""
-
-
-def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
-    from cleaner.report.totals import Totals, log_dir_errors
-
-    totals = Totals.of(plan, outcome)
-    if totals.failed or log_dir_errors(plan, outcome):
-        return ExitStatus.FAILED
-    if totals.unknown or any(plan.guards):
-        return ExitStatus.REFUSED
-    has_work = plan.has_work or outcome.swept_bytes > 0
-    return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE
-
-
-def add_what_if_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the option ``--what-if``."""
-    group.add_argument(
-        "--what-if",
-        action="append",
-        default=[],
-        metavar="KEY=V1,V2,...",
-        help="with --dry-run: what would be freed and kept, now and in the long run, with these values of a key; "
-        "once for each key",
-    )
-
-
-def asked(args: argparse.Namespace) -> tuple[Question, ...]:
-    """Return the questions of the command line. Raises: InvalidConfigs."""
-    if not args.what_if:
-        return ()
-    from policies.forecast.what_if import questions_of
-
-    return questions_of(args.what_if, is_exact=args.exact)
-
-
-def with_answers(report: CleaningReport, answered: Sequence[Answered]) -> CleaningReport:
-    """Return a report that has the answers, too; the same one if nothing was asked."""
-    if not answered:
-        return report
-    from cleaner.report.what_if import WhatIfReport
-
-    return WhatIfReport(report.plan, report.outcome, overview=report.overview, answered=tuple(answered))

@@ -63,11 +63,16 @@ from storage.segment import Segment, SegmentFile, open_here
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
 
-
 _INCOMPLETE_TEXT: Final = (
     b"logcleaner is writing a copy here, or was interrupted: without a manifest it is worth nothing\n"
 )
 _ANOTHER: Final = "name another directory, or remove this one"
+
+_NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
+"""The files that a copy does not take from the original, because it has its own."""
+
+_SMALL_FILES_BYTES: Final = 1 << 20
+"""The least room for checkpoints, the manifest and other small files."""
 
 
 class CopyDoesNotFit(LogCleanerError):
@@ -84,117 +89,6 @@ class CopyDoesNotFit(LogCleanerError):
         )
 
 
-class OutputDir:
-    """An empty directory that becomes a copy of a log dir."""
-
-    def __init__(self, path: Path, fs: FileSystem) -> None:
-        self.path = path
-        self._fs = fs
-
-    @classmethod
-    def begin(cls, path: Path, original: LogDir, needed_bytes: int, fs: FileSystem) -> OutputDir:
-        """Make the directory and mark it incomplete.
-
-        Args:
-            path: where the copy is to be.
-            original: whose copy; a new directory takes its owner and mode.
-            needed_bytes: what the copy takes at most.
-            fs: the disk.
-
-        Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace.
-        """
-        check_usable(path, original)
-        parent = path if path.exists() else path.parent
-        space = os.statvfs(parent)
-        if needed_bytes > space.f_bavail * space.f_frsize:
-            raise CopyDoesNotFit(path, needed_bytes, space.f_bavail * space.f_frsize)
-        if not path.exists():
-            fs.make_dir(path, original.path, Purpose.COPY)
-            fs.fsync_dir(path.parent, Purpose.COPY)
-        fs.replace_file(path / INCOMPLETE_FILE, _INCOMPLETE_TEXT, Purpose.COPY)
-        return cls(path, fs)
-
-    def make_dir(self, name: str) -> None:
-        """Make a directory in the output, with the owner of the output."""
-        self._fs.make_dir(self.path / name, self.path, Purpose.COPY)
-
-    def empty(self, directory: Path) -> None:
-        """Take away what a failure left in one of its directories."""
-        for path in directory.iterdir():
-            self._fs.unlink(path, Purpose.COPY)
-
-    def copy(self, source: Path, planned: EntrySeen, target: Path) -> None:
-        """Copy a file, its time and its holes too, within the kernel where that can be.
-
-        Args:
-            source: a plain file.
-            planned: what it was when the plan was made.
-            target: a new file, which gets the owner and mode of its directory.
-
-        Raises: SourceChanged, UnreadableFile, OutOfSpace.
-        """
-        descriptor = _open(source)
-        try:
-            if (cause := planned.change_to(EntrySeen.of(os.fstat(descriptor)))) is not None:
-                raise SourceChanged(source, cause)
-            with self._fs.create(target, target.parent, Purpose.COPY) as file:
-                file.copy_sparse(descriptor, planned.identity.size_bytes)
-                file.fsync()
-                file.set_mtime(planned.identity.mtime_ns)
-            if planned.change_to(EntrySeen.of(os.fstat(descriptor))) is not None:
-                raise SourceChanged(source, "it was written to while it was copied")
-        except EOFError as error:
-            raise SourceChanged(source, "it was truncated while it was copied") from error
-        except OSError as error:
-            raise UnreadableFile(source, f"copying it to {target} failed: {error.strerror or error}") from error
-        finally:
-            os.close(descriptor)
-
-    def settle(self) -> None:
-        """Make the names of all that was copied last; every file was fsynced before."""
-        for directory in (*filter(Path.is_dir, sorted(self.path.iterdir())), self.path):
-            self._fs.fsync_dir(directory, Purpose.COPY)
-
-    def finish(self, manifest: bytes) -> None:
-        """Make the copy a copy; it has settled."""
-        self._fs.replace_file(self.path / MANIFEST_FILE, manifest, Purpose.COPY)
-        self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
-        self._fs.fsync_dir(self.path, Purpose.COPY)
-
-
-def _open(source: Path) -> int:
-    try:
-        return open_here(source)
-    except UnreadableFile as error:
-        if error.has_vanished:
-            raise SourceChanged(source, "it is gone") from error
-        raise
-
-
-def check_usable(path: Path, original: LogDir) -> None:
-    """Refuse what cannot become a copy of a log dir. Raises: UnusableOutput."""
-    resolved, source = path.resolve(), original.path.resolve()
-    if resolved == source or source in resolved.parents:
-        raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
-    if not path.exists():
-        if not path.parent.is_dir():
-            raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
-        return
-    if not path.is_dir():
-        raise UnusableOutput(path, "is no directory", "name a new or an empty one")
-    names = {entry.name for entry in path.iterdir()}
-    if MANIFEST_FILE in names:
-        raise UnusableOutput(path, "holds a finished copy already", _ANOTHER)
-    if INCOMPLETE_FILE in names:
-        raise UnusableOutput(path, "holds a copy that was interrupted and is incomplete", _ANOTHER)
-    if names:
-        raise UnusableOutput(path, "is not empty", "name a new or an empty one")
-
-
-_NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
-"""The files that a copy does not take from the original, because it has its own."""
-
-
 class OutputFull(OutOfSpace):
     """The file system of a copy is full."""
 
@@ -204,14 +98,6 @@ class OutputFull(OutOfSpace):
             f"{self.path}: no space{wanted} where the copy is written; no copy was finished: remove what there is of "
             f"it, and name a directory on a file system with more space, or fewer topics with --topic"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """The segments that retention leaves of a partition."""
-
-    listing: Listing
-    doomed: tuple[Segment, ...]
 
 
 @dataclass(eq=False)
@@ -434,18 +320,6 @@ class Copier:
                 self.means.fs.replace_file(output.path / name, format_offset_checkpoint(kept), Purpose.COPY)
 
 
-def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:
-    bases = planned.deletion.base_offsets if planned.deletion else set()
-    doomed = tuple(segment for segment in listing.segments if segment.base_offset in bases)
-    gone = {file.path for segment in doomed for file in segment.files.values()}
-    files = tuple(f for f in listing.in_state(FileState.PLAIN) if f.path not in gone)
-    return _Left(Listing(listing.directory, files), doomed)
-
-
-_SMALL_FILES_BYTES: Final = 1 << 20
-"""The least room for checkpoints, the manifest and other small files."""
-
-
 def needed_bytes(plan: LogDirPlan, moment: Moment, left_of: Callable[[PartitionPlan], Listing]) -> int:
     """Return what a copy takes at most.
 
@@ -470,6 +344,140 @@ def is_of_the_partition(name: str) -> bool:
     """
     is_left = name.endswith(SCRATCH_SUFFIX) or is_kept_other(name)
     return parse_segment_file_name(name) is None and not is_left
+
+
+class OutputDir:
+    """An empty directory that becomes a copy of a log dir."""
+
+    def __init__(self, path: Path, fs: FileSystem) -> None:
+        self.path = path
+        self._fs = fs
+
+    @classmethod
+    def begin(cls, path: Path, original: LogDir, needed_bytes: int, fs: FileSystem) -> OutputDir:
+        """Make the directory and mark it incomplete.
+
+        Args:
+            path: where the copy is to be.
+            original: whose copy; a new directory takes its owner and mode.
+            needed_bytes: what the copy takes at most.
+            fs: the disk.
+
+        Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace.
+        """
+        check_usable(path, original)
+        parent = path if path.exists() else path.parent
+        space = os.statvfs(parent)
+        if needed_bytes > space.f_bavail * space.f_frsize:
+            raise CopyDoesNotFit(path, needed_bytes, space.f_bavail * space.f_frsize)
+        if not path.exists():
+            fs.make_dir(path, original.path, Purpose.COPY)
+            fs.fsync_dir(path.parent, Purpose.COPY)
+        fs.replace_file(path / INCOMPLETE_FILE, _INCOMPLETE_TEXT, Purpose.COPY)
+        return cls(path, fs)
+
+    def make_dir(self, name: str) -> None:
+        """Make a directory in the output, with the owner of the output."""
+        self._fs.make_dir(self.path / name, self.path, Purpose.COPY)
+
+    def empty(self, directory: Path) -> None:
+        """Take away what a failure left in one of its directories."""
+        for path in directory.iterdir():
+            self._fs.unlink(path, Purpose.COPY)
+
+    def copy(self, source: Path, planned: EntrySeen, target: Path) -> None:
+        """Copy a file, its time and its holes too, within the kernel where that can be.
+
+        Args:
+            source: a plain file.
+            planned: what it was when the plan was made.
+            target: a new file, which gets the owner and mode of its directory.
+
+        Raises: SourceChanged, UnreadableFile, OutOfSpace.
+        """
+        descriptor = _open(source)
+        try:
+            if (cause := planned.change_to(EntrySeen.of(os.fstat(descriptor)))) is not None:
+                raise SourceChanged(source, cause)
+            with self._fs.create(target, target.parent, Purpose.COPY) as file:
+                file.copy_sparse(descriptor, planned.identity.size_bytes)
+                file.fsync()
+                file.set_mtime(planned.identity.mtime_ns)
+            if planned.change_to(EntrySeen.of(os.fstat(descriptor))) is not None:
+                raise SourceChanged(source, "it was written to while it was copied")
+        except EOFError as error:
+            raise SourceChanged(source, "it was truncated while it was copied") from error
+        except OSError as error:
+            raise UnreadableFile(source, f"copying it to {target} failed: {error.strerror or error}") from error
+        finally:
+            os.close(descriptor)
+
+    def settle(self) -> None:
+        """Make the names of all that was copied last; every file was fsynced before."""
+        for directory in (*filter(Path.is_dir, sorted(self.path.iterdir())), self.path):
+            self._fs.fsync_dir(directory, Purpose.COPY)
+
+    def finish(self, manifest: bytes) -> None:
+        """Make the copy a copy; it has settled."""
+        self._fs.replace_file(self.path / MANIFEST_FILE, manifest, Purpose.COPY)
+        self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
+        self._fs.fsync_dir(self.path, Purpose.COPY)
+
+
+def check_usable(path: Path, original: LogDir) -> None:
+    """Refuse what cannot become a copy of a log dir. Raises: UnusableOutput."""
+    resolved, source = path.resolve(), original.path.resolve()
+    if resolved == source or source in resolved.parents:
+        raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
+        return
+    if not path.is_dir():
+        raise UnusableOutput(path, "is no directory", "name a new or an empty one")
+    names = {entry.name for entry in path.iterdir()}
+    if MANIFEST_FILE in names:
+        raise UnusableOutput(path, "holds a finished copy already", _ANOTHER)
+    if INCOMPLETE_FILE in names:
+        raise UnusableOutput(path, "holds a copy that was interrupted and is incomplete", _ANOTHER)
+    if names:
+        raise UnusableOutput(path, "is not empty", "name a new or an empty one")
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The segments that retention leaves of a partition."""
+
+    listing: Listing
+    doomed: tuple[Segment, ...]
+
+
+def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:
+    bases = planned.deletion.base_offsets if planned.deletion else set()
+    doomed = tuple(segment for segment in listing.segments if segment.base_offset in bases)
+    gone = {file.path for segment in doomed for file in segment.files.values()}
+    files = tuple(f for f in listing.in_state(FileState.PLAIN) if f.path not in gone)
+    return _Left(Listing(listing.directory, files), doomed)
+
+
+def _data_of(directory: Path, names: Iterable[str]) -> int:
+    """Return the bytes of data in some files of a directory. One that is gone has none; its copying tells."""
+    total_bytes = 0
+    with as_unreadable(directory), opened(directory) as parent:
+        for name in names:
+            total_bytes += _data_in(directory / name, parent)
+    return total_bytes
+
+
+def _data_in(path: Path, parent: int) -> int:
+    try:
+        descriptor, size_bytes = open_sized(path, parent)
+    except OSError:  # its copying tells
+        return 0
+    try:
+        return data_bytes(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def _segments_bytes(
@@ -497,21 +505,10 @@ def _as_it_is(directory: SeenDirectory) -> int:
     return _data_of(directory.path, directory.plain_files())
 
 
-def _data_of(directory: Path, names: Iterable[str]) -> int:
-    """Return the bytes of data in some files of a directory. One that is gone has none; its copying tells."""
-    total_bytes = 0
-    with as_unreadable(directory), opened(directory) as parent:
-        for name in names:
-            total_bytes += _data_in(directory / name, parent)
-    return total_bytes
-
-
-def _data_in(path: Path, parent: int) -> int:
+def _open(source: Path) -> int:
     try:
-        descriptor, size_bytes = open_sized(path, parent)
-    except OSError:  # its copying tells
-        return 0
-    try:
-        return data_bytes(descriptor, size_bytes)
-    finally:
-        os.close(descriptor)
+        return open_here(source)
+    except UnreadableFile as error:
+        if error.has_vanished:
+            raise SourceChanged(source, "it is gone") from error
+        raise

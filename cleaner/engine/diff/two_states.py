@@ -43,6 +43,10 @@ from storage.segment import Segment
 
 OFFSET_END: Final = (1 << 63) - 1
 
+_LEFTOVERS_MAX: Final = 1 << 20
+
+Flags = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -123,63 +127,6 @@ def aborted_in_both(before: OpenedState, after: OpenedState) -> list[AbortedTran
         behind = after.between(before.end_offset, OFFSET_END, stack) if unended else ()
         told = [one for one in _aborted_behind(behind, unended) if (one.producer_id, one.last_offset) not in indexed]
     return [*own, *since, *told]
-
-
-def _unended(state: OpenedState) -> dict[int, int]:
-    """Return the first offset of every transaction that has no marker, by producer id."""
-    unended: dict[int, int] = {}
-    for base_offset, batch in _transactional(state.spans):
-        if batch.marker is None:
-            unended.setdefault(batch.producer_id, base_offset)
-        else:
-            unended.pop(batch.producer_id, None)
-    return unended
-
-
-def _aborted_behind(behind: Iterator[OpenSpan] | tuple[()], unended: Mapping[int, int]) -> Iterator[AbortedTransaction]:
-    left = dict(unended)
-    for _, batch in _transactional(behind):
-        first_offset = left.pop(batch.producer_id, None) if batch.marker is not None else None
-        if first_offset is not None and batch.marker is Marker.ABORT:
-            yield AbortedTransaction(batch.producer_id, first_offset, batch.last_offset, batch.last_offset + 1)
-        if not left:
-            return
-
-
-def _transactional(spans: Iterator[OpenSpan] | tuple[OpenSpan, ...]) -> Iterator[tuple[int, BatchFacts]]:
-    """Yield each batch of a transaction, and each marker, with its base offset."""
-    for opened in spans:
-        for slice_ in opened.reader.slices(checksums=Checksums.DONE):
-            for row in np.flatnonzero(slice_.table["attributes"] & TRANSACTIONAL):
-                yield int(slice_.table["base_offset"][row]), facts_of(slice_, int(row))
-
-
-def _position_at(span: Span, offset: int) -> Position:
-    """Return the position of the first batch that begins at or above an offset, or the end."""
-    with open_segment(span.segment, span.upper_offset, is_locked=False) as reader:
-        position = reader.start
-        for slice_ in reader.slices(checksums=Checksums.DONE):
-            row = int(np.searchsorted(slice_.table["base_offset"], offset))
-            if row < slice_.table.size:
-                return Position(
-                    slice_.position_of(row), int(slice_.table["base_offset"][row]), 0, slice_.first_row + row
-                )
-            position = Position.behind(slice_)
-    return position
-
-
-def _shortened(segment: Segment, size_bytes: int) -> Segment:
-    """Return the segment as if its ``.log`` ended earlier. Raises: PlanOutOfDate if it grew since it was listed."""
-    if size_bytes < 0:
-        raise PlanOutOfDate(segment.log.path, "it grew while it was read")
-    log = segment.log._replace(identity=segment.log.identity._replace(size_bytes=size_bytes))
-    return segment._replace(files={**segment.files, FileKind.LOG: log})
-
-
-_LEFTOVERS_MAX: Final = 1 << 20
-
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,3 +225,54 @@ class Markers:
             else:
                 bare.append(row)
         return np.isin(rows, bare)
+
+
+def _shortened(segment: Segment, size_bytes: int) -> Segment:
+    """Return the segment as if its ``.log`` ended earlier. Raises: PlanOutOfDate if it grew since it was listed."""
+    if size_bytes < 0:
+        raise PlanOutOfDate(segment.log.path, "it grew while it was read")
+    log = segment.log._replace(identity=segment.log.identity._replace(size_bytes=size_bytes))
+    return segment._replace(files={**segment.files, FileKind.LOG: log})
+
+
+def _position_at(span: Span, offset: int) -> Position:
+    """Return the position of the first batch that begins at or above an offset, or the end."""
+    with open_segment(span.segment, span.upper_offset, is_locked=False) as reader:
+        position = reader.start
+        for slice_ in reader.slices(checksums=Checksums.DONE):
+            row = int(np.searchsorted(slice_.table["base_offset"], offset))
+            if row < slice_.table.size:
+                return Position(
+                    slice_.position_of(row), int(slice_.table["base_offset"][row]), 0, slice_.first_row + row
+                )
+            position = Position.behind(slice_)
+    return position
+
+
+def _unended(state: OpenedState) -> dict[int, int]:
+    """Return the first offset of every transaction that has no marker, by producer id."""
+    unended: dict[int, int] = {}
+    for base_offset, batch in _transactional(state.spans):
+        if batch.marker is None:
+            unended.setdefault(batch.producer_id, base_offset)
+        else:
+            unended.pop(batch.producer_id, None)
+    return unended
+
+
+def _transactional(spans: Iterator[OpenSpan] | tuple[OpenSpan, ...]) -> Iterator[tuple[int, BatchFacts]]:
+    """Yield each batch of a transaction, and each marker, with its base offset."""
+    for opened in spans:
+        for slice_ in opened.reader.slices(checksums=Checksums.DONE):
+            for row in np.flatnonzero(slice_.table["attributes"] & TRANSACTIONAL):
+                yield int(slice_.table["base_offset"][row]), facts_of(slice_, int(row))
+
+
+def _aborted_behind(behind: Iterator[OpenSpan] | tuple[()], unended: Mapping[int, int]) -> Iterator[AbortedTransaction]:
+    left = dict(unended)
+    for _, batch in _transactional(behind):
+        first_offset = left.pop(batch.producer_id, None) if batch.marker is not None else None
+        if first_offset is not None and batch.marker is Marker.ABORT:
+            yield AbortedTransaction(batch.producer_id, first_offset, batch.last_offset, batch.last_offset + 1)
+        if not left:
+            return

@@ -55,8 +55,95 @@ from storage.segment import Segment, SegmentFile, reading
 
 HORIZON_BYTES_MAX: Final = 1 << 30
 """Unless all is asked for, delete horizons are looked for only in so much of a log: every byte of it is read."""
-
 _T = TypeVar("_T")
+
+TOPIC: Final = "__transaction_state"
+READ_BYTES_MAX: Final = 64 << 20
+"""The most bytes that are read, newest segments first: a producer that can still end a transaction has written lately.
+"""
+_KEY: Final = TRANSACTIONS_TOPIC["TransactionLogKey"]
+_TYPE_BYTES: Final = 2
+"""A key begins with its type."""
+_PRODUCER_ID: Final = struct.Struct(">hq")
+"""The version of a value, and the producer id, with which each version begins."""
+
+
+def explanations(
+    planned: Plan, wanted: TopicPartition, log_dirs: Sequence[LogDir], means: Means, *, exact: bool
+) -> tuple[PartitionExplanation, ...]:
+    """Explain a partition in each log dir of a plan that holds it.
+
+    Args:
+        planned: the plan of ``clean``.
+        wanted: the partition.
+        log_dirs: of the command: in them the topic's partitions are counted, and a transactional id is looked up.
+        means: states what holds for all topics alike.
+        exact: read all that may hold delete horizons, however much it is, and count the records without a key that a
+            compaction drops.
+
+    Raises: UnreadableFile, PartitionChanged.
+    """
+    topic, broker = topic_here(wanted.topic, log_dirs), means.broker
+    look = Look(planned.request.now_ms, broker.producer_id_expiration_ms, exact)
+
+    def explained(log_dir: LogDirFacts, partition: PartitionPlan) -> PartitionExplanation:
+        seen = observe(log_dir, partition, topic, look)
+        if exact and partition.compaction:
+            partition, seen = _counted(partition, seen, Rehearsal(means, planned.request))
+        found = explain(partition, seen, planned.request, broker)
+        if not any(blocker.code is BlockerCode.OPEN_TRANSACTION for blocker in found.blockers):
+            return found
+        return explain(partition, with_transactional_id(seen, log_dirs), planned.request, broker)
+
+    return tuple(
+        explained(log_dir.facts, partition)
+        for log_dir in planned.log_dirs
+        for partition in log_dir.partitions
+        if isinstance(partition, PartitionPlan) and partition.facts.topic_partition == wanted
+    )
+
+
+def with_transactional_id(seen: Observations, log_dirs: Iterable[LogDir]) -> Observations:
+    """Return observations with the transactional id of the oldest open transaction, the one that blocks."""
+    first, *others = seen.transactions
+    found = first._replace(transactional_id=transactional_id_of(first.producer_id, log_dirs))
+    return replace(seen, transactions=(found, *others))
+
+
+def transactional_id_of(producer_id: int, log_dirs: Iterable[LogDir]) -> str | None:
+    """Return the transactional id that a producer has by the newest records; None if none of them names it.
+
+    The function passes over files that cannot be read, because a live broker may delete them meanwhile.
+    """
+    left_bytes = READ_BYTES_MAX
+    for segment in _newest_first(log_dirs):
+        left_bytes -= segment.size_bytes
+        if left_bytes < 0:
+            return None
+        if found := _last_id_in(segment, producer_id):
+            return found
+    return None
+
+
+def topic_here(topic: str, log_dirs: Iterable[LogDir]) -> TopicHere:
+    """Return the number of a topic's partitions in some log dirs, and the size of their ``.log`` files."""
+    partitions = size_bytes = 0
+    for log_dir in log_dirs:
+        for topic_partition, directory in log_dir.partitions():
+            if topic_partition.topic == topic:
+                with suppress(UnreadableFile):  # beside a live broker it may be gone
+                    size_bytes += sum(segment.size_bytes for segment in list_partition(directory).segments)
+                    partitions += 1
+    return TopicHere(partitions, size_bytes)
+
+
+class PartitionChanged(LogCleanerError):
+    """A partition of which a broker deleted segments while it was looked at."""
+
+    directory: Path
+
+    def __str__(self) -> str:
+        return f"{self.directory}: changed while it was looked at; run again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,125 +228,12 @@ def observe(
     )
 
 
-class PartitionChanged(LogCleanerError):
-    """A partition of which a broker deleted segments while it was looked at."""
-
-    directory: Path
-
-    def __str__(self) -> str:
-        return f"{self.directory}: changed while it was looked at; run again"
-
-
-def _times(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> tuple[SegmentTimes, ...]:
-    if not edges:
-        return tuple(SegmentTimes() for _ in segments)
-    directory = segments[0].directory
-    with as_unreadable(directory), opened_as_parent(directory) as parent:
-        return tuple([_segment_times(segment, edges[segment.base_offset], parent) for segment in segments])
-
-
-def _segment_times(segment: Segment, edges: SegmentEdges, parent: int | None) -> SegmentTimes:
-    entry = segment.newest_entry(parent)
-    indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
-    newest_ms = max(indexed_ms, edges.largest_ms)
-    offset = entry.offset if entry and newest_ms == indexed_ms else None
-    return SegmentTimes(first_timestamp(edges.first) if edges.first else NO_TIMESTAMP, newest_ms, offset)
-
-
 def first_timestamp(header: BatchHeader | LegacyHeader) -> int:
     """Return the timestamp of a batch's first record; the largest one of the batch if its header says no more."""
     is_told = isinstance(header, BatchHeader) and not (header.has_delete_horizon or header.is_log_append_time)
     if is_told and isinstance(header, BatchHeader) and header.base_timestamp_ms >= 0:
         return header.base_timestamp_ms
     return header.max_timestamp_ms
-
-
-def _use(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> ActiveUse:
-    if not segments or not edges:
-        return UNUSED
-    active = segments[-1]
-    header = edges[active.base_offset].first
-    first_ms = header.max_timestamp_ms if header else NO_TIMESTAMP
-    return ActiveUse(first_ms, len(offset_entries(active)), len(time_entries(active)))
-
-
-def _future(segments: Sequence[Segment], times: Sequence[SegmentTimes], now_ms: int) -> RecordPlace | None:
-    """Find the record with the greatest timestamp of the first segment that reaches into the future."""
-    for segment, found in zip(segments, times, strict=True):
-        if found.newest_ms > now_ms:
-            return _record_of(segment, found) if found.newest_offset is not None else None
-    return None
-
-
-def _record_of(segment: Segment, times: SegmentTimes) -> RecordPlace | None:
-    """Find the first record with the newest timestamp, in the batch that the time index names."""
-    from storage.kernels.layout import OFFSET, TIMESTAMP  # noqa: PLC0415 - it loads numpy
-
-    last_offset = times.newest_offset or 0
-    with reading(segment.log.path) as descriptor:
-        headers = iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, last_offset))
-        batch = next((found for found in headers if found.header.last_offset >= last_offset), None)
-    if batch is None:
-        return None
-    for located in located_in(segment, batch.position, batch.position + batch.header.size_bytes, with_control=True):
-        for place in (located[TIMESTAMP] == times.newest_ms).nonzero()[0][:1].tolist():
-            return RecordPlace(int(located[OFFSET][place]), times.newest_ms)
-    return None
-
-
-def _producers(facts: PartitionFacts, listing: Listing, look: Look) -> ProducerState:
-    return load_producer_state(
-        listing.snapshots,
-        listing.segments,
-        facts.log_start_offset,
-        facts.log_end_offset,
-        look.now_ms,
-        look.producer_expiration_ms,
-    )
-
-
-def _last_stable_offset(facts: PartitionFacts, state: ProducerState) -> int | None:
-    if facts.last_stable_offset is not None or facts.high_watermark is None:
-        return facts.last_stable_offset
-    unstable = state.first_unstable_offset(facts.high_watermark)
-    return facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
-
-
-def _transactions(state: ProducerState, segments: Sequence[Segment]) -> Iterator[OpenTransaction]:
-    open_ = [(p.open_txn_first_offset, p) for p in state.producers.values() if p.open_txn_first_offset is not None]
-    for offset, producer in sorted(open_, key=lambda pair: pair[0]):
-        since_ms = _first_batch_ms(segments, offset)
-        yield OpenTransaction(producer.producer_id, producer.epoch, offset, since_ms)
-
-
-def _first_batch_ms(segments: Sequence[Segment], offset: int) -> int | None:
-    """Return the timestamp of the batch that begins at an offset, epoch ms; None if there is none."""
-    below = [segment for segment in segments if segment.base_offset <= offset]
-    for batch in read_segment(below[-1], offset, offset + 1) if below else ():
-        if (first_ms := first_timestamp(batch.header)) >= 0:
-            return first_ms
-    return None
-
-
-def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -> DeleteHorizons:
-    """Look for delete horizons in what was compacted before, the oldest segments first, as far as the bound allows."""
-    section = planned.section
-    if section is None or section.is_first:
-        return NO_HORIZONS
-    clean = [segment for segment in segments if segment.base_offset < section.first_dirty_offset]
-    left_bytes, read = HORIZON_BYTES_MAX, list[Segment]()
-    for segment in clean:
-        left_bytes -= segment.size_bytes
-        if left_bytes >= 0 or look.exact:
-            read.append(segment)
-    unread_bytes = sum(segment.size_bytes for segment in clean) - sum(segment.size_bytes for segment in read)
-    return stamped_batches(read)._replace(unread_bytes=unread_bytes)
-
-
-def _file_time_ms(path: Path) -> int | None:
-    with suppress(OSError):
-        return status_of(path).st_mtime_ns // 1_000_000
-    return None
 
 
 def failed_attempts(facts: PartitionFacts) -> FailedAttempts | None:
@@ -319,58 +293,6 @@ def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
     )
 
 
-def _replaced_ms(facts: PartitionFacts) -> dict[int, int]:
-    """Return when a compaction of ours last began to replace the segment of each base offset, epoch ms."""
-    replaced_ms: dict[int, int] = {}
-    for entry in read_journal(Path(facts.log_dir)):
-        match entry:
-            case {"what": "compact", "partition": name, "time_ms": int(time_ms), "groups": list(groups)}:
-                if name == str(facts.topic_partition):
-                    bases = [base for group in groups if isinstance(group, list) for base in group]
-                    replaced_ms.update(dict.fromkeys(bases, time_ms))
-    return replaced_ms
-
-
-def _is_replaced(file: SegmentFile, replaced_ms: dict[int, int]) -> bool:
-    began_ms = replaced_ms.get(file.name.base_offset)
-    return began_ms is not None and began_ms <= file.changed_ns // 1_000_000
-
-
-def explanations(
-    planned: Plan, wanted: TopicPartition, log_dirs: Sequence[LogDir], means: Means, *, exact: bool
-) -> tuple[PartitionExplanation, ...]:
-    """Explain a partition in each log dir of a plan that holds it.
-
-    Args:
-        planned: the plan of ``clean``.
-        wanted: the partition.
-        log_dirs: of the command: in them the topic's partitions are counted, and a transactional id is looked up.
-        means: states what holds for all topics alike.
-        exact: read all that may hold delete horizons, however much it is, and count the records without a key that a
-            compaction drops.
-
-    Raises: UnreadableFile, PartitionChanged.
-    """
-    topic, broker = topic_here(wanted.topic, log_dirs), means.broker
-    look = Look(planned.request.now_ms, broker.producer_id_expiration_ms, exact)
-
-    def explained(log_dir: LogDirFacts, partition: PartitionPlan) -> PartitionExplanation:
-        seen = observe(log_dir, partition, topic, look)
-        if exact and partition.compaction:
-            partition, seen = _counted(partition, seen, Rehearsal(means, planned.request))
-        found = explain(partition, seen, planned.request, broker)
-        if not any(blocker.code is BlockerCode.OPEN_TRANSACTION for blocker in found.blockers):
-            return found
-        return explain(partition, with_transactional_id(seen, log_dirs), planned.request, broker)
-
-    return tuple(
-        explained(log_dir.facts, partition)
-        for log_dir in planned.log_dirs
-        for partition in log_dir.partitions
-        if isinstance(partition, PartitionPlan) and partition.facts.topic_partition == wanted
-    )
-
-
 def _counted(partition: PartitionPlan, seen: Observations, rehearsal: Rehearsal) -> tuple[PartitionPlan, Observations]:
     """Count the records without a key. If a guard rail holds the compaction back for them, return the plan without."""
     found = rehearsal.result(partition, exact=True)
@@ -381,51 +303,6 @@ def _counted(partition: PartitionPlan, seen: Observations, rehearsal: Rehearsal)
         problem = f"the records without a key: {why}"
         return partition, replace(seen, problems=(*seen.problems, problem))
     return partition, replace(seen, records_unkeyed=found.records_unkeyed)
-
-
-def with_transactional_id(seen: Observations, log_dirs: Iterable[LogDir]) -> Observations:
-    """Return observations with the transactional id of the oldest open transaction, the one that blocks."""
-    first, *others = seen.transactions
-    found = first._replace(transactional_id=transactional_id_of(first.producer_id, log_dirs))
-    return replace(seen, transactions=(found, *others))
-
-
-def topic_here(topic: str, log_dirs: Iterable[LogDir]) -> TopicHere:
-    """Return the number of a topic's partitions in some log dirs, and the size of their ``.log`` files."""
-    partitions = size_bytes = 0
-    for log_dir in log_dirs:
-        for topic_partition, directory in log_dir.partitions():
-            if topic_partition.topic == topic:
-                with suppress(UnreadableFile):  # beside a live broker it may be gone
-                    size_bytes += sum(segment.size_bytes for segment in list_partition(directory).segments)
-                    partitions += 1
-    return TopicHere(partitions, size_bytes)
-
-
-TOPIC: Final = "__transaction_state"
-READ_BYTES_MAX: Final = 64 << 20
-"""The most bytes that are read, newest segments first: a producer that can still end a transaction has written lately.
-"""
-_KEY: Final = TRANSACTIONS_TOPIC["TransactionLogKey"]
-_TYPE_BYTES: Final = 2
-"""A key begins with its type."""
-_PRODUCER_ID: Final = struct.Struct(">hq")
-"""The version of a value, and the producer id, with which each version begins."""
-
-
-def transactional_id_of(producer_id: int, log_dirs: Iterable[LogDir]) -> str | None:
-    """Return the transactional id that a producer has by the newest records; None if none of them names it.
-
-    The function passes over files that cannot be read, because a live broker may delete them meanwhile.
-    """
-    left_bytes = READ_BYTES_MAX
-    for segment in _newest_first(log_dirs):
-        left_bytes -= segment.size_bytes
-        if left_bytes < 0:
-            return None
-        if found := _last_id_in(segment, producer_id):
-            return found
-    return None
 
 
 def _newest_first(log_dirs: Iterable[LogDir]) -> list[Segment]:
@@ -450,3 +327,124 @@ def _last_id_in(segment: Segment, producer_id: int) -> str | None:
                 if _PRODUCER_ID.unpack_from(value)[1] == producer_id:  # few records are worth decoding
                     found = decode(_KEY, 0, key, _TYPE_BYTES)["transactionalId"]
     return found
+
+
+def _last_stable_offset(facts: PartitionFacts, state: ProducerState) -> int | None:
+    if facts.last_stable_offset is not None or facts.high_watermark is None:
+        return facts.last_stable_offset
+    unstable = state.first_unstable_offset(facts.high_watermark)
+    return facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
+
+
+def _file_time_ms(path: Path) -> int | None:
+    with suppress(OSError):
+        return status_of(path).st_mtime_ns // 1_000_000
+    return None
+
+
+def _times(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> tuple[SegmentTimes, ...]:
+    if not edges:
+        return tuple(SegmentTimes() for _ in segments)
+    directory = segments[0].directory
+    with as_unreadable(directory), opened_as_parent(directory) as parent:
+        return tuple([_segment_times(segment, edges[segment.base_offset], parent) for segment in segments])
+
+
+def _segment_times(segment: Segment, edges: SegmentEdges, parent: int | None) -> SegmentTimes:
+    entry = segment.newest_entry(parent)
+    indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
+    newest_ms = max(indexed_ms, edges.largest_ms)
+    offset = entry.offset if entry and newest_ms == indexed_ms else None
+    return SegmentTimes(first_timestamp(edges.first) if edges.first else NO_TIMESTAMP, newest_ms, offset)
+
+
+def _producers(facts: PartitionFacts, listing: Listing, look: Look) -> ProducerState:
+    return load_producer_state(
+        listing.snapshots,
+        listing.segments,
+        facts.log_start_offset,
+        facts.log_end_offset,
+        look.now_ms,
+        look.producer_expiration_ms,
+    )
+
+
+def _use(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> ActiveUse:
+    if not segments or not edges:
+        return UNUSED
+    active = segments[-1]
+    header = edges[active.base_offset].first
+    first_ms = header.max_timestamp_ms if header else NO_TIMESTAMP
+    return ActiveUse(first_ms, len(offset_entries(active)), len(time_entries(active)))
+
+
+def _future(segments: Sequence[Segment], times: Sequence[SegmentTimes], now_ms: int) -> RecordPlace | None:
+    """Find the record with the greatest timestamp of the first segment that reaches into the future."""
+    for segment, found in zip(segments, times, strict=True):
+        if found.newest_ms > now_ms:
+            return _record_of(segment, found) if found.newest_offset is not None else None
+    return None
+
+
+def _record_of(segment: Segment, times: SegmentTimes) -> RecordPlace | None:
+    """Find the first record with the newest timestamp, in the batch that the time index names."""
+    from storage.kernels.layout import OFFSET, TIMESTAMP  # noqa: PLC0415 - it loads numpy
+
+    last_offset = times.newest_offset or 0
+    with reading(segment.log.path) as descriptor:
+        headers = iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, last_offset))
+        batch = next((found for found in headers if found.header.last_offset >= last_offset), None)
+    if batch is None:
+        return None
+    for located in located_in(segment, batch.position, batch.position + batch.header.size_bytes, with_control=True):
+        for place in (located[TIMESTAMP] == times.newest_ms).nonzero()[0][:1].tolist():
+            return RecordPlace(int(located[OFFSET][place]), times.newest_ms)
+    return None
+
+
+def _transactions(state: ProducerState, segments: Sequence[Segment]) -> Iterator[OpenTransaction]:
+    open_ = [(p.open_txn_first_offset, p) for p in state.producers.values() if p.open_txn_first_offset is not None]
+    for offset, producer in sorted(open_, key=lambda pair: pair[0]):
+        since_ms = _first_batch_ms(segments, offset)
+        yield OpenTransaction(producer.producer_id, producer.epoch, offset, since_ms)
+
+
+def _first_batch_ms(segments: Sequence[Segment], offset: int) -> int | None:
+    """Return the timestamp of the batch that begins at an offset, epoch ms; None if there is none."""
+    below = [segment for segment in segments if segment.base_offset <= offset]
+    for batch in read_segment(below[-1], offset, offset + 1) if below else ():
+        if (first_ms := first_timestamp(batch.header)) >= 0:
+            return first_ms
+    return None
+
+
+def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -> DeleteHorizons:
+    """Look for delete horizons in what was compacted before, the oldest segments first, as far as the bound allows."""
+    section = planned.section
+    if section is None or section.is_first:
+        return NO_HORIZONS
+    clean = [segment for segment in segments if segment.base_offset < section.first_dirty_offset]
+    left_bytes, read = HORIZON_BYTES_MAX, list[Segment]()
+    for segment in clean:
+        left_bytes -= segment.size_bytes
+        if left_bytes >= 0 or look.exact:
+            read.append(segment)
+    unread_bytes = sum(segment.size_bytes for segment in clean) - sum(segment.size_bytes for segment in read)
+    return stamped_batches(read)._replace(unread_bytes=unread_bytes)
+
+
+def _replaced_ms(facts: PartitionFacts) -> dict[int, int]:
+    """Return when a compaction of ours last began to replace the segment of each base offset, epoch ms."""
+    replaced_ms: dict[int, int] = {}
+    for entry in read_journal(Path(facts.log_dir)):
+        match entry:
+            case {"what": "compact", "partition": name, "time_ms": int(time_ms), "groups": list(groups)}:
+                if name == str(facts.topic_partition):
+                    bases = [base for group in groups if isinstance(group, list) for base in group]
+                    replaced_ms.update(dict.fromkeys(bases, time_ms))
+    return replaced_ms
+
+
+def _is_replaced(file: SegmentFile, replaced_ms: dict[int, int]) -> bool:
+    began_ms = replaced_ms.get(file.name.base_offset)
+    return began_ms is not None and began_ms <= file.changed_ns // 1_000_000

@@ -53,48 +53,6 @@ NAME_LENGTH_MAX: Final = 255
 _TOKEN: Final = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 """A set of characters, or one character, of a glob."""
 
-
-def may_be_named(directory: str, globs: Sequence[str]) -> bool:
-    """Return whether a partition directory may be one of a topic or partition that one of the globs names.
-
-    A name that Kafka may have cut counts if any topic that begins so would be named. Without any glob all are named.
-    """
-    found = parse_partition_dir_name(directory)
-    if found is None or is_named(found.topic_partition, globs):
-        return found is not None
-    return is_cut(directory, found) and any(matches_beginning(glob, found.topic_partition.topic) for glob in globs)
-
-
-def is_cut(directory: str, found: PartitionDirName) -> bool:
-    """Return whether Kafka may have cut the name of a directory, ``found`` as it was parsed."""
-    return found.state is not DirState.LIVE and len(directory) == NAME_LENGTH_MAX
-
-
-def matches_beginning(glob: str, beginning: str) -> bool:
-    """Return whether a glob matches any text that begins so."""
-    tokens = _TOKEN.findall(glob)
-    places = _with_skipped({0}, tokens)
-    for character in beginning:
-        stay = {place for place in places if tokens[place : place + 1] == ["*"]}
-        taken = {place + 1 for place in places - stay if _takes(tokens, place, character)}
-        places = _with_skipped(stay | taken, tokens)
-    return bool(places)
-
-
-def _takes(tokens: Sequence[str], place: int, character: str) -> bool:
-    return place < len(tokens) and fnmatchcase(character, tokens[place])
-
-
-def _with_skipped(places: set[int], tokens: Sequence[str]) -> set[int]:
-    """Add the places behind stars, which may stand for nothing."""
-    found = set(places)
-    for place in sorted(places):
-        while place < len(tokens) and tokens[place] == "*":
-            place += 1  # noqa: PLW2901 - each of a row of stars
-            found.add(place)
-    return found
-
-
 _HAS_RECORDS: Final = re.compile(r"\.log(\.|$)|^(\d+-\d+|bootstrap)\.checkpoint(\.|$)")
 """Logs in any state, copies of them by any further suffix, and snapshots of the cluster metadata, which are batches."""
 _HAS_NO_KEYS: Final = re.compile(r"\.(index|timeindex|txnindex|snapshot)(\.|$)")
@@ -104,6 +62,9 @@ _KNOWN: Final = frozenset({
     META_PROPERTIES_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_CHECKPOINT, ROTATED_JOURNAL_FILE, "quorum-state",
 })  # fmt: skip
 _TEMPORARY: Final = (".tmp", ".logcleaner")
+
+Wants = Callable[[str], bool]
+"""Whether a partition directory with this name is to be searched."""
 
 
 class FileContent(StrEnum):
@@ -159,10 +120,6 @@ class FilePlace(NamedTuple):
     size_bytes: int
 
 
-Wants = Callable[[str], bool]
-"""Whether a partition directory with this name is to be searched."""
-
-
 def places_in(log_dir: Path, wants: Wants | None) -> Iterator[FilePlace]:
     """Yield every file of a log dir, ascending by path.
 
@@ -173,6 +130,43 @@ def places_in(log_dir: Path, wants: Wants | None) -> Iterator[FilePlace]:
     Raises: UnreadableFile.
     """
     yield from _walk(log_dir, log_dir, None, wants)
+
+
+def content_of(file_name: str) -> FileContent:
+    """Return what a plain file holds, by its name."""
+    if _HAS_RECORDS.search(file_name):
+        return FileContent.RECORDS
+    plain = file_name
+    for suffix in _TEMPORARY:
+        plain = plain.removesuffix(suffix)
+    return FileContent.NO_KEYS if plain in _KNOWN or _HAS_NO_KEYS.search(file_name) else FileContent.UNKNOWN
+
+
+def may_be_named(directory: str, globs: Sequence[str]) -> bool:
+    """Return whether a partition directory may be one of a topic or partition that one of the globs names.
+
+    A name that Kafka may have cut counts if any topic that begins so would be named. Without any glob all are named.
+    """
+    found = parse_partition_dir_name(directory)
+    if found is None or is_named(found.topic_partition, globs):
+        return found is not None
+    return is_cut(directory, found) and any(matches_beginning(glob, found.topic_partition.topic) for glob in globs)
+
+
+def is_cut(directory: str, found: PartitionDirName) -> bool:
+    """Return whether Kafka may have cut the name of a directory, ``found`` as it was parsed."""
+    return found.state is not DirState.LIVE and len(directory) == NAME_LENGTH_MAX
+
+
+def matches_beginning(glob: str, beginning: str) -> bool:
+    """Return whether a glob matches any text that begins so."""
+    tokens = _TOKEN.findall(glob)
+    places = _with_skipped({0}, tokens)
+    for character in beginning:
+        stay = {place for place in places if tokens[place : place + 1] == ["*"]}
+        taken = {place + 1 for place in places - stay if _takes(tokens, place, character)}
+        places = _with_skipped(stay | taken, tokens)
+    return bool(places)
 
 
 def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: Wants | None) -> Iterator[FilePlace]:
@@ -197,17 +191,16 @@ def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: 
             yield _place(log_dir, directory / entry, status, home, name, changed_ms)
 
 
-def _status(directory: int, entry: str) -> os.stat_result | None:
-    try:
-        return os.stat(entry, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
 def _home(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FileHome:
     if name is None:
         return FileHome.OTHER
     return _HOMES[name.state] if directory.parent == log_dir else FileHome.COPY
+
+
+def _shut(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FilePlace:
+    """Return a directory that lets this user not in, such as ``lost+found``: the search tells that it is unread."""
+    home, topic_partition = _home(log_dir, directory, name), name.topic_partition if name else None
+    return FilePlace(log_dir, directory, FileContent.RECORDS, home, topic_partition, None, None, 0, 0, 0)
 
 
 def _place(
@@ -233,17 +226,22 @@ def _place(
     )
 
 
-def _shut(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FilePlace:
-    """Return a directory that lets this user not in, such as ``lost+found``: the search tells that it is unread."""
-    home, topic_partition = _home(log_dir, directory, name), name.topic_partition if name else None
-    return FilePlace(log_dir, directory, FileContent.RECORDS, home, topic_partition, None, None, 0, 0, 0)
+def _status(directory: int, entry: str) -> os.stat_result | None:
+    try:
+        return os.stat(entry, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
-def content_of(file_name: str) -> FileContent:
-    """Return what a plain file holds, by its name."""
-    if _HAS_RECORDS.search(file_name):
-        return FileContent.RECORDS
-    plain = file_name
-    for suffix in _TEMPORARY:
-        plain = plain.removesuffix(suffix)
-    return FileContent.NO_KEYS if plain in _KNOWN or _HAS_NO_KEYS.search(file_name) else FileContent.UNKNOWN
+def _with_skipped(places: set[int], tokens: Sequence[str]) -> set[int]:
+    """Add the places behind stars, which may stand for nothing."""
+    found = set(places)
+    for place in sorted(places):
+        while place < len(tokens) and tokens[place] == "*":
+            place += 1  # noqa: PLW2901 - each of a row of stars
+            found.add(place)
+    return found
+
+
+def _takes(tokens: Sequence[str], place: int, character: str) -> bool:
+    return place < len(tokens) and fnmatchcase(character, tokens[place])

@@ -34,7 +34,6 @@ from storage.txn_index import AbortedTxn, parse_txn_index
 
 Departures = Mapping[tuple[Path, int], Departure]
 """Path of a file and place of a key -> the departure."""
-
 _ELSEWHERE: Final = {
     FileHome.STRAY: (DepartureCode.STRAY, Need.REMOVE, "The broker no longer has this replica; nothing removes it."),
     FileHome.FUTURE: (
@@ -44,141 +43,6 @@ _ELSEWHERE: Final = {
     FileHome.COPY: (DepartureCode.COPY, Need.REMOVE, "Somebody copied it here, and nothing removes it."),
     FileHome.OTHER: (DepartureCode.COPY, Need.REMOVE, "It lies in no partition directory, and nothing removes it."),
 }  # fmt: skip
-
-
-class Departing:
-    """The plan of the log dirs, from which departures follow."""
-
-    def __init__(self, plan: Plan, layers: ConfigLayers) -> None:
-        """Prepare.
-
-        Args:
-            plan: of all partitions that hold a key.
-            layers: state the delays of topics that are in no plan.
-        """
-        self._now_ms, self._request = plan.request.now_ms, plan.request
-        self._layers, self._broker = layers, layers.broker_policy()
-        self._plans: dict[tuple[str, TopicPartition], tuple[LogDirFacts, PartitionPlan]] = {
-            planned.key: (log_dir.facts, planned)
-            for log_dir in plan.log_dirs
-            for planned in log_dir.partitions
-            if isinstance(planned, PartitionPlan)
-        }
-        self._failures = {(failed.log_dir, failed.topic_partition): failed.error for failed in plan.failures}
-
-    def of(self, evidences: Iterable[FileEvidence]) -> Departures:
-        """Return when each file no longer holds each key that was found in it."""
-        found: dict[tuple[Path, int], Departure] = {}
-        live: dict[tuple[str, TopicPartition], list[FileEvidence]] = {}
-        for evidence in evidences:
-            place = evidence.place
-            if place.home is FileHome.LIVE and place.topic_partition is not None:
-                live.setdefault((str(place.log_dir), place.topic_partition), []).append(evidence)
-                continue
-            found.update(((place.path, hits.key), self._elsewhere(place)) for hits in evidence.hits)
-        for key, group in live.items():
-            found |= self._of_log(key, group)
-        return found
-
-    def _elsewhere(self, place: FilePlace) -> Departure:
-        if place.home is FileHome.DELETE and place.topic_partition is not None:
-            delay_ms = self._layers.policy_for(place.topic_partition.topic).file_delete_delay_ms
-            at_ms = max(place.changed_ms + delay_ms, self._now_ms)
-            text = "The topic was deleted: a broker that runs removes the directory after file.delete.delay.ms."
-            return Departure(DepartureCode.TOPIC_DELETED, at_ms, (Need.BROKER,), text)
-        code, need, text = _ELSEWHERE[place.home]
-        return Departure(code, None, (need,), text)
-
-    def _of_log(self, key: tuple[str, TopicPartition], group: Sequence[FileEvidence]) -> Departures:
-        if key not in self._plans:
-            cause = self._failures.get(key, "it is in no plan; run again")
-            return _all_unknown(group, f"The partition cannot be read: {cause}")
-        log_dir, planned = self._plans[key]
-        if log_dir.errors:
-            return _all_unknown(group, f"Nothing in this log dir is touched: {log_dir.errors[0]}")
-        try:
-            listing = list_partition(Path(key[0]) / str(key[1]))
-            log = _LogWithKeys(planned, listing, self._case(log_dir, planned))
-        except LogCleanerError as error:
-            return _all_unknown(group, f"The partition cannot be read: {error}")
-        return log.departures(group, self._now_ms)
-
-    def _case(self, log_dir: LogDirFacts, planned: PartitionPlan) -> Case:
-        topic = TopicHere(1, planned.facts.size_bytes)
-        seen = observe(log_dir, planned, topic, Look(self._now_ms, self._broker.producer_id_expiration_ms))
-        return case_of(planned, seen, self._request, self._broker)
-
-
-class _LogWithKeys:
-    """One partition directory in which keys were found."""
-
-    def __init__(self, planned: PartitionPlan, listing: Listing, case: Case) -> None:
-        self._case = case
-        self._listing = listing
-        self._files = {file.path: file for file in listing.files}
-        self._bases = {segment.log.path: segment.base_offset for segment in plan_recovery(listing).listing.segments}
-        self._left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
-
-    def departures(self, group: Sequence[FileEvidence], now_ms: int) -> Departures:
-        """Return when each file no longer holds each of its keys."""
-        latest = self._latest(group)
-        found: dict[tuple[Path, int], Departure] = {}
-        for evidence in group:
-            for hits in evidence.hits:
-                path = evidence.place.path
-                if path in self._bases:
-                    found[path, hits.key] = departure(self._case, self._holding(path, hits, latest[hits.key]))
-                else:
-                    found[path, hits.key] = self._leftover(evidence.place, now_ms)
-        return found
-
-    def _latest(self, group: Sequence[FileEvidence]) -> Mapping[int, KeyHits]:
-        """Return for each key its records in the segment that has the last one."""
-        latest: dict[int, KeyHits] = {}
-        for evidence in group:
-            for hits in evidence.hits if evidence.place.path in self._bases else ():
-                known = latest.get(hits.key)
-                if known is None or _rank(hits) > _rank(known):
-                    latest[hits.key] = hits
-        return latest
-
-    def _holding(self, path: Path, hits: KeyHits, latest: KeyHits) -> FileHolding:
-        last, own = latest.last, hits.last
-        assert last is not None
-        assert own is not None
-        is_tombstone, base = last.value_bytes is None, self._bases[path]
-        if own.is_aborted and (last.is_aborted or own.offset > last.offset):
-            return FileHolding(base, own.offset, False, False, None, is_aborted=True)
-        return FileHolding(base, last.offset, hits is latest, is_tombstone, last.horizon_ms)
-
-    def _leftover(self, place: FilePlace, now_ms: int) -> Departure:
-        file: SegmentFile | None = self._files.get(place.path)
-        if place.state is FileState.DELETED and file is not None:
-            if self._case.is_exempt:
-                text = "It left the log, and stays as long as the partition is not touched, or until a broker starts."
-                return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
-            if file.name.base_offset in self._left.kept.copies:
-                text = "It left the log, and may be the only copy of records: a broker that starts removes it."
-                return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
-            due_ms = self._left.due_ms(file)
-            text = f"It left the log: clean, the daemon or a broker that starts removes it from {moment(due_ms)} on."
-            return Departure(DepartureCode.DELETED_FILE, max(due_ms, now_ms), (), text)
-        if place.state is not None and place.state is not FileState.DELETED:
-            text = "An interrupted compaction left it: clean, or a broker that starts, removes it."
-            return Departure(DepartureCode.RECOVERY, now_ms, (), text)
-        return Departure(DepartureCode.COPY, None, (Need.REMOVE,), "It is no file of the log, and nothing removes it.")
-
-
-def _rank(hits: KeyHits) -> tuple[bool, int]:
-    """Return what makes the last record of a key: one of an aborted transaction supersedes nothing."""
-    assert hits.last is not None
-    return not hits.last.is_aborted, hits.last.offset
-
-
-def _all_unknown(group: Sequence[FileEvidence], text: str) -> Departures:
-    unknown = Departure(DepartureCode.KEPT, None, (Need.CONFIRM,), text)
-    return {(evidence.place.path, hits.key): unknown for evidence in group for hits in evidence.hits}
-
 
 _NO_PARTITION: Final = "."
 _LOOKS_MAX: Final = 8
@@ -251,6 +115,35 @@ class HolderPlans(NamedTuple):
     layers: ConfigLayers
 
 
+def prove(
+    now_ms: int,
+    question: KeySearch,
+    wants: Wants | None,
+    survey: HolderPlans,
+    advance: Callable[[int], None] = lambda _: None,
+) -> ErasureProof:
+    """Search every file, and tell when each one that holds a key is gone.
+
+    Args:
+        now_ms: the moment for which dates are computed, epoch ms.
+        question, wants, advance: as for ``searched``.
+        survey: makes the plan of the partitions that hold a key.
+
+    Raises: UnreadableFile of a directory; what ``survey`` raises.
+    """
+    evidences, is_settled = searched(question, wants, advance)
+    holding = [evidence for evidence in evidences if evidence.hits]
+    plan = survey.plan(Request(now_ms, in_place=True, topics=_names(holding))) if holding else None
+    departures = Departing(plan, survey.layers).of(holding) if plan else {}
+    remote = {
+        planned.facts.topic_partition.topic
+        for planned in (plan.partitions if plan else ())
+        if isinstance(planned, PartitionPlan) and planned.policy.remote_storage_enable
+    }
+    locked_by = tuple(filter(None, (LogDir(path).locked_by() for path in question.log_dirs)))
+    return ErasureProof(now_ms, question, evidences, departures, locked_by, is_settled, tuple(sorted(remote)))
+
+
 def list_places(log_dirs: Iterable[Path], wants: Wants | None) -> dict[tuple[Path, int], FilePlace]:
     """Return every file of some log dirs, by path and inode. Raises: UnreadableFile."""
     return {(place.path, place.inode): place for log_dir in log_dirs for place in places_in(log_dir, wants)}
@@ -284,41 +177,67 @@ def searched(
     return tuple(sorted(evidences, key=lambda one: one.place.path)), is_settled
 
 
-def prove(
-    now_ms: int,
-    question: KeySearch,
-    wants: Wants | None,
-    survey: HolderPlans,
-    advance: Callable[[int], None] = lambda _: None,
-) -> ErasureProof:
-    """Search every file, and tell when each one that holds a key is gone.
+class Departing:
+    """The plan of the log dirs, from which departures follow."""
 
-    Args:
-        now_ms: the moment for which dates are computed, epoch ms.
-        question, wants, advance: as for ``searched``.
-        survey: makes the plan of the partitions that hold a key.
+    def __init__(self, plan: Plan, layers: ConfigLayers) -> None:
+        """Prepare.
 
-    Raises: UnreadableFile of a directory; what ``survey`` raises.
-    """
-    evidences, is_settled = searched(question, wants, advance)
-    holding = [evidence for evidence in evidences if evidence.hits]
-    plan = survey.plan(Request(now_ms, in_place=True, topics=_names(holding))) if holding else None
-    departures = Departing(plan, survey.layers).of(holding) if plan else {}
-    remote = {
-        planned.facts.topic_partition.topic
-        for planned in (plan.partitions if plan else ())
-        if isinstance(planned, PartitionPlan) and planned.policy.remote_storage_enable
-    }
-    locked_by = tuple(filter(None, (LogDir(path).locked_by() for path in question.log_dirs)))
-    return ErasureProof(now_ms, question, evidences, departures, locked_by, is_settled, tuple(sorted(remote)))
+        Args:
+            plan: of all partitions that hold a key.
+            layers: state the delays of topics that are in no plan.
+        """
+        self._now_ms, self._request = plan.request.now_ms, plan.request
+        self._layers, self._broker = layers, layers.broker_policy()
+        self._plans: dict[tuple[str, TopicPartition], tuple[LogDirFacts, PartitionPlan]] = {
+            planned.key: (log_dir.facts, planned)
+            for log_dir in plan.log_dirs
+            for planned in log_dir.partitions
+            if isinstance(planned, PartitionPlan)
+        }
+        self._failures = {(failed.log_dir, failed.topic_partition): failed.error for failed in plan.failures}
 
+    def of(self, evidences: Iterable[FileEvidence]) -> Departures:
+        """Return when each file no longer holds each key that was found in it."""
+        found: dict[tuple[Path, int], Departure] = {}
+        live: dict[tuple[str, TopicPartition], list[FileEvidence]] = {}
+        for evidence in evidences:
+            place = evidence.place
+            if place.home is FileHome.LIVE and place.topic_partition is not None:
+                live.setdefault((str(place.log_dir), place.topic_partition), []).append(evidence)
+                continue
+            found.update(((place.path, hits.key), self._elsewhere(place)) for hits in evidence.hits)
+        for key, group in live.items():
+            found |= self._of_log(key, group)
+        return found
 
-def _names(holding: Iterable[FileEvidence]) -> tuple[str, ...]:
-    """Return the partitions whose logs or leftovers hold a key; if no partition does, a name that no partition has."""
-    live = {
-        str(evidence.place.topic_partition) for evidence in holding if evidence.place.home is FileHome.LIVE
-    }  # fmt: skip
-    return tuple(sorted(live)) or (_NO_PARTITION,)
+    def _elsewhere(self, place: FilePlace) -> Departure:
+        if place.home is FileHome.DELETE and place.topic_partition is not None:
+            delay_ms = self._layers.policy_for(place.topic_partition.topic).file_delete_delay_ms
+            at_ms = max(place.changed_ms + delay_ms, self._now_ms)
+            text = "The topic was deleted: a broker that runs removes the directory after file.delete.delay.ms."
+            return Departure(DepartureCode.TOPIC_DELETED, at_ms, (Need.BROKER,), text)
+        code, need, text = _ELSEWHERE[place.home]
+        return Departure(code, None, (need,), text)
+
+    def _of_log(self, key: tuple[str, TopicPartition], group: Sequence[FileEvidence]) -> Departures:
+        if key not in self._plans:
+            cause = self._failures.get(key, "it is in no plan; run again")
+            return _all_unknown(group, f"The partition cannot be read: {cause}")
+        log_dir, planned = self._plans[key]
+        if log_dir.errors:
+            return _all_unknown(group, f"Nothing in this log dir is touched: {log_dir.errors[0]}")
+        try:
+            listing = list_partition(Path(key[0]) / str(key[1]))
+            log = _LogWithKeys(planned, listing, self._case(log_dir, planned))
+        except LogCleanerError as error:
+            return _all_unknown(group, f"The partition cannot be read: {error}")
+        return log.departures(group, self._now_ms)
+
+    def _case(self, log_dir: LogDirFacts, planned: PartitionPlan) -> Case:
+        topic = TopicHere(1, planned.facts.size_bytes)
+        seen = observe(log_dir, planned, topic, Look(self._now_ms, self._broker.producer_id_expiration_ms))
+        return case_of(planned, seen, self._request, self._broker)
 
 
 class AbortedIn:
@@ -332,6 +251,85 @@ class AbortedIn:
         if directory not in self._known:
             self._known[directory] = list(dict.fromkeys(_aborted_in(directory)))
         return self._known[directory]
+
+
+def _names(holding: Iterable[FileEvidence]) -> tuple[str, ...]:
+    """Return the partitions whose logs or leftovers hold a key; if no partition does, a name that no partition has."""
+    live = {
+        str(evidence.place.topic_partition) for evidence in holding if evidence.place.home is FileHome.LIVE
+    }  # fmt: skip
+    return tuple(sorted(live)) or (_NO_PARTITION,)
+
+
+def _all_unknown(group: Sequence[FileEvidence], text: str) -> Departures:
+    unknown = Departure(DepartureCode.KEPT, None, (Need.CONFIRM,), text)
+    return {(evidence.place.path, hits.key): unknown for evidence in group for hits in evidence.hits}
+
+
+class _LogWithKeys:
+    """One partition directory in which keys were found."""
+
+    def __init__(self, planned: PartitionPlan, listing: Listing, case: Case) -> None:
+        self._case = case
+        self._listing = listing
+        self._files = {file.path: file for file in listing.files}
+        self._bases = {segment.log.path: segment.base_offset for segment in plan_recovery(listing).listing.segments}
+        self._left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
+
+    def departures(self, group: Sequence[FileEvidence], now_ms: int) -> Departures:
+        """Return when each file no longer holds each of its keys."""
+        latest = self._latest(group)
+        found: dict[tuple[Path, int], Departure] = {}
+        for evidence in group:
+            for hits in evidence.hits:
+                path = evidence.place.path
+                if path in self._bases:
+                    found[path, hits.key] = departure(self._case, self._holding(path, hits, latest[hits.key]))
+                else:
+                    found[path, hits.key] = self._leftover(evidence.place, now_ms)
+        return found
+
+    def _latest(self, group: Sequence[FileEvidence]) -> Mapping[int, KeyHits]:
+        """Return for each key its records in the segment that has the last one."""
+        latest: dict[int, KeyHits] = {}
+        for evidence in group:
+            for hits in evidence.hits if evidence.place.path in self._bases else ():
+                known = latest.get(hits.key)
+                if known is None or _rank(hits) > _rank(known):
+                    latest[hits.key] = hits
+        return latest
+
+    def _holding(self, path: Path, hits: KeyHits, latest: KeyHits) -> FileHolding:
+        last, own = latest.last, hits.last
+        assert last is not None
+        assert own is not None
+        is_tombstone, base = last.value_bytes is None, self._bases[path]
+        if own.is_aborted and (last.is_aborted or own.offset > last.offset):
+            return FileHolding(base, own.offset, False, False, None, is_aborted=True)
+        return FileHolding(base, last.offset, hits is latest, is_tombstone, last.horizon_ms)
+
+    def _leftover(self, place: FilePlace, now_ms: int) -> Departure:
+        file: SegmentFile | None = self._files.get(place.path)
+        if place.state is FileState.DELETED and file is not None:
+            if self._case.is_exempt:
+                text = "It left the log, and stays as long as the partition is not touched, or until a broker starts."
+                return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
+            if file.name.base_offset in self._left.kept.copies:
+                text = "It left the log, and may be the only copy of records: a broker that starts removes it."
+                return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
+            due_ms = self._left.due_ms(file)
+            text = f"It left the log: clean, the daemon or a broker that starts removes it from {moment(due_ms)} on."
+            return Departure(DepartureCode.DELETED_FILE, max(due_ms, now_ms), (), text)
+        if place.state is not None and place.state is not FileState.DELETED:
+            text = "An interrupted compaction left it: clean, or a broker that starts, removes it."
+            return Departure(DepartureCode.RECOVERY, now_ms, (), text)
+        return Departure(DepartureCode.COPY, None, (Need.REMOVE,), "It is no file of the log, and nothing removes it.")
+
+
+def _rank(hits: KeyHits) -> tuple[bool, int]:
+    """Return what makes the last record of a key: one of an aborted transaction supersedes nothing."""
+    assert hits.last is not None
+    return not hits.last.is_aborted, hits.last.offset
 
 
 def _aborted_in(directory: Path) -> Sequence[AbortedTxn]:

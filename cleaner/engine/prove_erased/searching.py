@@ -40,79 +40,18 @@ _MULTIPLIERS: Final = tuple(
     np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 )
 
-
-class KeyMatch(NamedTuple):
-    """A record that has a wanted key."""
-
-    place: int
-    """Among the records of the chunk."""
-    key: int
-    """The place of the key among those wanted."""
-
-
-class KeyMatcher:
-    """The keys that are wanted, ready to be compared."""
-
-    def __init__(self, keys: Sequence[WantedKey]) -> None:
-        """Prepare for the forms of all keys."""
-        self._whole = _Table({form: place for place, key in enumerate(keys) for form in key.forms})
-        self._behind_schema = _Table({form: place for place, key in enumerate(keys) for form in key.payloads})
-
-    def matches(self, chunk: Chunk) -> Iterator[KeyMatch]:
-        """Yield the records of a chunk that have a wanted key."""
-        starts, sizes = chunk.located[KEY_AT], chunk.located[KEY_BYTES]
-        yield from self._whole.matches(chunk.buf, starts, sizes, np.flatnonzero(sizes >= 0))
-        if self._behind_schema.forms:
-            wired = np.flatnonzero(sizes >= WIRE_PREFIX_BYTES)
-            wired = wired[chunk.buf[starts[wired]] == 0]
-            after, left = starts + WIRE_PREFIX_BYTES, sizes - WIRE_PREFIX_BYTES
-            yield from self._behind_schema.matches(chunk.buf, after, left, wired)
-
-
-class _Table:
-    """Some byte strings, each with the place of its key."""
-
-    def __init__(self, forms: dict[bytes, int]) -> None:
-        self.forms = forms
-        self._shift = np.uint64(64 - max(_BITS_MIN, len(forms).bit_length() + _BITS_A_KEY))
-        self._has = np.zeros(1 << int(np.uint64(64) - self._shift), np.bool_)
-        buf = np.frombuffer(b"".join(forms) or b"\0", np.uint8)
-        sizes = np.fromiter(map(len, forms), np.int64, len(forms))
-        self._has[_words(buf, np.cumsum(sizes) - sizes, sizes) >> self._shift] = True
-
-    def matches(self, buf: Bytes, starts: Integers, sizes: Integers, places: Integers) -> Iterator[KeyMatch]:
-        """Yield the matches among the strings at some places of ``starts`` and ``sizes``, which index ``buf``."""
-        if not self.forms:
-            return
-        words = _words(buf, starts[places], sizes[places])
-        for place in places[self._has[words >> self._shift]].tolist():
-            start = int(starts[place])
-            key = self.forms.get(buf[start : start + int(sizes[place])].tobytes())
-            if key is not None:
-                yield KeyMatch(place, key)
-
-
-def _words(buf: Bytes, starts: Integers, sizes: Integers) -> npt.NDArray[np.uint64]:
-    """Return a word for each string: of its length, its first and its last eight bytes."""
-    first, last, length = _MULTIPLIERS
-    tails = np.maximum(sizes - _WORD_BYTES, 0)
-    heads = _eight_bytes(buf, starts, sizes) * first
-    words: npt.NDArray[np.uint64] = heads ^ (_eight_bytes(buf, starts + tails, sizes - tails) * last)
-    return words ^ (sizes.astype(np.uint64) * length)
-
-
-def _eight_bytes(buf: Bytes, starts: Integers, sizes: Integers) -> npt.NDArray[np.uint64]:
-    """Load the first bytes of each string, at most eight; zeros follow a shorter one."""
-    steps = np.arange(_WORD_BYTES)
-    at = np.minimum(starts[:, None] + steps, buf.size - 1)
-    loaded = np.where(steps < sizes[:, None], buf[at], np.uint8(0))
-    words: npt.NDArray[np.uint64] = np.ascontiguousarray(loaded, np.uint8).view(np.uint64).ravel()
-    return words
-
-
 _TRIES: Final = 3
 RECORDS_TOLD: Final = 100
 """The most records of a key in one file that are listed; the others are counted."""
+
+_SIZE_MAX: Final = 1 << 30
+"""No file of these kinds is as large. An index has 8 bytes for each 4 KiB of its segment."""
+_ENTRIES: Final = {
+    FileKind.INDEX: np.dtype([("offset", ">i4"), ("position", ">i4")]),
+    FileKind.TIME_INDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
+}
+_KINDS: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT)
+_ABORTED: Final = "a record of an aborted transaction may count as committed, and a date be too early"
 
 
 class RecordHit(NamedTuple):
@@ -211,24 +150,46 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
     return found
 
 
-def _without_keys(place: FilePlace) -> tuple[Undecoded, ...]:
-    """Return what leaves unknown whether a file holds keys that should have none, by its name."""
-    cause: str | None = None
-    for _ in range(_TRIES):  # a broker may be in the middle of an entry
-        try:
-            cause = why_implausible(place)
-        except UnreadableFile as error:
-            cause = None if error.has_vanished else error.cause
-        if cause is None:
-            return ()
-    return (Undecoded(None, str(cause)),)
+def why_implausible(place: FilePlace) -> str | None:
+    """Return why a file cannot be what its name says; None if it can be.
+
+    Args:
+        place: of a file that holds no keys by its name.
+
+    Raises: UnreadableFile.
+    """
+    if place.size_bytes > _SIZE_MAX:
+        return f"{place.size_bytes:,} bytes are too many for a file of that name: it may hold anything"
+    data = read_file(place.path)
+    return _why_implausible(place, data) if data else None
 
 
-def _has_grown(found: FileEvidence) -> bool:
-    """Return whether a broker wrote to the file since: what had no end then may have been half of a batch."""
-    with suppress(OSError):
-        return status_of(found.place.path).st_size > found.size_bytes
-    return False
+class KeyMatch(NamedTuple):
+    """A record that has a wanted key."""
+
+    place: int
+    """Among the records of the chunk."""
+    key: int
+    """The place of the key among those wanted."""
+
+
+class KeyMatcher:
+    """The keys that are wanted, ready to be compared."""
+
+    def __init__(self, keys: Sequence[WantedKey]) -> None:
+        """Prepare for the forms of all keys."""
+        self._whole = _Table({form: place for place, key in enumerate(keys) for form in key.forms})
+        self._behind_schema = _Table({form: place for place, key in enumerate(keys) for form in key.payloads})
+
+    def matches(self, chunk: Chunk) -> Iterator[KeyMatch]:
+        """Yield the records of a chunk that have a wanted key."""
+        starts, sizes = chunk.located[KEY_AT], chunk.located[KEY_BYTES]
+        yield from self._whole.matches(chunk.buf, starts, sizes, np.flatnonzero(sizes >= 0))
+        if self._behind_schema.forms:
+            wired = np.flatnonzero(sizes >= WIRE_PREFIX_BYTES)
+            wired = wired[chunk.buf[starts[wired]] == 0]
+            after, left = starts + WIRE_PREFIX_BYTES, sizes - WIRE_PREFIX_BYTES
+            yield from self._behind_schema.matches(chunk.buf, after, left, wired)
 
 
 def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: Sequence[AbortedTxn]) -> FileEvidence:
@@ -273,28 +234,24 @@ def _hit(chunk: Chunk, match: KeyMatch, aborted: Sequence[AbortedTxn]) -> Record
     )
 
 
-_SIZE_MAX: Final = 1 << 30
-"""No file of these kinds is as large. An index has 8 bytes for each 4 KiB of its segment."""
-_ENTRIES: Final = {
-    FileKind.INDEX: np.dtype([("offset", ">i4"), ("position", ">i4")]),
-    FileKind.TIME_INDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
-}
-_KINDS: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT)
-_ABORTED: Final = "a record of an aborted transaction may count as committed, and a date be too early"
+def _has_grown(found: FileEvidence) -> bool:
+    """Return whether a broker wrote to the file since: what had no end then may have been half of a batch."""
+    with suppress(OSError):
+        return status_of(found.place.path).st_size > found.size_bytes
+    return False
 
 
-def why_implausible(place: FilePlace) -> str | None:
-    """Return why a file cannot be what its name says; None if it can be.
-
-    Args:
-        place: of a file that holds no keys by its name.
-
-    Raises: UnreadableFile.
-    """
-    if place.size_bytes > _SIZE_MAX:
-        return f"{place.size_bytes:,} bytes are too many for a file of that name: it may hold anything"
-    data = read_file(place.path)
-    return _why_implausible(place, data) if data else None
+def _without_keys(place: FilePlace) -> tuple[Undecoded, ...]:
+    """Return what leaves unknown whether a file holds keys that should have none, by its name."""
+    cause: str | None = None
+    for _ in range(_TRIES):  # a broker may be in the middle of an entry
+        try:
+            cause = why_implausible(place)
+        except UnreadableFile as error:
+            cause = None if error.has_vanished else error.cause
+        if cause is None:
+            return ()
+    return (Undecoded(None, str(cause)),)
 
 
 def _why_implausible(place: FilePlace, data: bytes) -> str | None:
@@ -331,3 +288,44 @@ def _is_index(data: bytes, entry: np.dtype[Any]) -> bool:
     columns = [entries[name].astype(np.int64) for name in entries.dtype.names or ()]
     is_entry = np.any([column != 0 for column in columns], axis=0)
     return all(bool((np.diff(column[is_entry]) >= 0).all()) for column in columns)
+
+
+class _Table:
+    """Some byte strings, each with the place of its key."""
+
+    def __init__(self, forms: dict[bytes, int]) -> None:
+        self.forms = forms
+        self._shift = np.uint64(64 - max(_BITS_MIN, len(forms).bit_length() + _BITS_A_KEY))
+        self._has = np.zeros(1 << int(np.uint64(64) - self._shift), np.bool_)
+        buf = np.frombuffer(b"".join(forms) or b"\0", np.uint8)
+        sizes = np.fromiter(map(len, forms), np.int64, len(forms))
+        self._has[_words(buf, np.cumsum(sizes) - sizes, sizes) >> self._shift] = True
+
+    def matches(self, buf: Bytes, starts: Integers, sizes: Integers, places: Integers) -> Iterator[KeyMatch]:
+        """Yield the matches among the strings at some places of ``starts`` and ``sizes``, which index ``buf``."""
+        if not self.forms:
+            return
+        words = _words(buf, starts[places], sizes[places])
+        for place in places[self._has[words >> self._shift]].tolist():
+            start = int(starts[place])
+            key = self.forms.get(buf[start : start + int(sizes[place])].tobytes())
+            if key is not None:
+                yield KeyMatch(place, key)
+
+
+def _words(buf: Bytes, starts: Integers, sizes: Integers) -> npt.NDArray[np.uint64]:
+    """Return a word for each string: of its length, its first and its last eight bytes."""
+    first, last, length = _MULTIPLIERS
+    tails = np.maximum(sizes - _WORD_BYTES, 0)
+    heads = _eight_bytes(buf, starts, sizes) * first
+    words: npt.NDArray[np.uint64] = heads ^ (_eight_bytes(buf, starts + tails, sizes - tails) * last)
+    return words ^ (sizes.astype(np.uint64) * length)
+
+
+def _eight_bytes(buf: Bytes, starts: Integers, sizes: Integers) -> npt.NDArray[np.uint64]:
+    """Load the first bytes of each string, at most eight; zeros follow a shorter one."""
+    steps = np.arange(_WORD_BYTES)
+    at = np.minimum(starts[:, None] + steps, buf.size - 1)
+    loaded = np.where(steps < sizes[:, None], buf[at], np.uint8(0))
+    words: npt.NDArray[np.uint64] = np.ascontiguousarray(loaded, np.uint8).view(np.uint64).ravel()
+    return words

@@ -63,6 +63,77 @@ from storage.names import (
 from storage.records.read_batches import next_whole_batch
 from storage.segment import Segment, identity_of, reading_here
 
+_NEVER_MS: Final = 1 << 62
+"""No producer is forgotten: a broker forgets expired ones itself when it reads a snapshot."""
+_INDEXES: Final = (RepairKind.INDEX, RepairKind.TIME_INDEX)
+_SUFFIXES: Final = {
+    RepairKind.INDEX: FileKind.INDEX, RepairKind.TIME_INDEX: FileKind.TIME_INDEX,
+    RepairKind.TXN_INDEX: FileKind.TXN_INDEX,
+}  # fmt: skip
+_REFUSED: Final = (RepairCode.TOO_LARGE, RepairCode.NAME_TAKEN)
+
+
+class PlannedRepair(NamedTuple):
+    """A repair, and what carries it out."""
+
+    repair: Repair
+    topic_partition: TopicPartition | None
+    """The partition of the file; None if the file lies in no live partition directory."""
+    path: Path
+    identity: FileIdentity | None = None
+    """The identity of the file when it was read; None if it is missing."""
+    content: bytes | None = None
+    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
+    sources: tuple[tuple[Path, FileIdentity], ...] = ()
+    """The ``.log`` files that the content was derived from, as they were before."""
+
+    @property
+    def tail_copy(self) -> Path | None:
+        """The file that keeps what is cut off a ``.log``; None if nothing is kept of it, or nothing is cut."""
+        kind, made_bytes = self.repair.target.kind, self.repair.made_bytes
+        if kind is not RepairKind.LOG_END or made_bytes in (None, self.repair.size_bytes):
+            return None
+        return self.path.with_name(tail_name(self.path.name, made_bytes or 0))
+
+
+@dataclass(frozen=True)  # no slots: it keeps the metadata log
+class Surroundings:
+    """The log dirs of a broker, and their configuration."""
+
+    log_dirs: Sequence[LogDir]
+    layers: ConfigLayers
+
+    @cached_property
+    def assigned(self) -> Assignments | None:
+        """The assignments by the metadata log; None where it cannot be read."""
+        return read_assigned(self.log_dirs, self.layers.broker_policy().metadata_log_dir)
+
+
+def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
+    """Yield what becomes of each target, partition after partition. Each may be carried out before the next is planned:
+    the new contents of all would not fit into memory.
+
+    Raises: UnreadableFile of a whole log dir.
+    """
+    by_directory: defaultdict[Path, list[Target]] = defaultdict(list)
+    for target in targets:
+        by_directory[Path(target.path).parent].append(target)
+    for directory, found in sorted(by_directory.items()):
+        yield from _plan(directory, found, surroundings)
+
+
+def look(path: Path) -> FileIdentity | None:
+    """Return the identity of a file; None if it is missing."""
+    with suppress(FileNotFoundError):
+        return identity_of(status_of(path))
+    return None
+
+
+def tail_of(path: Path, start: int) -> bytes:
+    """Return what lies behind a byte of a file. Raises: UnreadableFile."""
+    with reading_here(path) as descriptor:
+        return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
+
 
 class DerivedEnd(NamedTuple):
     """The end of the last segment as a recovery finds it, and the index files that go with it."""
@@ -81,24 +152,12 @@ class Made(NamedTuple):
     because: str | None = None
 
 
-def _name(target: Target) -> SegmentFileName:
-    name = parse_segment_file_name(target.name)
-    assert name is not None
-    return name
-
-
 def in_order(targets: Iterable[Target]) -> list[Target]:
     """Return targets by offset, so that each state of the producers is made from the one before; cuts come last.
 
     At an offset the snapshot comes first. A cut changes the log from which other files are derived.
     """
     return sorted(targets, key=_place)
-
-
-def _place(target: Target) -> tuple[bool, int, bool, str]:
-    found = parse_segment_file_name(target.name)
-    offset = found.base_offset if found else -1
-    return target.kind in CUTS, offset, target.kind is not RepairKind.SNAPSHOT, target.name
 
 
 class Deriving:
@@ -194,85 +253,6 @@ class Deriving:
     }
 
 
-def _check_index(segment: Segment, rebuilt: Rebuilt) -> None:
-    """Refuse zeros at the end of a log where its present index names a batch in them: that batch is lost.
-
-    Raises: CorruptBatch, UnreadableFile.
-    """
-    if rebuilt.end_bytes == segment.size_bytes:
-        return
-    entry = last_offset_entry(segment)
-    if entry and entry.position >= rebuilt.end_bytes:
-        cause = f"zeros, where the offset index names a batch at byte {entry.position}"
-        raise CorruptBatch(segment.log.path, rebuilt.end_bytes, cause)
-
-
-def _stated_epochs(directory: Path) -> list[LeaderEpochEntry] | None:
-    try:
-        return read_leader_epochs(directory)
-    except CorruptCheckpoint:
-        return None
-
-
-_NEVER_MS: Final = 1 << 62
-"""No producer is forgotten: a broker forgets expired ones itself when it reads a snapshot."""
-_INDEXES: Final = (RepairKind.INDEX, RepairKind.TIME_INDEX)
-_SUFFIXES: Final = {
-    RepairKind.INDEX: FileKind.INDEX, RepairKind.TIME_INDEX: FileKind.TIME_INDEX,
-    RepairKind.TXN_INDEX: FileKind.TXN_INDEX,
-}  # fmt: skip
-_REFUSED: Final = (RepairCode.TOO_LARGE, RepairCode.NAME_TAKEN)
-
-
-class PlannedRepair(NamedTuple):
-    """A repair, and what carries it out."""
-
-    repair: Repair
-    topic_partition: TopicPartition | None
-    """The partition of the file; None if the file lies in no live partition directory."""
-    path: Path
-    identity: FileIdentity | None = None
-    """The identity of the file when it was read; None if it is missing."""
-    content: bytes | None = None
-    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
-    sources: tuple[tuple[Path, FileIdentity], ...] = ()
-    """The ``.log`` files that the content was derived from, as they were before."""
-
-    @property
-    def tail_copy(self) -> Path | None:
-        """The file that keeps what is cut off a ``.log``; None if nothing is kept of it, or nothing is cut."""
-        kind, made_bytes = self.repair.target.kind, self.repair.made_bytes
-        if kind is not RepairKind.LOG_END or made_bytes in (None, self.repair.size_bytes):
-            return None
-        return self.path.with_name(tail_name(self.path.name, made_bytes or 0))
-
-
-@dataclass(frozen=True)  # no slots: it keeps the metadata log
-class Surroundings:
-    """The log dirs of a broker, and their configuration."""
-
-    log_dirs: Sequence[LogDir]
-    layers: ConfigLayers
-
-    @cached_property
-    def assigned(self) -> Assignments | None:
-        """The assignments by the metadata log; None where it cannot be read."""
-        return read_assigned(self.log_dirs, self.layers.broker_policy().metadata_log_dir)
-
-
-def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
-    """Yield what becomes of each target, partition after partition. Each may be carried out before the next is planned:
-    the new contents of all would not fit into memory.
-
-    Raises: UnreadableFile of a whole log dir.
-    """
-    by_directory: defaultdict[Path, list[Target]] = defaultdict(list)
-    for target in targets:
-        by_directory[Path(target.path).parent].append(target)
-    for directory, found in sorted(by_directory.items()):
-        yield from _plan(directory, found, surroundings)
-
-
 def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
     log_dir = next((d for d in surroundings.log_dirs if d.path == directory.parent), None)
     found = {path: tp for tp, path in log_dir.partitions()} if log_dir else {}
@@ -291,14 +271,6 @@ def _plan(directory: Path, targets: Sequence[Target], surroundings: Surroundings
             yield from partition.plan_end(target)
         else:
             yield partition.plan(target)
-
-
-def _untouched(target: Target, because: str | None) -> PlannedRepair:
-    path = Path(target.path)
-    size_bytes = path.lstat().st_size if path.is_file() else None
-    named = parse_partition_dir_name(path.parent.name)
-    facts = RepairFacts(target, size_bytes, untouchable_because=because)
-    return PlannedRepair(repair(facts), named.topic_partition if named else None, path)
 
 
 class _Partition:
@@ -430,24 +402,6 @@ class _Partition:
         return replace(facts, tail=tail, made_bytes=rebuilt.end_bytes)
 
 
-def look(path: Path) -> FileIdentity | None:
-    """Return the identity of a file; None if it is missing."""
-    with suppress(FileNotFoundError):
-        return identity_of(status_of(path))
-    return None
-
-
-def tail_of(path: Path, start: int) -> bytes:
-    """Return what lies behind a byte of a file. Raises: UnreadableFile."""
-    with reading_here(path) as descriptor:
-        return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
-
-
-def _is_taken(path: Path, present: bytes) -> bool:
-    """Return whether another file has the name that the present one would be kept under."""
-    return path.with_name(kept_name(path.name)).exists() and not is_kept_already(path, present)
-
-
 def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, int]]:
     """Yield the offsets that files state the log to have reached. Raises: CorruptCheckpoint, UnreadableFile."""
     for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
@@ -457,3 +411,48 @@ def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Li
         yield snapshot.file_name, snapshot.name.base_offset
     for entry in read_leader_epochs(listing.directory)[-1:]:
         yield LEADER_EPOCH_CHECKPOINT, entry.start_offset
+
+
+def _is_taken(path: Path, present: bytes) -> bool:
+    """Return whether another file has the name that the present one would be kept under."""
+    return path.with_name(kept_name(path.name)).exists() and not is_kept_already(path, present)
+
+
+def _untouched(target: Target, because: str | None) -> PlannedRepair:
+    path = Path(target.path)
+    size_bytes = path.lstat().st_size if path.is_file() else None
+    named = parse_partition_dir_name(path.parent.name)
+    facts = RepairFacts(target, size_bytes, untouchable_because=because)
+    return PlannedRepair(repair(facts), named.topic_partition if named else None, path)
+
+
+def _place(target: Target) -> tuple[bool, int, bool, str]:
+    found = parse_segment_file_name(target.name)
+    offset = found.base_offset if found else -1
+    return target.kind in CUTS, offset, target.kind is not RepairKind.SNAPSHOT, target.name
+
+
+def _check_index(segment: Segment, rebuilt: Rebuilt) -> None:
+    """Refuse zeros at the end of a log where its present index names a batch in them: that batch is lost.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    if rebuilt.end_bytes == segment.size_bytes:
+        return
+    entry = last_offset_entry(segment)
+    if entry and entry.position >= rebuilt.end_bytes:
+        cause = f"zeros, where the offset index names a batch at byte {entry.position}"
+        raise CorruptBatch(segment.log.path, rebuilt.end_bytes, cause)
+
+
+def _name(target: Target) -> SegmentFileName:
+    name = parse_segment_file_name(target.name)
+    assert name is not None
+    return name
+
+
+def _stated_epochs(directory: Path) -> list[LeaderEpochEntry] | None:
+    try:
+        return read_leader_epochs(directory)
+    except CorruptCheckpoint:
+        return None

@@ -41,126 +41,6 @@ from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir, read_file
 from storage.names import SCRATCH_SUFFIX
 
-
-def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) -> None:
-    """Carry a repair out.
-
-    Args:
-        fs: the disk.
-        journal: of the log dir.
-        planned: a repair that may be done, with what carries it out.
-        now_ms: epoch ms, for the journal.
-
-    Raises: PlanOutOfDate where a file is not as it was looked at; JournalFull, OutOfSpace, UnsafeOwner, UnsafeFile,
-        OSError. The file is as it was then.
-    """
-    _ensure_unchanged(planned)
-    present = read_file(planned.path) if planned.identity and planned.content is not None else None
-    journal.record("repair", now_ms, **_entry(planned, present))
-    if planned.content is None:
-        _cut(fs, planned)
-    else:
-        _replace(fs, planned, planned.content, present)
-
-
-def _entry(planned: PlannedRepair, present: bytes | None) -> dict[str, object]:
-    """Return the fields of a ``repair`` line: enough to take it back."""
-    identity, content, target = planned.identity, planned.content, planned.repair.target
-    fields: dict[str, object] = {
-        "partition": str(planned.topic_partition),
-        "kind": target.kind.value,
-        "file": target.name,
-        "bytes": planned.repair.made_bytes,
-        "findings": list(target.findings),
-    }
-    if content is None:
-        assert identity is not None
-        undo: dict[str, object] = {"cut_from": identity.size_bytes}
-        if planned.tail_copy is not None:
-            tail = _tail(planned)
-            undo |= {"copy": planned.tail_copy.name, "tail": [len(tail), zlib.crc32(tail)]}
-        return {**fields, "undo": undo}
-    kept = [len(present), identity.mtime_ns, zlib.crc32(present)] if identity and present is not None else None
-    return {**fields, "undo": {"made": [len(content), zlib.crc32(content)], "kept": kept}}
-
-
-def _cut(fs: FileSystem, planned: PlannedRepair) -> None:
-    assert planned.repair.made_bytes is not None
-    if planned.tail_copy is not None:
-        _keep_tail(fs, planned, planned.tail_copy)
-        _ensure_unchanged(planned)
-    fs.truncate(planned.path, planned.repair.made_bytes, Purpose.REPAIR)
-    with fs.open_to_append(planned.path, Purpose.REPAIR) as file:
-        file.fsync()
-
-
-def _keep_tail(fs: FileSystem, planned: PlannedRepair, copy: Path) -> None:
-    """Copy what is cut off, durably."""
-    tail = _tail(planned)
-    if copy.exists() and read_file(copy) == tail:
-        return
-    scratch = _scratch(copy)
-    _remove(fs, (scratch,))
-    _write(fs, scratch, planned.path, tail)
-    fs.rename(scratch, copy, Purpose.REPAIR)
-    fs.fsync_dir(copy.parent, Purpose.REPAIR)
-
-
-def _tail(planned: PlannedRepair) -> bytes:
-    return tail_of(planned.path, planned.repair.made_bytes or 0)
-
-
-def _replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:
-    path = planned.path
-    scratch, kept = _scratch(path), path.with_name(kept_name(path.name))
-    _remove(fs, (scratch, _scratch(kept)))
-    try:
-        if present is not None and planned.identity and not is_kept_already(path, present):
-            _write(fs, _scratch(kept), path, present, planned.identity.mtime_ns)
-            fs.rename(_scratch(kept), kept, Purpose.REPAIR)
-            fs.fsync_dir(path.parent, Purpose.REPAIR)
-        _write(fs, scratch, _model(planned), content)
-        _ensure_unchanged(planned)
-        fs.rename(scratch, path, Purpose.REPAIR)
-        fs.fsync_dir(path.parent, Purpose.REPAIR)
-    except (LogCleanerError, OSError):
-        with suppress(LogCleanerError, OSError):
-            _remove(fs, (scratch, _scratch(kept)))
-        raise
-
-
-def _write(fs: FileSystem, path: Path, like: Path, content: bytes, mtime_ns: int | None = None) -> None:
-    with fs.create(path, like, Purpose.REPAIR) as file:
-        file.write(content)
-        if mtime_ns is not None:
-            file.set_mtime(mtime_ns)
-        file.fsync()
-
-
-def _model(planned: PlannedRepair) -> Path:
-    """Return the file that lends the new one owner and mode: the present one, else a ``.log`` beside it."""
-    if planned.identity is not None or not planned.sources:
-        return planned.path if planned.identity is not None else planned.path.parent
-    return planned.sources[-1][0]
-
-
-def _scratch(path: Path) -> Path:
-    return path.with_name(path.name + SCRATCH_SUFFIX)
-
-
-def _remove(fs: FileSystem, paths: Sequence[Path]) -> None:
-    for path in paths:
-        if path.exists():
-            fs.unlink(path, Purpose.REPAIR)
-
-
-def _ensure_unchanged(planned: PlannedRepair) -> None:
-    """Look again. Raises: PlanOutOfDate."""
-    for path, identity in (*planned.sources, (planned.path, planned.identity)):
-        if look(path) != identity:
-            raise PlanOutOfDate(path, "another size, time or file")
-
-
 _UNSHOWN: Final = "it needs this only since you were asked, so it was left; the same command shows it"
 Check = Callable[[Sequence[LogDir], CheckRequest, Means], Checked]
 """Finds what is wrong in log dirs."""
@@ -234,11 +114,6 @@ class Repairs:
         return any(result.error for result in self.results)
 
 
-def _tells_of_a_loss(finding: Finding) -> bool:
-    """Return whether a finding says that records are gone: no repair brings them back."""
-    return finding.code is FindingCode.OFFSET_GAP and finding.harm is Harm.DATA_LOST
-
-
 def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
     """Return what ``repair_log_dirs`` would do. Nothing is changed, and no lock is needed.
 
@@ -265,6 +140,32 @@ def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -
                 break
             results.append(repairing.result(one))
     return Repairs(checked, tuple(results), dry_run=False, interrupted=opened.means.stopping())
+
+
+def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) -> None:
+    """Carry a repair out.
+
+    Args:
+        fs: the disk.
+        journal: of the log dir.
+        planned: a repair that may be done, with what carries it out.
+        now_ms: epoch ms, for the journal.
+
+    Raises: PlanOutOfDate where a file is not as it was looked at; JournalFull, OutOfSpace, UnsafeOwner, UnsafeFile,
+        OSError. The file is as it was then.
+    """
+    _ensure_unchanged(planned)
+    present = read_file(planned.path) if planned.identity and planned.content is not None else None
+    journal.record("repair", now_ms, **_entry(planned, present))
+    if planned.content is None:
+        _cut(fs, planned)
+    else:
+        _replace(fs, planned, planned.content, present)
+
+
+def _tells_of_a_loss(finding: Finding) -> bool:
+    """Return whether a finding says that records are gone: no repair brings them back."""
+    return finding.code is FindingCode.OFFSET_GAP and finding.harm is Harm.DATA_LOST
 
 
 def _planned(opened: OpenLogDirs, request: RepairRequest, check: Check) -> tuple[Checked, Iterator[PlannedRepair]]:
@@ -315,3 +216,101 @@ class _Repairing:
         fields = {"partition": str(planned.topic_partition), "file": planned.repair.target.name}
         with suppress(LogCleanerError, OSError):
             journal.record("repair-failed", self._means.clock.now_ms(), **fields, error=error)
+
+
+def _ensure_unchanged(planned: PlannedRepair) -> None:
+    """Look again. Raises: PlanOutOfDate."""
+    for path, identity in (*planned.sources, (planned.path, planned.identity)):
+        if look(path) != identity:
+            raise PlanOutOfDate(path, "another size, time or file")
+
+
+def _cut(fs: FileSystem, planned: PlannedRepair) -> None:
+    assert planned.repair.made_bytes is not None
+    if planned.tail_copy is not None:
+        _keep_tail(fs, planned, planned.tail_copy)
+        _ensure_unchanged(planned)
+    fs.truncate(planned.path, planned.repair.made_bytes, Purpose.REPAIR)
+    with fs.open_to_append(planned.path, Purpose.REPAIR) as file:
+        file.fsync()
+
+
+def _keep_tail(fs: FileSystem, planned: PlannedRepair, copy: Path) -> None:
+    """Copy what is cut off, durably."""
+    tail = _tail(planned)
+    if copy.exists() and read_file(copy) == tail:
+        return
+    scratch = _scratch(copy)
+    _remove(fs, (scratch,))
+    _write(fs, scratch, planned.path, tail)
+    fs.rename(scratch, copy, Purpose.REPAIR)
+    fs.fsync_dir(copy.parent, Purpose.REPAIR)
+
+
+def _tail(planned: PlannedRepair) -> bytes:
+    return tail_of(planned.path, planned.repair.made_bytes or 0)
+
+
+def _scratch(path: Path) -> Path:
+    return path.with_name(path.name + SCRATCH_SUFFIX)
+
+
+def _remove(fs: FileSystem, paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            fs.unlink(path, Purpose.REPAIR)
+
+
+def _write(fs: FileSystem, path: Path, like: Path, content: bytes, mtime_ns: int | None = None) -> None:
+    with fs.create(path, like, Purpose.REPAIR) as file:
+        file.write(content)
+        if mtime_ns is not None:
+            file.set_mtime(mtime_ns)
+        file.fsync()
+
+
+def _replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:
+    path = planned.path
+    scratch, kept = _scratch(path), path.with_name(kept_name(path.name))
+    _remove(fs, (scratch, _scratch(kept)))
+    try:
+        if present is not None and planned.identity and not is_kept_already(path, present):
+            _write(fs, _scratch(kept), path, present, planned.identity.mtime_ns)
+            fs.rename(_scratch(kept), kept, Purpose.REPAIR)
+            fs.fsync_dir(path.parent, Purpose.REPAIR)
+        _write(fs, scratch, _model(planned), content)
+        _ensure_unchanged(planned)
+        fs.rename(scratch, path, Purpose.REPAIR)
+        fs.fsync_dir(path.parent, Purpose.REPAIR)
+    except (LogCleanerError, OSError):
+        with suppress(LogCleanerError, OSError):
+            _remove(fs, (scratch, _scratch(kept)))
+        raise
+
+
+def _model(planned: PlannedRepair) -> Path:
+    """Return the file that lends the new one owner and mode: the present one, else a ``.log`` beside it."""
+    if planned.identity is not None or not planned.sources:
+        return planned.path if planned.identity is not None else planned.path.parent
+    return planned.sources[-1][0]
+
+
+def _entry(planned: PlannedRepair, present: bytes | None) -> dict[str, object]:
+    """Return the fields of a ``repair`` line: enough to take it back."""
+    identity, content, target = planned.identity, planned.content, planned.repair.target
+    fields: dict[str, object] = {
+        "partition": str(planned.topic_partition),
+        "kind": target.kind.value,
+        "file": target.name,
+        "bytes": planned.repair.made_bytes,
+        "findings": list(target.findings),
+    }
+    if content is None:
+        assert identity is not None
+        undo: dict[str, object] = {"cut_from": identity.size_bytes}
+        if planned.tail_copy is not None:
+            tail = _tail(planned)
+            undo |= {"copy": planned.tail_copy.name, "tail": [len(tail), zlib.crc32(tail)]}
+        return {**fields, "undo": undo}
+    kept = [len(present), identity.mtime_ns, zlib.crc32(present)] if identity and present is not None else None
+    return {**fields, "undo": {"made": [len(content), zlib.crc32(content)], "kept": kept}}

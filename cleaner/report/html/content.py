@@ -17,6 +17,43 @@ from typing import Any, Final, NamedTuple
 
 from cleaner.printable import printable
 
+_FIGURES: Final = re.compile(r"\d(?:[\w.:,-]*\w)?")
+_EXACT_MAX: Final = 1 << 53
+"""JavaScript's numbers are exact up to here; a greater one is packed as text."""
+_LEVEL: Final = 4
+"""A higher one takes twice as long, and makes the page a twentieth smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """A page.
+
+    Attributes:
+        title: of the window.
+        heading: the kind of report, and what it is about.
+        sentence: says it all.
+        headlines: the figures on top.
+        charts, remarks, tables: what follows.
+        remarks_left_out: the number of remarks that the page leaves out.
+        segments: the packed segments of the partitions, as ``packing`` makes them.
+        report: the provenance, as the document has it.
+        now_ms: the moment of the report.
+        notes: lines under the sentence, such as failures.
+    """
+
+    title: str
+    heading: str
+    sentence: str
+    headlines: tuple[Headline, ...]
+    charts: tuple[Chart, ...]
+    remarks: tuple[Remark, ...]
+    tables: tuple[DataTable, ...]
+    report: Mapping[str, Any]
+    now_ms: int
+    remarks_left_out: int = 0
+    segments: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
 
 class Headline(NamedTuple):
     """One of the figures on top of a page."""
@@ -110,44 +147,6 @@ class DataTable:
         return len(self.columns[0].values) if self.columns else 0
 
 
-@dataclass(frozen=True, slots=True)
-class PageContent:
-    """A page.
-
-    Attributes:
-        title: of the window.
-        heading: the kind of report, and what it is about.
-        sentence: says it all.
-        headlines: the figures on top.
-        charts, remarks, tables: what follows.
-        remarks_left_out: the number of remarks that the page leaves out.
-        segments: the packed segments of the partitions, as ``packing`` makes them.
-        report: the provenance, as the document has it.
-        now_ms: the moment of the report.
-        notes: lines under the sentence, such as failures.
-    """
-
-    title: str
-    heading: str
-    sentence: str
-    headlines: tuple[Headline, ...]
-    charts: tuple[Chart, ...]
-    remarks: tuple[Remark, ...]
-    tables: tuple[DataTable, ...]
-    report: Mapping[str, Any]
-    now_ms: int
-    remarks_left_out: int = 0
-    segments: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-_FIGURES: Final = re.compile(r"\d(?:[\w.:,-]*\w)?")
-_EXACT_MAX: Final = 1 << 53
-"""JavaScript's numbers are exact up to here; a greater one is packed as text."""
-_LEVEL: Final = 4
-"""A higher one takes twice as long, and makes the page a twentieth smaller."""
-
-
 class Packer:
     """Packs segments, partition by partition."""
 
@@ -210,17 +209,6 @@ class Packer:
         return self._limits.setdefault(stated, len(self._limits))
 
 
-def _safe(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not -_EXACT_MAX < value < _EXACT_MAX else value
-
-
-def _step(value: int | None, before: int) -> int | str | None:
-    """Return the difference to the value before, which packs better; a text if the value is too great."""
-    if value is None or not -_EXACT_MAX < value < _EXACT_MAX:
-        return value if value is None else str(value)
-    return value - before
-
-
 def packed(values: Mapping[str, Any]) -> str:
     """Return values as compressed JSON in base64: letters that mean nothing in HTML."""
     text = json.dumps(values, separators=(",", ":"))
@@ -234,3 +222,14 @@ def columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[
         for name in names:
             found[name].append(_safe(row[name]))
     return found
+
+
+def _safe(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not -_EXACT_MAX < value < _EXACT_MAX else value
+
+
+def _step(value: int | None, before: int) -> int | str | None:
+    """Return the difference to the value before, which packs better; a text if the value is too great."""
+    if value is None or not -_EXACT_MAX < value < _EXACT_MAX:
+        return value if value is None else str(value)
+    return value - before

@@ -24,6 +24,25 @@ from policies.reasons import duration, moment, size
 _STATIC_ROWS: Final = 25
 """The number of rows of a table that show without the script, too."""
 
+_WORDS: Final[Mapping[Kind, Callable[[Any], str]]] = {
+    Kind.BYTES: size,
+    Kind.RATIO: "{:.0%}".format,
+    Kind.SPAN: duration,
+    Kind.MOMENT: lambda ms: moment(ms) if ms < YEAR_9999_MS else "never",
+    Kind.NUMBER: "{:,}".format,
+}
+
+_PAGES = {
+    "logcleaner.plan/1": of_plan.content_of,
+    "logcleaner.explain/1": of_explanation.content_of,
+    "logcleaner.analysis/1": of_analysis.content_of,
+}
+
+
+def page_of(document: Mapping[str, Any]) -> str:
+    """Return the page of a report's document: HTML that needs no other file."""
+    return render(_PAGES[document["schema"]](document))
+
 
 def render(content: PageContent) -> str:
     """Return the page as one text of HTML."""
@@ -43,6 +62,21 @@ def render(content: PageContent) -> str:
     )
 
 
+def _resource(name: str) -> str:
+    return files(__package__ or "").joinpath(name).read_text("utf-8")
+
+
+def _table(table: DataTable) -> dict[str, Any]:
+    return {
+        "key": table.key,
+        "opens": table.opens,
+        "columns": [
+            {"heading": c.heading, "kind": c.kind.value, "total": c.has_total, "values": c.values}
+            for c in table.columns
+        ],
+    }
+
+
 def _policy(style: str, script: str) -> str:
     """Return the content security policy: no request, no other script or style than the page's own."""
     return (
@@ -52,10 +86,6 @@ def _policy(style: str, script: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
-
-
-def _resource(name: str) -> str:
-    return files(__package__ or "").joinpath(name).read_text("utf-8")
 
 
 @cache
@@ -70,22 +100,6 @@ def _environment() -> Environment:
     return found
 
 
-def _table(table: DataTable) -> dict[str, Any]:
-    return {
-        "key": table.key,
-        "opens": table.opens,
-        "columns": [
-            {"heading": c.heading, "kind": c.kind.value, "total": c.has_total, "values": c.values}
-            for c in table.columns
-        ],
-    }
-
-
-def _drawing(chart: Chart, name: str) -> Markup:
-    """Return one of a chart's drawings, which ``charts`` has made and looked through."""
-    return Markup(chart.wide if name == "wide" else chart.narrow)  # noqa: S704 - made of shapes alone
-
-
 def _figure(value: object) -> Markup:
     """Return a value of a chart's table: sizes and shares with the exact figure, anything else as its text."""
     match value:
@@ -98,12 +112,13 @@ def _figure(value: object) -> Markup:
     return Markup("<bdi>{}</bdi>").format(printable(str(value)))
 
 
-def _count(value: int) -> Markup:
-    return _data(value, f"{value:,}")
-
-
 def _data(value: float, words: str) -> Markup:
     return Markup('<data value="{}">{}</data>').format(value, words)
+
+
+def _drawing(chart: Chart, name: str) -> Markup:
+    """Return one of a chart's drawings, which ``charts`` has made and looked through."""
+    return Markup(chart.wide if name == "wide" else chart.narrow)  # noqa: S704 - made of shapes alone
 
 
 def _cell(column: Column, row: int) -> Markup:
@@ -117,22 +132,5 @@ def _cell(column: Column, row: int) -> Markup:
     )
 
 
-_WORDS: Final[Mapping[Kind, Callable[[Any], str]]] = {
-    Kind.BYTES: size,
-    Kind.RATIO: "{:.0%}".format,
-    Kind.SPAN: duration,
-    Kind.MOMENT: lambda ms: moment(ms) if ms < YEAR_9999_MS else "never",
-    Kind.NUMBER: "{:,}".format,
-}
-
-
-_PAGES = {
-    "logcleaner.plan/1": of_plan.content_of,
-    "logcleaner.explain/1": of_explanation.content_of,
-    "logcleaner.analysis/1": of_analysis.content_of,
-}
-
-
-def page_of(document: Mapping[str, Any]) -> str:
-    """Return the page of a report's document: HTML that needs no other file."""
-    return render(_PAGES[document["schema"]](document))
+def _count(value: int) -> Markup:
+    return _data(value, f"{value:,}")

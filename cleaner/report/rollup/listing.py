@@ -23,30 +23,6 @@ from policies.reasons import Action, counted, offsets, size
 
 WORD_WIDTH: Final = len("would compact")
 
-
-def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None, is_copy: bool) -> None:
-    """Add the totals and the next step to a page.
-
-    Args:
-        page: the page.
-        plan: the plan.
-        outcome: what was done, or would be.
-        ended_ms: when the run ended, epoch ms; None if it took its own time from the moment of the plan on.
-        is_copy: whether the run wrote a copy, and so freed nothing.
-    """
-    totals = Totals.of(plan, outcome)
-    if ended_ms is None:
-        ended_ms = plan.request.now_ms + round(outcome.seconds * 1000)
-    for label, words in _figures(totals, outcome):
-        _figure(label, words, outcome, page)
-    if freed := freed_words(plan, totals, outcome, ended_ms):
-        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
-        _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
-    _warnings(totals, outcome, page, is_copy=is_copy)
-    lines(outcome.runways, page)
-    _next_step(plan, totals, outcome, page)
-
-
 _PAST: Final = {
     "delete": "Deleted",
     "compact": "Compacted",
@@ -55,107 +31,6 @@ _PAST: Final = {
     "leave out": "Left out",
     "unlink": "Unlinked",
 }
-
-
-def _figure(label: str, words: str, outcome: Outcome, page: Page) -> None:
-    verb = f"Would {label}" if outcome.dry_run else _PAST[label]
-    page.line(f"{verb:{WORD_WIDTH}}  {words}", "bold", hanging=WORD_WIDTH + 2)
-
-
-def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
-    figures: list[tuple[str, str]] = []
-    if totals.deleted_segments:
-        segments = counted(totals.deleted_segments, "segment")
-        partitions = counted(totals.deleting_partitions, "partition")
-        figures.append(("delete", f"{segments} of {partitions}, {size(totals.deleted_bytes)}"))
-    if totals.compacted_partitions:
-        from_bytes, to_bytes = totals.compacted_from_bytes, totals.compacted_to_bytes
-        sizes = compacted(from_bytes, None if totals.is_estimate else to_bytes, totals.dirty_bytes)
-        figures.append(("compact", f"{counted(totals.compacted_partitions, 'partition')}, {sizes}"))
-    if totals.records_unkeyed:
-        records = counted(totals.records_unkeyed, "record")
-        figures.append(("drop", f"{records} without a key: a compacted topic cannot keep them"))
-    if outcome.swept_bytes:
-        lost = "after that, restore cannot" if outcome.dry_run else "restore can no longer"
-        figures.append(
-            (
-                "unlink",
-                f"{size(outcome.swept_bytes)} in .deleted files of earlier runs: {lost} take these deletions back",
-            )
-        )
-    return figures
-
-
-def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
-    """Return what a compaction makes of some bytes; how many of them are dirty, if nobody knows what stays."""
-    if to_bytes is not None:
-        return " to ".join(two_sizes(from_bytes, to_bytes))
-    share = "all" if dirty_bytes >= from_bytes else size(dirty_bytes)
-    return f"{size(from_bytes)}, {share} of it dirty"
-
-
-def _warnings(totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) -> None:
-    if totals.unknown:
-        words = f"{counted(totals.unknown, 'partition')} with unknown configuration (CONFIG_UNKNOWN)"
-        page.line(f"{'Not touched':{WORD_WIDTH}}  {words}", ATTENTION)
-    if totals.guarded:
-        words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
-        page.line(f"{'Held back':{WORD_WIDTH}}  {words}", ATTENTION)
-    if totals.failed:
-        others = "; the others were processed" if totals.partitions > totals.failed else ""
-        page.line(f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}{others}", "bold red")
-    for file in outcome.kept:
-        page.line(
-            f"{'Left out' if is_copy else 'Kept':{WORD_WIDTH}}  {kept_words(file)}", ATTENTION, hanging=WORD_WIDTH + 2
-        )
-    if outcome.kept:
-        words = "The copy lacks these records: keep the original. " if is_copy else ""
-        words += "A broker that starts removes these files: do not start it; logcleaner doctor says what to do."
-        page.line(f"{'':{WORD_WIDTH}}  {words}", ATTENTION, hanging=WORD_WIDTH + 2)
-    for error in outcome.errors:
-        page.line(f"FAILED: {error}", "bold red", hanging=2)
-
-
-def kept_words(file: KeptFile) -> str:
-    """Return which file stays, and why."""
-    path, copy = f"{file.topic_partition}/{file.name}", file.copy
-    if copy is None:
-        return f"{path} has no .log: records are missing"
-    if file.unknown_because is not None:
-        return f"{path}: nobody knows whether the log needs it: {file.unknown_because}"
-    return f"{path} may be the only copy of offsets {copy.first_offset} to {copy.last_offset}, which the log lacks"
-
-
-def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
-    has_work = plan.has_work or outcome.swept_bytes > 0
-    if outcome.interrupted:
-        is_quiet = page.view.summary_only  # then no segment is shown that could be marked
-        left = "not everything was finished" if is_quiet else "what is marked 'not' was not finished"
-        words = (
-            f"Interrupted: {left}, a compaction may be done in part, and every file is whole. Run again for the rest."
-        )
-        page.line(words, ATTENTION)
-    elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
-        page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
-    if outcome.dry_run and totals.is_estimate:
-        page.line("The compacted size is not known without reading the data; --exact reads it.")
-        _uncounted(plan, outcome, page)
-    if outcome.dry_run and has_work:
-        page.line(closing(plan), ATTENTION)
-
-
-def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
-    """Add a line if the records that a compacted topic cannot keep were not counted."""
-    estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
-    if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
-        lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
-        page.line(f"{lost}: not known without --exact.")
-        page.line("A run leaves a partition alone that would lose more than max.unkeyed.ratio.")
-
-
-def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:
-    return bool(totals.failed or outcome.errors or any(log_dir.facts.errors for log_dir in plan.log_dirs))
-
 
 _CONCERN_STYLES: Final = {Concern.CHANGES: "bold", Concern.WAITS_FOR_A_PERSON: "magenta", Concern.UNCHANGED: ""}
 _LINES_MIN: Final = 12
@@ -168,7 +43,6 @@ _MORE: Final = {
     Concern.WAITS_FOR_A_PERSON: "to look at",
     Concern.UNCHANGED: "unchanged",
 }
-
 _ByConcern = dict[Concern, list[TopicRoll]]
 
 
@@ -193,13 +67,6 @@ def list_topics(page: Page, plan: Plan, outcome: Outcome, lines_max: int) -> Non
     page.text.extend(draft.text)
 
 
-def _by_concern(rolls: Sequence[TopicRoll]) -> _ByConcern:
-    found: _ByConcern = {concern: [] for concern in Concern}
-    for roll in rolls:
-        found[roll.concern].append(roll)
-    return found
-
-
 def list_order(page: Page, plan: Plan, rows_max: int) -> None:
     """Add the deletions of a plan that unlinks at once, in the order in which a run makes them."""
     steps = [step for log_dir in plan.log_dirs for step in deletion_steps(log_dir, at_once=True)]
@@ -221,6 +88,54 @@ def list_order(page: Page, plan: Plan, rows_max: int) -> None:
     page.line()
 
 
+def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None, is_copy: bool) -> None:
+    """Add the totals and the next step to a page.
+
+    Args:
+        page: the page.
+        plan: the plan.
+        outcome: what was done, or would be.
+        ended_ms: when the run ended, epoch ms; None if it took its own time from the moment of the plan on.
+        is_copy: whether the run wrote a copy, and so freed nothing.
+    """
+    totals = Totals.of(plan, outcome)
+    if ended_ms is None:
+        ended_ms = plan.request.now_ms + round(outcome.seconds * 1000)
+    for label, words in _figures(totals, outcome):
+        _figure(label, words, outcome, page)
+    if freed := freed_words(plan, totals, outcome, ended_ms):
+        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
+        _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
+    _warnings(totals, outcome, page, is_copy=is_copy)
+    lines(outcome.runways, page)
+    _next_step(plan, totals, outcome, page)
+
+
+def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
+    """Return what a compaction makes of some bytes; how many of them are dirty, if nobody knows what stays."""
+    if to_bytes is not None:
+        return " to ".join(two_sizes(from_bytes, to_bytes))
+    share = "all" if dirty_bytes >= from_bytes else size(dirty_bytes)
+    return f"{size(from_bytes)}, {share} of it dirty"
+
+
+def kept_words(file: KeptFile) -> str:
+    """Return which file stays, and why."""
+    path, copy = f"{file.topic_partition}/{file.name}", file.copy
+    if copy is None:
+        return f"{path} has no .log: records are missing"
+    if file.unknown_because is not None:
+        return f"{path}: nobody knows whether the log needs it: {file.unknown_because}"
+    return f"{path} may be the only copy of offsets {copy.first_offset} to {copy.last_offset}, which the log lacks"
+
+
+def _by_concern(rolls: Sequence[TopicRoll]) -> _ByConcern:
+    found: _ByConcern = {concern: [] for concern in Concern}
+    for roll in rolls:
+        found[roll.concern].append(roll)
+    return found
+
+
 def _in_full(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome, lines_max: int) -> bool:
     """Write paragraphs with every reason, and a row for each unchanged topic. Return False if they do not fit."""
     for concern, rolls in wanted.items():
@@ -237,61 +152,6 @@ def _in_full(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome
         if _and_more(page, concern, every[concern][len(rolls) :]) or (rolls and is_row):
             page.line()
     return page.lines <= lines_max
-
-
-def _in_short(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome, lines_max: int | None) -> None:
-    """Write two or three lines for each topic that changes, and a row for each other one."""
-    for concern, rolls in wanted.items():
-        lesser = (len(wanted[one]) for one in Concern if one > concern)
-        kept = sum(min(number, _ROWS_KEPT) + 2 for number in lesser if number)
-        room = None if lines_max is None else max(lines_max - page.lines - kept - 2, 1)
-        pieces = list(_fitting((_piece(roll, page, outcome) for roll in rolls), room))
-        if concern is Concern.CHANGES:
-            for piece in pieces:
-                page.text.extend(piece.text)
-        else:
-            _rows(page, rolls[: len(pieces)])
-        if _and_more(page, concern, every[concern][len(pieces) :]) or pieces:
-            page.line()
-
-
-def _piece(roll: TopicRoll, page: Page, outcome: Outcome) -> Page:
-    """Return the lines of a topic in a short list; a topic that does not change gets as many lines."""
-    piece = page.draft()
-    _head(roll, piece)
-    for fate in roll.fates(outcome) if roll.changing else ():
-        if fate.telling.verdict.action is not Action.KEEP:
-            _short_fate(roll, fate, piece)
-    _notes(roll, piece, 1, with_results=False)
-    return piece
-
-
-def _fitting(pieces: Iterable[Page], room: int | None) -> Iterator[Page]:
-    """Yield the first pieces that the room suffices for."""
-    lines = 0
-    for piece in pieces:
-        lines += piece.lines
-        if room is not None and lines > room:
-            return
-        yield piece
-
-
-def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bool:
-    """Add a line for the topics of a concern that are not shown. Return whether there are any."""
-    if left_out:
-        before_bytes = sum(roll.size_bytes for roll in left_out)
-        after_bytes = before_bytes - sum(roll.reclaimed_bytes for roll in left_out)
-        is_estimate = any(roll.is_estimate for roll in left_out)
-        sizes = _change(before_bytes, after_bytes if concern is Concern.CHANGES else before_bytes, is_estimate)
-        page.line(f"and {counted(len(left_out), 'more topic')} {_MORE[concern]}: {sizes}", hanging=2)
-    return bool(left_out)
-
-
-def _change(before_bytes: int, after_bytes: int, is_estimate: bool) -> str:
-    """Return a size and what becomes of it, unless that is the same."""
-    if before_bytes == after_bytes:
-        return size(before_bytes)
-    return f" -> {'at most ' if is_estimate else ''}".join(two_sizes(before_bytes, after_bytes))
 
 
 def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
@@ -314,6 +174,13 @@ def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
     page.line("  ".join((name, *words)), "bold", hanging=2)
 
 
+def _change(before_bytes: int, after_bytes: int, is_estimate: bool) -> str:
+    """Return a size and what becomes of it, unless that is the same."""
+    if before_bytes == after_bytes:
+        return size(before_bytes)
+    return f" -> {'at most ' if is_estimate else ''}".join(two_sizes(before_bytes, after_bytes))
+
+
 def _fates(roll: TopicRoll, fates: Sequence[Fate], page: Page) -> None:
     places = [_place(roll, fate) for fate in fates]
     columns = max(map(len, places), default=0)
@@ -322,15 +189,6 @@ def _fates(roll: TopicRoll, fates: Sequence[Fate], page: Page) -> None:
         figures = f"  {place:{columns}}  {size(fate.size_bytes):>11}  {reason.code}"
         page.fate(f"{fate.telling.word:{WORD_WIDTH}}", figures, STYLES[fate.telling.verdict.action])
         page.line(told(reason, "" if fate.alike else _whose(roll, fate)), indent=4)
-
-
-def _short_fate(roll: TopicRoll, fate: Fate, page: Page) -> None:
-    reason = fate.telling.verdict.reason
-    of = "" if fate.partitions == len(roll.changing) else f" of {counted(fate.partitions, 'partition')}"
-    place = f"{counted(fate.segments, 'segment')}{of}"
-    limit = f"  {reason.limit.key}={reason.limit.stated.shown}" if reason.limit else ""
-    figures = f"  {place}, {size(fate.size_bytes)}  {reason.code}{limit}"
-    page.fate(f"{fate.telling.word:{WORD_WIDTH}}", figures, STYLES[fate.telling.verdict.action])
 
 
 def _place(roll: TopicRoll, fate: Fate) -> str:
@@ -385,3 +243,142 @@ def _cells(roll: TopicRoll) -> tuple[str, ...]:
     policy = policy_of(roll.plans[0]) if roll.plans else "-"
     code = roll.commonest() or ("FAILED" if roll.errors else "-")
     return roll.topic, policy, counted(roll.partitions, "partition"), size(roll.size_bytes), code
+
+
+def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bool:
+    """Add a line for the topics of a concern that are not shown. Return whether there are any."""
+    if left_out:
+        before_bytes = sum(roll.size_bytes for roll in left_out)
+        after_bytes = before_bytes - sum(roll.reclaimed_bytes for roll in left_out)
+        is_estimate = any(roll.is_estimate for roll in left_out)
+        sizes = _change(before_bytes, after_bytes if concern is Concern.CHANGES else before_bytes, is_estimate)
+        page.line(f"and {counted(len(left_out), 'more topic')} {_MORE[concern]}: {sizes}", hanging=2)
+    return bool(left_out)
+
+
+def _in_short(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome, lines_max: int | None) -> None:
+    """Write two or three lines for each topic that changes, and a row for each other one."""
+    for concern, rolls in wanted.items():
+        lesser = (len(wanted[one]) for one in Concern if one > concern)
+        kept = sum(min(number, _ROWS_KEPT) + 2 for number in lesser if number)
+        room = None if lines_max is None else max(lines_max - page.lines - kept - 2, 1)
+        pieces = list(_fitting((_piece(roll, page, outcome) for roll in rolls), room))
+        if concern is Concern.CHANGES:
+            for piece in pieces:
+                page.text.extend(piece.text)
+        else:
+            _rows(page, rolls[: len(pieces)])
+        if _and_more(page, concern, every[concern][len(pieces) :]) or pieces:
+            page.line()
+
+
+def _fitting(pieces: Iterable[Page], room: int | None) -> Iterator[Page]:
+    """Yield the first pieces that the room suffices for."""
+    lines = 0
+    for piece in pieces:
+        lines += piece.lines
+        if room is not None and lines > room:
+            return
+        yield piece
+
+
+def _piece(roll: TopicRoll, page: Page, outcome: Outcome) -> Page:
+    """Return the lines of a topic in a short list; a topic that does not change gets as many lines."""
+    piece = page.draft()
+    _head(roll, piece)
+    for fate in roll.fates(outcome) if roll.changing else ():
+        if fate.telling.verdict.action is not Action.KEEP:
+            _short_fate(roll, fate, piece)
+    _notes(roll, piece, 1, with_results=False)
+    return piece
+
+
+def _short_fate(roll: TopicRoll, fate: Fate, page: Page) -> None:
+    reason = fate.telling.verdict.reason
+    of = "" if fate.partitions == len(roll.changing) else f" of {counted(fate.partitions, 'partition')}"
+    place = f"{counted(fate.segments, 'segment')}{of}"
+    limit = f"  {reason.limit.key}={reason.limit.stated.shown}" if reason.limit else ""
+    figures = f"  {place}, {size(fate.size_bytes)}  {reason.code}{limit}"
+    page.fate(f"{fate.telling.word:{WORD_WIDTH}}", figures, STYLES[fate.telling.verdict.action])
+
+
+def _figures(totals: Totals, outcome: Outcome) -> list[tuple[str, str]]:
+    figures: list[tuple[str, str]] = []
+    if totals.deleted_segments:
+        segments = counted(totals.deleted_segments, "segment")
+        partitions = counted(totals.deleting_partitions, "partition")
+        figures.append(("delete", f"{segments} of {partitions}, {size(totals.deleted_bytes)}"))
+    if totals.compacted_partitions:
+        from_bytes, to_bytes = totals.compacted_from_bytes, totals.compacted_to_bytes
+        sizes = compacted(from_bytes, None if totals.is_estimate else to_bytes, totals.dirty_bytes)
+        figures.append(("compact", f"{counted(totals.compacted_partitions, 'partition')}, {sizes}"))
+    if totals.records_unkeyed:
+        records = counted(totals.records_unkeyed, "record")
+        figures.append(("drop", f"{records} without a key: a compacted topic cannot keep them"))
+    if outcome.swept_bytes:
+        lost = "after that, restore cannot" if outcome.dry_run else "restore can no longer"
+        figures.append(
+            (
+                "unlink",
+                f"{size(outcome.swept_bytes)} in .deleted files of earlier runs: {lost} take these deletions back",
+            )
+        )
+    return figures
+
+
+def _warnings(totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) -> None:
+    if totals.unknown:
+        words = f"{counted(totals.unknown, 'partition')} with unknown configuration (CONFIG_UNKNOWN)"
+        page.line(f"{'Not touched':{WORD_WIDTH}}  {words}", ATTENTION)
+    if totals.guarded:
+        words = f"{counted(totals.guarded, 'partition')} by a guard rail; --yes releases it"
+        page.line(f"{'Held back':{WORD_WIDTH}}  {words}", ATTENTION)
+    if totals.failed:
+        others = "; the others were processed" if totals.partitions > totals.failed else ""
+        page.line(f"{'Failed':{WORD_WIDTH}}  {counted(totals.failed, 'partition')}{others}", "bold red")
+    for file in outcome.kept:
+        page.line(
+            f"{'Left out' if is_copy else 'Kept':{WORD_WIDTH}}  {kept_words(file)}", ATTENTION, hanging=WORD_WIDTH + 2
+        )
+    if outcome.kept:
+        words = "The copy lacks these records: keep the original. " if is_copy else ""
+        words += "A broker that starts removes these files: do not start it; logcleaner doctor says what to do."
+        page.line(f"{'':{WORD_WIDTH}}  {words}", ATTENTION, hanging=WORD_WIDTH + 2)
+    for error in outcome.errors:
+        page.line(f"FAILED: {error}", "bold red", hanging=2)
+
+
+def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
+    has_work = plan.has_work or outcome.swept_bytes > 0
+    if outcome.interrupted:
+        is_quiet = page.view.summary_only  # then no segment is shown that could be marked
+        left = "not everything was finished" if is_quiet else "what is marked 'not' was not finished"
+        words = (
+            f"Interrupted: {left}, a compaction may be done in part, and every file is whole. Run again for the rest."
+        )
+        page.line(words, ATTENTION)
+    elif not (has_work or totals.unknown or totals.guarded or _has_failed(plan, totals, outcome)):
+        page.line(f"Nothing to do in {counted(totals.partitions, 'partition')}.", "bold")
+    if outcome.dry_run and totals.is_estimate:
+        page.line("The compacted size is not known without reading the data; --exact reads it.")
+        _uncounted(plan, outcome, page)
+    if outcome.dry_run and has_work:
+        page.line(closing(plan), ATTENTION)
+
+
+def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
+    """Add a line if the records that a compacted topic cannot keep were not counted."""
+    estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
+    if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
+        lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
+        page.line(f"{lost}: not known without --exact.")
+        page.line("A run leaves a partition alone that would lose more than max.unkeyed.ratio.")
+
+
+def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:
+    return bool(totals.failed or outcome.errors or any(log_dir.facts.errors for log_dir in plan.log_dirs))
+
+
+def _figure(label: str, words: str, outcome: Outcome, page: Page) -> None:
+    verb = f"Would {label}" if outcome.dry_run else _PAST[label]
+    page.line(f"{verb:{WORD_WIDTH}}  {words}", "bold", hanging=WORD_WIDTH + 2)

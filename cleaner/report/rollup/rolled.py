@@ -25,103 +25,12 @@ _SPELLED: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", _MINUTE_
 _DATE: Final = len("2026-11-23")
 _CLOCK: Final = slice(_DATE + 1, _DATE + 6)
 
-
-class Freed(NamedTuple):
-    """The blocks that a run frees, in bytes, with the blocks of files that earlier runs had renamed to ``.deleted``."""
-
-    now_bytes: int
-    """The bytes that the run has freed at its end; below 0 if it takes more than before, until the waiting files go."""
-    later_bytes: int
-    """The bytes that follow once the waiting files go."""
-    of_bytes: int
-    """The logs before the run, and files that no log has any more."""
-    is_estimate: bool
-    """Compactions may free more, because the data was not read."""
-
-    @property
-    def in_the_end_bytes(self) -> int:
-        """The bytes that are free once nothing waits."""
-        return self.now_bytes + self.later_bytes
-
-
-def freed_of(plan: Plan, totals: Totals, outcome: Outcome) -> Freed:
-    """Return what a run has freed, or would free."""
-    reclaimed_bytes, swept_bytes = totals.space.reclaimed_disk_bytes, outcome.swept_disk_bytes
-    later_bytes = 0 if plan.request.is_at_once else totals.space.waiting_disk_bytes
-    now_bytes = reclaimed_bytes + swept_bytes - later_bytes
-    if totals.is_estimate:
-        later_bytes, now_bytes = min(later_bytes, reclaimed_bytes), max(now_bytes, swept_bytes)
-    return Freed(now_bytes, max(later_bytes, 0), totals.disk_bytes_before + swept_bytes, totals.is_estimate)
-
-
-def freed_words(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
-    """Return what the file systems have gained, and what they gain when; empty if there is nothing to say."""
-    if not (totals.deleted_segments or totals.compacted_partitions or outcome.swept_bytes):
-        return ""
-    freed = freed_of(plan, totals, outcome)
-    of = f"of {size(freed.of_bytes)}"
-    if totals.is_estimate:
-        if not totals.space.reclaimed_disk_bytes + outcome.swept_disk_bytes:
-            return "what compaction saves, which nobody knows without --exact"
-        of = f"or more {of}"
-    if not freed.later_bytes:
-        return f"{size(freed.now_bytes)} {of}"
-    when = _when(plan, outcome, ended_ms)
-    by = f"by the next clean (--delete-delay 0: {'at once' if outcome.dry_run else 'now'})"
-    if freed.now_bytes > 0:
-        return f"{size(freed.now_bytes)} {of}; {size(freed.later_bytes)} more {when}, {by}"
-    # the compacted files stay, so what they take is never free
-    taken = f"{size(-freed.now_bytes)} more are taken: old and compacted files"
-    meanwhile = f"; until then {taken}" if freed.now_bytes else ""
-    nothing = "" if outcome.dry_run else "nothing yet; "
-    return f"{nothing}{size(freed.in_the_end_bytes)} {of} {when}, {by}{meanwhile}"
-
-
-def freed_figure(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
-    """Return what is freed and when, in a few words: ``13.3 MiB in 1 minute``."""
-    freed = freed_of(plan, totals, outcome)
-    least = "at least " if freed.is_estimate else ""
-    if freed.now_bytes <= 0 < freed.later_bytes:
-        return f"{least}{size(freed.in_the_end_bytes)} {_when(plan, outcome, ended_ms)}"
-    return f"{least}{size(freed.now_bytes)}"
-
-
-def _when(plan: Plan, outcome: Outcome, ended_ms: int) -> str:
-    """Return when the files that wait go."""
-    asked_ms = plan.request.delete_delay_ms
-    delays_ms = {p.policy.file_delete_delay_ms for p in plan.partitions if p.deletion or p.compaction}
-    if asked_ms is not None:
-        delays_ms = {asked_ms}
-    if outcome.dry_run:
-        return f"in {' to '.join(map(_spelled, _ends(delays_ms)))}"
-    times = " to ".join(_clock(ended_ms + delay_ms, ended_ms) for delay_ms in _ends(delays_ms))
-    return f"at {times} UTC"
-
-
-def _spelled(span_ms: int) -> str:
-    """Return a span with its unit in full if that is a whole number: ``1 minute``, ``36 hours``, but ``90 seconds``."""
-    for unit, unit_ms in _SPELLED:
-        if span_ms >= unit_ms and not span_ms % unit_ms:
-            return counted(span_ms // unit_ms, unit)
-    return duration(span_ms)
-
-
-def _ends(delays_ms: set[int]) -> list[int]:
-    return sorted({min(delays_ms), max(delays_ms)})
-
-
-def _clock(time_ms: int, today_ms: int) -> str:
-    """Return a moment to the minute, not before it; with its date unless that is today's."""
-    told = moment(-(-time_ms // _MINUTE_MS) * _MINUTE_MS)
-    if told[:_DATE] == moment(today_ms)[:_DATE]:
-        return told[_CLOCK]
-    return f"{told[:_DATE]} {told[_CLOCK]}" if told.endswith("Z") else told
-
-
 _HELD_BACK: Final = frozenset({ReasonCode.CONFIG_UNKNOWN, ReasonCode.HELD, ReasonCode.NO_HIGH_WATERMARK})
 """A partition with one of these reasons stays until a person does something."""
 _ENDLESS_MS: Final = 1 << 63
 Planned = PartitionPlan | UnreadablePartition
+
+_ACTIONS: Final = (Action.DELETE, Action.COMPACT, Action.KEEP)
 
 
 class Concern(IntEnum):
@@ -245,28 +154,6 @@ class TopicRoll:
         return sorted((_fate(stretches) for stretches in found.values()), key=_fate_order)
 
 
-def _fate(stretches: Sequence[tuple[Stretch, PartitionPlan]]) -> Fate:
-    """Join stretches of several partitions. The one next to the border between deleted and kept speaks for all."""
-    best = max if stretches[0][0].verdict.action is Action.DELETE else min
-    telling, owner = best(stretches, key=lambda one: one[0].verdict.reason.until_ms or _ENDLESS_MS)
-    return Fate(
-        telling,
-        owner,
-        len({planned.key for _, planned in stretches}),
-        sum(stretch.segments for stretch, _ in stretches),
-        sum(stretch.size_bytes for stretch, _ in stretches),
-        all(stretch.alike for stretch, _ in stretches)
-        and len({stretch.verdict.reason.text for stretch, _ in stretches}) == 1,
-    )
-
-
-_ACTIONS: Final = (Action.DELETE, Action.COMPACT, Action.KEEP)
-
-
-def _fate_order(fate: Fate) -> tuple[int, int]:
-    return _ACTIONS.index(fate.telling.verdict.action), -fate.size_bytes
-
-
 def rolled(plan: Plan, outcome: Outcome, sort: Sort | None = None) -> list[TopicRoll]:
     """Return the topics: first the topics that change, then the topics that wait for a person.
 
@@ -312,19 +199,6 @@ def rank(roll: TopicRoll, sort: Sort, now_ms: int) -> tuple[float, ...]:
             return (min((_expiry_ms(p, now_ms) for p in roll.plans), default=_ENDLESS_MS),)
 
 
-def expected(plan: Plan) -> Outcome:
-    """Return what a plan alone says of its outcome: the deletions, and that compactions save what nobody knows."""
-    results = {
-        p.key: PartitionResult(
-            Basis.ESTIMATE if p.compaction else Basis.EXACT,
-            deleted_segments=len(p.deletion.segments) if p.deletion else 0,
-        )
-        for p in plan.partitions
-        if p.has_work
-    }
-    return Outcome(dry_run=True, results=results)
-
-
 def in_order(planned: Sequence[Planned], outcome: Outcome, sort: Sort | None, now_ms: int) -> Sequence[Planned]:
     """Return partitions in an order; by default as they are."""
     if sort is None:
@@ -338,11 +212,135 @@ def topic_of(planned: Planned) -> str:
     return facts.topic_partition.topic
 
 
+def expected(plan: Plan) -> Outcome:
+    """Return what a plan alone says of its outcome: the deletions, and that compactions save what nobody knows."""
+    results = {
+        p.key: PartitionResult(
+            Basis.ESTIMATE if p.compaction else Basis.EXACT,
+            deleted_segments=len(p.deletion.segments) if p.deletion else 0,
+        )
+        for p in plan.partitions
+        if p.has_work
+    }
+    return Outcome(dry_run=True, results=results)
+
+
 def dirty_bytes(planned: PartitionPlan) -> int:
     """Return the dirty bytes of a partition; 0 if it is not compacted."""
     return planned.section.dirty_bytes if planned.section else 0
 
 
+class Freed(NamedTuple):
+    """The blocks that a run frees, in bytes, with the blocks of files that earlier runs had renamed to ``.deleted``."""
+
+    now_bytes: int
+    """The bytes that the run has freed at its end; below 0 if it takes more than before, until the waiting files go."""
+    later_bytes: int
+    """The bytes that follow once the waiting files go."""
+    of_bytes: int
+    """The logs before the run, and files that no log has any more."""
+    is_estimate: bool
+    """Compactions may free more, because the data was not read."""
+
+    @property
+    def in_the_end_bytes(self) -> int:
+        """The bytes that are free once nothing waits."""
+        return self.now_bytes + self.later_bytes
+
+
+def freed_of(plan: Plan, totals: Totals, outcome: Outcome) -> Freed:
+    """Return what a run has freed, or would free."""
+    reclaimed_bytes, swept_bytes = totals.space.reclaimed_disk_bytes, outcome.swept_disk_bytes
+    later_bytes = 0 if plan.request.is_at_once else totals.space.waiting_disk_bytes
+    now_bytes = reclaimed_bytes + swept_bytes - later_bytes
+    if totals.is_estimate:
+        later_bytes, now_bytes = min(later_bytes, reclaimed_bytes), max(now_bytes, swept_bytes)
+    return Freed(now_bytes, max(later_bytes, 0), totals.disk_bytes_before + swept_bytes, totals.is_estimate)
+
+
+def freed_words(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
+    """Return what the file systems have gained, and what they gain when; empty if there is nothing to say."""
+    if not (totals.deleted_segments or totals.compacted_partitions or outcome.swept_bytes):
+        return ""
+    freed = freed_of(plan, totals, outcome)
+    of = f"of {size(freed.of_bytes)}"
+    if totals.is_estimate:
+        if not totals.space.reclaimed_disk_bytes + outcome.swept_disk_bytes:
+            return "what compaction saves, which nobody knows without --exact"
+        of = f"or more {of}"
+    if not freed.later_bytes:
+        return f"{size(freed.now_bytes)} {of}"
+    when = _when(plan, outcome, ended_ms)
+    by = f"by the next clean (--delete-delay 0: {'at once' if outcome.dry_run else 'now'})"
+    if freed.now_bytes > 0:
+        return f"{size(freed.now_bytes)} {of}; {size(freed.later_bytes)} more {when}, {by}"
+    # the compacted files stay, so what they take is never free
+    taken = f"{size(-freed.now_bytes)} more are taken: old and compacted files"
+    meanwhile = f"; until then {taken}" if freed.now_bytes else ""
+    nothing = "" if outcome.dry_run else "nothing yet; "
+    return f"{nothing}{size(freed.in_the_end_bytes)} {of} {when}, {by}{meanwhile}"
+
+
+def freed_figure(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
+    """Return what is freed and when, in a few words: ``13.3 MiB in 1 minute``."""
+    freed = freed_of(plan, totals, outcome)
+    least = "at least " if freed.is_estimate else ""
+    if freed.now_bytes <= 0 < freed.later_bytes:
+        return f"{least}{size(freed.in_the_end_bytes)} {_when(plan, outcome, ended_ms)}"
+    return f"{least}{size(freed.now_bytes)}"
+
+
+def _fate_order(fate: Fate) -> tuple[int, int]:
+    return _ACTIONS.index(fate.telling.verdict.action), -fate.size_bytes
+
+
+def _fate(stretches: Sequence[tuple[Stretch, PartitionPlan]]) -> Fate:
+    """Join stretches of several partitions. The one next to the border between deleted and kept speaks for all."""
+    best = max if stretches[0][0].verdict.action is Action.DELETE else min
+    telling, owner = best(stretches, key=lambda one: one[0].verdict.reason.until_ms or _ENDLESS_MS)
+    return Fate(
+        telling,
+        owner,
+        len({planned.key for _, planned in stretches}),
+        sum(stretch.segments for stretch, _ in stretches),
+        sum(stretch.size_bytes for stretch, _ in stretches),
+        all(stretch.alike for stretch, _ in stretches)
+        and len({stretch.verdict.reason.text for stretch, _ in stretches}) == 1,
+    )
+
+
 def _expiry_ms(planned: PartitionPlan, now_ms: int) -> int:
     expiry_ms = next_expiry_ms(planned, now_ms)
     return _ENDLESS_MS if expiry_ms is None else expiry_ms
+
+
+def _when(plan: Plan, outcome: Outcome, ended_ms: int) -> str:
+    """Return when the files that wait go."""
+    asked_ms = plan.request.delete_delay_ms
+    delays_ms = {p.policy.file_delete_delay_ms for p in plan.partitions if p.deletion or p.compaction}
+    if asked_ms is not None:
+        delays_ms = {asked_ms}
+    if outcome.dry_run:
+        return f"in {' to '.join(map(_spelled, _ends(delays_ms)))}"
+    times = " to ".join(_clock(ended_ms + delay_ms, ended_ms) for delay_ms in _ends(delays_ms))
+    return f"at {times} UTC"
+
+
+def _clock(time_ms: int, today_ms: int) -> str:
+    """Return a moment to the minute, not before it; with its date unless that is today's."""
+    told = moment(-(-time_ms // _MINUTE_MS) * _MINUTE_MS)
+    if told[:_DATE] == moment(today_ms)[:_DATE]:
+        return told[_CLOCK]
+    return f"{told[:_DATE]} {told[_CLOCK]}" if told.endswith("Z") else told
+
+
+def _ends(delays_ms: set[int]) -> list[int]:
+    return sorted({min(delays_ms), max(delays_ms)})
+
+
+def _spelled(span_ms: int) -> str:
+    """Return a span with its unit in full if that is a whole number: ``1 minute``, ``36 hours``, but ``90 seconds``."""
+    for unit, unit_ms in _SPELLED:
+        if span_ms >= unit_ms and not span_ms % unit_ms:
+            return counted(span_ms // unit_ms, unit)
+    return duration(span_ms)

@@ -64,6 +64,39 @@ from storage.records import ControlType
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import OffsetRange
 
+_TYPES: Final[dict[type, pa.DataType]] = {
+    int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
+}  # fmt: skip
+_MOMENT: Final = pa.timestamp("ms", tz="UTC")
+
+_EPOCH: Final = date(1970, 1, 1)
+Figures = Mapping[str, Any]
+"""A row of an aggregation; ``place`` names the partition."""
+ByPlace = Mapping[int, Figures]
+Rehearsed = Mapping[int, PartitionResult]
+"""The results that the partitions' actions would have, by place."""
+
+TOP_KEYS: Final = 10
+Told = Callable[[str], None]
+"""A function that hears the next step."""
+
+
+def analyze(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
+    """Compute every table.
+
+    Args:
+        spark: a session whose executors see the log dirs and have this package.
+        snapshot: the files to read.
+        broker: the configuration for all topics alike.
+        told: hears the steps.
+
+        Raises: AnalysisFailed if a task cannot run at all.
+    """
+    try:
+        return _analysis(spark, snapshot, broker, told)
+    except (PySparkException, Py4JJavaError) as error:
+        raise AnalysisFailed(cause_of(error)) from error
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
@@ -93,58 +126,6 @@ def take_snapshot(plan: Plan) -> PlannedRead:
         except LogCleanerError as error:
             problems.append(f"{planned.facts.topic_partition}: {error}")
     return PlannedRead(plan.request.now_ms, plan.partitions, tuple(extents), tuple(problems))
-
-
-def _extents(facts: PartitionFacts) -> list[Extent]:
-    listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
-    wanted = Wanted(OffsetRange(facts.log_start_offset, facts.log_end_offset), None, PARTITION_BYTES_DEFAULT, False)
-    return list(cut_partition(facts.topic_partition, listing.segments, wanted))
-
-
-_TYPES: Final[dict[type, pa.DataType]] = {
-    int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
-}  # fmt: skip
-_MOMENT: Final = pa.timestamp("ms", tz="UTC")
-
-
-def write_tables(analysis: Analysis, output: Path) -> None:
-    """Write ``output/TABLE/MOMENT.parquet`` for each table, even without rows. ``analyzed_at`` tells the runs apart.
-
-    Raises: UnwritableFile.
-    """
-    name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
-    for table, kind in TABLES.items():
-        path = output / table / name
-        with as_unwritable(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, _arrow(table, kind, analysis))
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    """Write a file that readers of the directory see whole or not at all: they ignore names with a leading dot."""
-    hidden = path.with_name(f".{path.name}")
-    pq.write_table(table, hidden)
-    hidden.replace(path)
-
-
-def _arrow(name: str, kind: type[AnalysisRow], analysis: Analysis) -> pa.Table:
-    hints = get_type_hints(kind)
-    columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
-    rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]
-    return pa.Table.from_pylist(rows, pa.schema([*columns, pa.field("analyzed_at", _MOMENT)]))
-
-
-def _type(hint: Any) -> pa.DataType:
-    return _TYPES[next(iter(get_args(hint)), hint)]
-
-
-_EPOCH: Final = date(1970, 1, 1)
-
-Figures = Mapping[str, Any]
-"""A row of an aggregation; ``place`` names the partition."""
-ByPlace = Mapping[int, Figures]
-Rehearsed = Mapping[int, PartitionResult]
-"""The results that the partitions' actions would have, by place."""
 
 
 class Naming:
@@ -233,34 +214,17 @@ class Naming:
         return table(*self._name(figures["place"]), **given)
 
 
-def _day(day: int) -> str | None:
-    """Return a day's date; None for records without a timestamp, and for days after the calendar's last year."""
-    if day < 0 or day > (date.max - _EPOCH).days:
-        return None
-    return (_EPOCH + timedelta(days=day)).isoformat()
+def write_tables(analysis: Analysis, output: Path) -> None:
+    """Write ``output/TABLE/MOMENT.parquet`` for each table, even without rows. ``analyzed_at`` tells the runs apart.
 
-
-TOP_KEYS: Final = 10
-
-Told = Callable[[str], None]
-"""A function that hears the next step."""
-
-
-def analyze(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
-    """Compute every table.
-
-    Args:
-        spark: a session whose executors see the log dirs and have this package.
-        snapshot: the files to read.
-        broker: the configuration for all topics alike.
-        told: hears the steps.
-
-        Raises: AnalysisFailed if a task cannot run at all.
+    Raises: UnwritableFile.
     """
-    try:
-        return _analysis(spark, snapshot, broker, told)
-    except (PySparkException, Py4JJavaError) as error:
-        raise AnalysisFailed(cause_of(error)) from error
+    name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
+    for table, kind in TABLES.items():
+        path = output / table / name
+        with as_unwritable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, _arrow(table, kind, analysis))
 
 
 def _analysis(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
@@ -288,6 +252,18 @@ def _analysis(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, 
     return Analysis(snapshot.now_ms, tables, tuple(dict.fromkeys(problems)))
 
 
+def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> Rehearsed:
+    """Measure what ``clean --yes`` would save now: each partition with something to do, in a task of its own."""
+    working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
+    now_ms = snapshot.now_ms
+
+    def measure(planned: PartitionPlan) -> PartitionResult:
+        return Rehearsal(Means(broker=broker), Request(now_ms, confirmed=True)).result(planned, exact=True)
+
+    tasks = spark.sparkContext.parallelize(working, max(len(working), 1))
+    return dict(tasks.mapValues(measure).collect())
+
+
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[DataFrame]:
     """Keep a frame until the context exits: Spark computes it once, for any number of aggregations."""
@@ -296,6 +272,15 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         yield kept
     finally:
         kept.unpersist()
+
+
+def _problems(frame: DataFrame) -> list[str]:
+    return sorted(row["problem"] for row in _rows(frame.where("problem IS NOT NULL").select("problem").distinct()))
+
+
+def _rows(frame: DataFrame) -> list[Figures]:
+    found: list[Figures] = frame.toArrow().to_pylist()
+    return found
 
 
 def _facts(spark: SparkSession, snapshot: PlannedRead, schema: pa.Schema) -> DataFrame:
@@ -317,28 +302,26 @@ def _packs(snapshot: PlannedRead) -> list[tuple[Extent, ...]]:
     return list(packed(snapshot.extents, PARTITION_BYTES_DEFAULT))
 
 
-def _tasks(spark: SparkSession, snapshot: PlannedRead) -> int:
-    """Return the number of partitions to keep after a shuffle. Spark would keep 200, even of little data."""
-    return max(len(_packs(snapshot)), spark.sparkContext.defaultParallelism)
-
-
 def _distributed(spark: SparkSession, packs: Sequence[bytes]) -> DataFrame:
     """Return a frame of the packs, with one pack in each of Spark's partitions."""
     rows = spark.sparkContext.parallelize([(bytearray(pack),) for pack in packs], max(len(packs), 1))
     return spark.createDataFrame(rows, "pack binary")
 
 
-def _rows(frame: DataFrame) -> list[Figures]:
-    found: list[Figures] = frame.toArrow().to_pylist()
-    return found
+def _tasks(spark: SparkSession, snapshot: PlannedRead) -> int:
+    """Return the number of partitions to keep after a shuffle. Spark would keep 200, even of little data."""
+    return max(len(_packs(snapshot)), spark.sparkContext.defaultParallelism)
 
 
-def _problems(frame: DataFrame) -> list[str]:
-    return sorted(row["problem"] for row in _rows(frame.where("problem IS NOT NULL").select("problem").distinct()))
+def _top_keys(keys: DataFrame) -> DataFrame:
+    sound = keys.where("problem IS NULL")
+    return _ranked(sound, "hottest", "records").unionByName(_ranked(sound, "largest", "size_bytes"))
 
 
-def _sum(name: str, where: str = "true") -> Column:
-    return F.expr(f"coalesce(sum(CASE WHEN {where} THEN {name} END), 0)")
+def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
+    order = Window.partitionBy("place").orderBy(F.desc(measure), "key")
+    ranked = keys.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= TOP_KEYS)
+    return ranked.withColumn("by", F.lit(by))
 
 
 def _sums(stretches: DataFrame) -> DataFrame:
@@ -357,6 +340,10 @@ def _sums(stretches: DataFrame) -> DataFrame:
         F.expr("cast(percentile_disc(0.5) WITHIN GROUP (ORDER BY batch_bytes) AS bigint)").alias("batch_median_bytes"),
         F.max("batch_bytes").alias("batch_max_bytes"),
     )
+
+
+def _sum(name: str, where: str = "true") -> Column:
+    return F.expr(f"coalesce(sum(CASE WHEN {where} THEN {name} END), 0)")
 
 
 def _days(stretches: DataFrame) -> DataFrame:
@@ -418,24 +405,32 @@ def _key_sums(keys: DataFrame) -> DataFrame:
     )
 
 
-def _top_keys(keys: DataFrame) -> DataFrame:
-    sound = keys.where("problem IS NULL")
-    return _ranked(sound, "hottest", "records").unionByName(_ranked(sound, "largest", "size_bytes"))
+def _extents(facts: PartitionFacts) -> list[Extent]:
+    listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
+    wanted = Wanted(OffsetRange(facts.log_start_offset, facts.log_end_offset), None, PARTITION_BYTES_DEFAULT, False)
+    return list(cut_partition(facts.topic_partition, listing.segments, wanted))
 
 
-def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
-    order = Window.partitionBy("place").orderBy(F.desc(measure), "key")
-    ranked = keys.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= TOP_KEYS)
-    return ranked.withColumn("by", F.lit(by))
+def _day(day: int) -> str | None:
+    """Return a day's date; None for records without a timestamp, and for days after the calendar's last year."""
+    if day < 0 or day > (date.max - _EPOCH).days:
+        return None
+    return (_EPOCH + timedelta(days=day)).isoformat()
 
 
-def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> Rehearsed:
-    """Measure what ``clean --yes`` would save now: each partition with something to do, in a task of its own."""
-    working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
-    now_ms = snapshot.now_ms
+def _write(path: Path, table: pa.Table) -> None:
+    """Write a file that readers of the directory see whole or not at all: they ignore names with a leading dot."""
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(table, hidden)
+    hidden.replace(path)
 
-    def measure(planned: PartitionPlan) -> PartitionResult:
-        return Rehearsal(Means(broker=broker), Request(now_ms, confirmed=True)).result(planned, exact=True)
 
-    tasks = spark.sparkContext.parallelize(working, max(len(working), 1))
-    return dict(tasks.mapValues(measure).collect())
+def _arrow(name: str, kind: type[AnalysisRow], analysis: Analysis) -> pa.Table:
+    hints = get_type_hints(kind)
+    columns = [pa.field(field.name, _type(hints[field.name])) for field in fields(kind)]
+    rows = [{**asdict(row), "analyzed_at": analysis.now_ms} for row in analysis.tables[name]]
+    return pa.Table.from_pylist(rows, pa.schema([*columns, pa.field("analyzed_at", _MOMENT)]))
+
+
+def _type(hint: Any) -> pa.DataType:
+    return _TYPES[next(iter(get_args(hint)), hint)]

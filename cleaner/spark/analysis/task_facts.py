@@ -37,7 +37,6 @@ from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
 
 NO_MARKER: Final = -1
-
 STRETCH: Final = pa.schema(
     [
         ("place", pa.int32()),  # the number of the partition in the snapshot
@@ -77,9 +76,7 @@ KEY: Final = pa.schema(
     ]
 )
 
-
 DAY_MS: Final = 86_400_000
-
 Places = dict[Path, int]
 """The numbers of partitions in the snapshot, by partition directory."""
 Integers = npt.NDArray[np.int64]
@@ -114,12 +111,6 @@ def facts_of(extents: tuple[Extent, ...], places: Places, schema: pa.Schema, now
             yield _problem(schema, f"{extent.path}: deleted or compacted away before it was read; analyze again")
         except UnreadableFile as error:
             yield _problem(schema, str(error))
-
-
-def _problem(schema: pa.Schema, problem: str) -> pa.RecordBatch:
-    columns = {name: pa.nulls(1, schema.field(name).type) for name in schema.names}
-    columns["problem"] = pa.array([problem], pa.string())
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
 def keyed_records(chunk: Chunk, extent: Extent, place: int) -> Iterator[pa.RecordBatch]:
@@ -167,6 +158,12 @@ def stretches(chunk: Chunk, place: int, now_ms: int) -> pa.RecordBatch:
         **_dated(ms, starts, counts, now_ms),
     }
     return _batch(columns, STRETCH)
+
+
+def _problem(schema: pa.Schema, problem: str) -> pa.RecordBatch:
+    columns = {name: pa.nulls(1, schema.field(name).type) for name in schema.names}
+    columns["problem"] = pa.array([problem], pa.string())
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
 def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -220,6 +217,10 @@ def _counted(located: Integers, starts: Integers) -> dict[str, Integers]:
     return {"without_key": _sums(~has_key, starts), "tombstones": _sums(is_tombstone, starts)}
 
 
+def _sums(flags: npt.NDArray[np.bool_], starts: Integers) -> Integers:
+    return np.add.reduceat(flags.astype(np.int64), starts)
+
+
 def _dated(ms: Integers, starts: Integers, counts: Integers, now_ms: int) -> dict[str, Any]:
     is_earlier = np.zeros(ms.size, np.bool_)
     is_earlier[1:] = (ms[1:] < ms[:-1]) & (ms[1:] >= 0)
@@ -234,7 +235,3 @@ def _dated(ms: Integers, starts: Integers, counts: Integers, now_ms: int) -> dic
         "out_of_order": _sums(is_earlier, starts),
         "missing": np.where(is_missing, counts, 0),
     }
-
-
-def _sums(flags: npt.NDArray[np.bool_], starts: Integers) -> Integers:
-    return np.add.reduceat(flags.astype(np.int64), starts)

@@ -48,6 +48,10 @@ from storage.segment import Segment
 
 PLACE_BITS: Final = 40
 
+Flags = npt.NDArray[np.bool_]
+FileSeen = tuple[Path, int, int]
+"""The path, size and mtime (ns) of a file, as the driver sees them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -142,33 +146,31 @@ class Rewritten:
     records: int
 
 
-def new_suffix(run: str) -> str:
-    """Return a new suffix for the files of one attempt of one task."""
-    return f".{run}-{secrets.token_hex(8)}{SCRATCH_SUFFIX}"
+def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
+    """Count the records of every span, follow the transactions up to it, and check the checksums of all batches."""
+    segments = [span.segment for unit in task.units for span in unit]
+    if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s in segments]):
+        return error
+    fates = task.setting.new_fates()
+    try:
+        surveyed = [[_surveyed(span, fates) for span in unit] for unit in task.units]
+        resolve([fates], task.log, task.log_end_offset, lambda _: None, is_locked=False)
+    except LogCleanerError as error:
+        return error
+    return surveyed
 
 
-def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
-    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active."""
-    swept = 0
-    for directory in directories:
-        found = sorted(_names_in(directory))
-        for name in found:
-            fs.unlink(directory / name, Purpose.CLEAN)
-        swept += len(found)
-    return swept
+def rewrite(task: RewriteTask, run: str) -> Rewritten | LogCleanerError:
+    """Write a unit's segment with the local engine's rewriter: durable, and under the names of this attempt."""
+    try:
+        return _rewritten(task, run)
+    except LogCleanerError as error:
+        return error
 
 
-def _names_in(directory: Path) -> list[str]:
-    """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
-    with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
-        plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-        return [name for name in plain if name.endswith(SCRATCH_SUFFIX)]
-    return []
-
-
-Flags = npt.NDArray[np.bool_]
-FileSeen = tuple[Path, int, int]
-"""The path, size and mtime (ns) of a file, as the driver sees them."""
+def units_by_number(units: Sequence[GroupWork]) -> tuple[dict[int, int], dict[int, Path]]:
+    """Return the record count of each unit, and the output directory of each unit, by the unit's number."""
+    return {u.number: u.records for u in units}, {u.number: u.setting.directory for u in units}
 
 
 def check_seen(files: list[FileSeen]) -> UnseenLogDir | None:
@@ -184,34 +186,6 @@ def check_seen(files: list[FileSeen]) -> UnseenLogDir | None:
         if (status.st_size, status.st_mtime_ns) != (size_bytes, mtime_ns):
             return UnseenLogDir(path, socket.gethostname(), "another size or time")
     return None
-
-
-def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
-    """Count the records of every span, follow the transactions up to it, and check the checksums of all batches."""
-    segments = [span.segment for unit in task.units for span in unit]
-    if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s in segments]):
-        return error
-    fates = task.setting.new_fates()
-    try:
-        surveyed = [[_surveyed(span, fates) for span in unit] for unit in task.units]
-        resolve([fates], task.log, task.log_end_offset, lambda _: None, is_locked=False)
-    except LogCleanerError as error:
-        return error
-    return surveyed
-
-
-def _surveyed(span: Span, fates: Fates) -> Surveyed:
-    transactions, records = fates.transactions_until(span.upper_offset), 0
-    for slice_ in _reader(span).slices(checksums=Checksums.DONE):
-        slice_.verify(0, slice_.table.size)
-        fates.dispose(slice_)
-        records += int(slice_.table["record_count"].sum(dtype=np.int64))
-    fates.take_retained()
-    return Surveyed(records, transactions)
-
-
-def _reader(span: Span) -> SegmentReader:
-    return open_segment(span.segment, span.upper_offset, is_locked=False)
 
 
 class SpanWalk:
@@ -273,12 +247,34 @@ class Bitmaps:
             yield unit, str(path)
 
 
-def rewrite(task: RewriteTask, run: str) -> Rewritten | LogCleanerError:
-    """Write a unit's segment with the local engine's rewriter: durable, and under the names of this attempt."""
-    try:
-        return _rewritten(task, run)
-    except LogCleanerError as error:
-        return error
+def new_suffix(run: str) -> str:
+    """Return a new suffix for the files of one attempt of one task."""
+    return f".{run}-{secrets.token_hex(8)}{SCRATCH_SUFFIX}"
+
+
+def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
+    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active."""
+    swept = 0
+    for directory in directories:
+        found = sorted(_names_in(directory))
+        for name in found:
+            fs.unlink(directory / name, Purpose.CLEAN)
+        swept += len(found)
+    return swept
+
+
+def _surveyed(span: Span, fates: Fates) -> Surveyed:
+    transactions, records = fates.transactions_until(span.upper_offset), 0
+    for slice_ in _reader(span).slices(checksums=Checksums.DONE):
+        slice_.verify(0, slice_.table.size)
+        fates.dispose(slice_)
+        records += int(slice_.table["record_count"].sum(dtype=np.int64))
+    fates.take_retained()
+    return Surveyed(records, transactions)
+
+
+def _reader(span: Span) -> SegmentReader:
+    return open_segment(span.segment, span.upper_offset, is_locked=False)
 
 
 def _rewritten(task: RewriteTask, run: str) -> Rewritten:
@@ -312,6 +308,9 @@ def _bitmap(task: RewriteTask) -> Words:
     return np.fromfile(task.bitmap, np.uint64)
 
 
-def units_by_number(units: Sequence[GroupWork]) -> tuple[dict[int, int], dict[int, Path]]:
-    """Return the record count of each unit, and the output directory of each unit, by the unit's number."""
-    return {u.number: u.records for u in units}, {u.number: u.setting.directory for u in units}
+def _names_in(directory: Path) -> list[str]:
+    """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
+    with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
+        plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        return [name for name in plain if name.endswith(SCRATCH_SUFFIX)]
+    return []

@@ -43,17 +43,27 @@ from storage.records import Record
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-
 BATCH_BYTES: Final = 64 << 10
 """The size of keys, values and headers at which a batch is closed; less if segments are small."""
-
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _RECORD_OVERHEAD_BYTES: Final = 16
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 """No limit: the records may come from a topic with any ``max.message.bytes``."""
-
 _NUMBERED_FROM_0: Final = bytes(8)
 """The base offset of a batch before a log takes it."""
+
+_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+"""The columns that are written: the columns of Spark's Kafka sink, and ``timestamp``. Like that sink, it ignores
+others.
+"""
+_CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
 
 
 class PartitionExists(LogCleanerError):
@@ -63,6 +73,55 @@ class PartitionExists(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: is there already, and only new partitions are written; nothing has changed"
+
+
+class KafkaLogWriter(DataSourceArrowWriter):
+    """Writes parts in the workers, and publishes partitions on the driver."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidConfig("mode", "overwrite", "only new partitions are written: use append", "kafka-log")
+        said = parse_sink_options(options)
+        _check(schema, said.topic)
+        if not said.log_dir.is_dir():
+            raise NotALogDir(said.log_dir, "is not a directory; make it first")
+        now_ms = SystemClock().now_ms()
+        self._topic = said.topic
+        self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
+        """Write the records of one task as parts.
+
+        Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
+        """
+        context = TaskContext.get()
+        writer = PartWriter(self._write, context.partitionId() if context else 0)
+        for batch in iterator:
+            for name, record in records_of(batch, self._topic):
+                writer.add(name, record)
+        return WrittenParts(writer.close())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
+        try:
+            publish(
+                self._write,
+                [part for message in messages if isinstance(message, WrittenParts) for part in message.parts],
+            )
+        finally:
+            remove_parts(self._write)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove all parts."""
+        del messages  # failed tasks send none
+        remove_parts(self._write)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenParts(WriterCommitMessage):
+    """The parts that a task hands to the commit."""
+
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +189,69 @@ class PartWriter:
         return tuple(Part(name, self._task, part.directory) for name, part in self._open.items())
 
 
+def publish(write: Write, parts: Sequence[Part]) -> None:
+    """Let the partitions appear, each whole.
+
+    Raises: LogDirLocked, PartitionExists (nothing has appeared), OutOfSpace, UnsafeOwner.
+    """
+    log_dir = LogDir(write.log_dir)
+    with log_dir.lock(FileSystem()) as lock:
+        fs = Guarded(FileSystem(), {write.log_dir: lock})
+        for part in parts:
+            if (write.log_dir / str(part.topic_partition)).exists():
+                raise PartitionExists(write.log_dir / str(part.topic_partition))
+        ordered = sorted(parts, key=lambda part: (part.topic_partition, part.task))
+        joined = [_join(write, list(some), fs) for _, some in groupby(ordered, key=lambda part: part.topic_partition)]
+        for part, _ in joined:
+            fs.rename(part.directory, write.log_dir / str(part.topic_partition), Purpose.ROLL)
+        fs.fsync_dir(write.log_dir, Purpose.ROLL)
+        ends = {part.topic_partition: end for part, end in joined}
+        known = log_dir.offsets(HIGH_WATERMARK_CHECKPOINT)
+        log_dir.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, **ends}, fs)
+
+
+def remove_parts(write: Write) -> None:
+    """Remove the remains of all tasks, of failed and duplicate ones, too. Raises: OutOfSpace."""
+    fs = FileSystem()
+    for directory in write.log_dir.glob(f"*.{write.job}*{DirState.DELETE.value}"):
+        for path in directory.iterdir():
+            fs.unlink(path, Purpose.REMOVE)
+        directory.rmdir()
+    fs.fsync_dir(write.log_dir, Purpose.REMOVE)
+
+
+def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[TopicPartition, Record]]:
+    """Yield the rows of a batch.
+
+    Args:
+        batch: some of the columns that can be written.
+        topic: the topic of all rows; None: each row's column names it.
+
+    Raises: InvalidConfig: a row has no topic.
+    """
+    columns = {name: _values(batch, name) for name in _TYPES}
+    if topic is not None:
+        columns["topic"] = [topic] * batch.num_rows
+    rows = zip(*(columns[name] for name in _TYPES), strict=True)
+    for key, value, topic_name, partition, timestamp_us, headers in rows:
+        if topic_name is None:
+            raise InvalidConfig("topic", None, "a row has none", "kafka-log")
+        timestamp_ms = -1 if timestamp_us is None else timestamp_us // 1000
+        pairs = tuple((header["key"].encode(), header["value"]) for header in headers or ())
+        yield TopicPartition(topic_name, partition or 0), Record(0, timestamp_ms, key, value, pairs)
+
+
+def _check(schema: StructType, topic: str | None) -> None:
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name, known in _TYPES.items():
+        if name in types and types[name] not in known:
+            raise InvalidConfig(name, types[name], f"cannot be written; it must be {' or '.join(known)}", "kafka-log")
+    if "value" not in types:
+        raise InvalidConfig("value", None, "there must be a column of that name", "kafka-log")
+    if topic is None and "topic" not in types:
+        raise InvalidConfig("topic", None, "say it as an option or as a column", "kafka-log")
+
+
 class _OpenPart:
     def __init__(self, write: Write, name: TopicPartition) -> None:
         if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
@@ -158,27 +280,6 @@ class _OpenPart:
         self._records, self._filled_bytes = [], 0
 
 
-def publish(write: Write, parts: Sequence[Part]) -> None:
-    """Let the partitions appear, each whole.
-
-    Raises: LogDirLocked, PartitionExists (nothing has appeared), OutOfSpace, UnsafeOwner.
-    """
-    log_dir = LogDir(write.log_dir)
-    with log_dir.lock(FileSystem()) as lock:
-        fs = Guarded(FileSystem(), {write.log_dir: lock})
-        for part in parts:
-            if (write.log_dir / str(part.topic_partition)).exists():
-                raise PartitionExists(write.log_dir / str(part.topic_partition))
-        ordered = sorted(parts, key=lambda part: (part.topic_partition, part.task))
-        joined = [_join(write, list(some), fs) for _, some in groupby(ordered, key=lambda part: part.topic_partition)]
-        for part, _ in joined:
-            fs.rename(part.directory, write.log_dir / str(part.topic_partition), Purpose.ROLL)
-        fs.fsync_dir(write.log_dir, Purpose.ROLL)
-        ends = {part.topic_partition: end for part, end in joined}
-        known = log_dir.offsets(HIGH_WATERMARK_CHECKPOINT)
-        log_dir.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, **ends}, fs)
-
-
 def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
     """Append the batches of the other parts to the first part. Return that part and its log end offset."""
     with Log.open(parts[0].directory, write.config, fs) as log:
@@ -186,112 +287,6 @@ def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, in
             for batch in Log.open(part.directory, write.config, fs).read():
                 log.append(_NUMBERED_FROM_0 + bytes(batch.data[len(_NUMBERED_FROM_0) :]), now_ms=write.now_ms)
         return parts[0], log.log_end_offset
-
-
-def remove_parts(write: Write) -> None:
-    """Remove the remains of all tasks, of failed and duplicate ones, too. Raises: OutOfSpace."""
-    fs = FileSystem()
-    for directory in write.log_dir.glob(f"*.{write.job}*{DirState.DELETE.value}"):
-        for path in directory.iterdir():
-            fs.unlink(path, Purpose.REMOVE)
-        directory.rmdir()
-    fs.fsync_dir(write.log_dir, Purpose.REMOVE)
-
-
-_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "key": ("binary", "string"),
-    "value": ("binary", "string"),
-    "topic": ("string",),
-    "partition": ("int",),
-    "timestamp": ("timestamp",),
-    "headers": ("array<struct<key:string,value:binary>>",),
-}
-"""The columns that are written: the columns of Spark's Kafka sink, and ``timestamp``. Like that sink, it ignores
-others.
-"""
-
-_CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenParts(WriterCommitMessage):
-    """The parts that a task hands to the commit."""
-
-    parts: tuple[Part, ...]
-
-
-class KafkaLogWriter(DataSourceArrowWriter):
-    """Writes parts in the workers, and publishes partitions on the driver."""
-
-    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        if overwrite:
-            raise InvalidConfig("mode", "overwrite", "only new partitions are written: use append", "kafka-log")
-        said = parse_sink_options(options)
-        _check(schema, said.topic)
-        if not said.log_dir.is_dir():
-            raise NotALogDir(said.log_dir, "is not a directory; make it first")
-        now_ms = SystemClock().now_ms()
-        self._topic = said.topic
-        self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
-        """Write the records of one task as parts.
-
-        Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
-        """
-        context = TaskContext.get()
-        writer = PartWriter(self._write, context.partitionId() if context else 0)
-        for batch in iterator:
-            for name, record in records_of(batch, self._topic):
-                writer.add(name, record)
-        return WrittenParts(writer.close())
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
-        try:
-            publish(
-                self._write,
-                [part for message in messages if isinstance(message, WrittenParts) for part in message.parts],
-            )
-        finally:
-            remove_parts(self._write)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove all parts."""
-        del messages  # failed tasks send none
-        remove_parts(self._write)
-
-
-def _check(schema: StructType, topic: str | None) -> None:
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    for name, known in _TYPES.items():
-        if name in types and types[name] not in known:
-            raise InvalidConfig(name, types[name], f"cannot be written; it must be {' or '.join(known)}", "kafka-log")
-    if "value" not in types:
-        raise InvalidConfig("value", None, "there must be a column of that name", "kafka-log")
-    if topic is None and "topic" not in types:
-        raise InvalidConfig("topic", None, "say it as an option or as a column", "kafka-log")
-
-
-def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[TopicPartition, Record]]:
-    """Yield the rows of a batch.
-
-    Args:
-        batch: some of the columns that can be written.
-        topic: the topic of all rows; None: each row's column names it.
-
-    Raises: InvalidConfig: a row has no topic.
-    """
-    columns = {name: _values(batch, name) for name in _TYPES}
-    if topic is not None:
-        columns["topic"] = [topic] * batch.num_rows
-    rows = zip(*(columns[name] for name in _TYPES), strict=True)
-    for key, value, topic_name, partition, timestamp_us, headers in rows:
-        if topic_name is None:
-            raise InvalidConfig("topic", None, "a row has none", "kafka-log")
-        timestamp_ms = -1 if timestamp_us is None else timestamp_us // 1000
-        pairs = tuple((header["key"].encode(), header["value"]) for header in headers or ())
-        yield TopicPartition(topic_name, partition or 0), Record(0, timestamp_ms, key, value, pairs)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

@@ -61,6 +61,21 @@ from storage.records.v2 import (
     wrapped_int64,
 )
 
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_POSITION: Final = 8
+_LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
+
+_CODECS: Final = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_KNOWN_ATTRIBUTES: Final = 0x7F
+
+_SHOWN_MAX: Final = 3
+
 
 class AppendOrigin(Enum):
     """The origin of batches, which decides what they are checked for. Source: Kafka AppendOrigin."""
@@ -73,6 +88,38 @@ class AppendOrigin(Enum):
     """A producer: everything is checked."""
     RAFT_LEADER = auto()
     """The leader of a metadata quorum, whose batches have their offsets already."""
+
+
+class Appended(NamedTuple):
+    """The place of the appended batches."""
+
+    first_offset: int
+    last_offset: int
+    has_rolled: bool
+    """Whether it began a new segment."""
+    is_duplicate: bool = False
+    """Whether the log has the batch already: the offsets are those of the batch in the log."""
+    log_append_time_ms: int = -1
+    """The time that the log gave the records, -1 for their own; of a duplicate, its largest timestamp, as in Kafka."""
+
+    @classmethod
+    def as_duplicate(cls, known: BatchMetadata, has_rolled: bool) -> Appended:
+        """Return the place of a batch that the log has already."""
+        first_offset = known.last_offset - known.offset_delta
+        return cls(first_offset, known.last_offset, has_rolled, True, known.timestamp_ms)
+
+
+class Admitted(NamedTuple):
+    """An append that was found good, stamped with offsets and leader epoch."""
+
+    data: memoryview
+    batches: Sequence[NewBatch]
+    max_timestamp_ms: int
+    last_offset: int
+    log_append_time_ms: int = NO_TIMESTAMP
+    """The time that the log gave the records; -1 for their own."""
+    first_offset: int | None = None
+    """The offset that a leader numbered it from; None where it was numbered already."""
 
 
 class NewBatch(NamedTuple):
@@ -105,19 +152,6 @@ class NewBatch(NamedTuple):
             raise InvalidRecords(error.path, error.cause) from error
 
 
-class Admitted(NamedTuple):
-    """An append that was found good, stamped with offsets and leader epoch."""
-
-    data: memoryview
-    batches: Sequence[NewBatch]
-    max_timestamp_ms: int
-    last_offset: int
-    log_append_time_ms: int = NO_TIMESTAMP
-    """The time that the log gave the records; -1 for their own."""
-    first_offset: int | None = None
-    """The offset that a leader numbered it from; None where it was numbered already."""
-
-
 def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
     """Return the facts about a batch that is written as it is. No record of it is looked at."""
     header = batch.header
@@ -139,12 +173,6 @@ def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
     )
 
 
-def _base_offset(header: BatchHeader | LegacyHeader) -> int | None:
-    if isinstance(header, BatchHeader):
-        return header.base_offset
-    return None if header.compression else header.last_offset
-
-
 @dataclass(frozen=True, slots=True)
 class Producer:
     """The producer that writes a batch, idempotent or transactional."""
@@ -153,25 +181,6 @@ class Producer:
     epoch: int
     base_sequence: int
     is_transactional: bool = False
-
-
-class Appended(NamedTuple):
-    """The place of the appended batches."""
-
-    first_offset: int
-    last_offset: int
-    has_rolled: bool
-    """Whether it began a new segment."""
-    is_duplicate: bool = False
-    """Whether the log has the batch already: the offsets are those of the batch in the log."""
-    log_append_time_ms: int = -1
-    """The time that the log gave the records, -1 for their own; of a duplicate, its largest timestamp, as in Kafka."""
-
-    @classmethod
-    def as_duplicate(cls, known: BatchMetadata, has_rolled: bool) -> Appended:
-        """Return the place of a batch that the log has already."""
-        first_offset = known.last_offset - known.offset_delta
-        return cls(first_offset, known.last_offset, has_rolled, True, known.timestamp_ms)
 
 
 def build_batch(records: Sequence[Record], now_ms: int, compression: Compression, producer: Producer | None) -> bytes:
@@ -191,9 +200,27 @@ def build_batch(records: Sequence[Record], now_ms: int, compression: Compression
     )
 
 
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
-_LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
+class Stamp(NamedTuple):
+    """The facts that the log puts into an append."""
+
+    next_offset: int
+    leader_epoch: int
+    now_ms: int
+
+
+def validate(analysis: AppendAnalysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp) -> Admitted:
+    """Check the batches of an append, and stamp them or write them anew.
+
+    Raises:
+        InvalidRecords, InvalidTimestamp, IllegalRecords, UndecompressableRecords, UnevenOffsets, CorruptBatch.
+        BatchTooLarge: what was written anew is above ``max.message.bytes``.
+    """
+    return _Validation(analysis, path, config, origin, stamp).run()
+
+
+def target_codec(config: LogConfig, source: Compression) -> Compression:
+    """Return the codec that batches of a codec get in this topic."""
+    return source if config.compression_type == "producer" else _CODECS[config.compression_type]
 
 
 class AppendAnalysis(NamedTuple):
@@ -256,81 +283,94 @@ def analyze(
     return AppendAnalysis(taken, codec, newest_ms)
 
 
-def _check_head(batch: Batch | LegacyBatch, path: Path, origin: AppendOrigin, leader_epoch: int) -> None:
-    """Check what the first bytes of a batch say. Raises: InvalidRecords."""
-    epoch = batch.header.partition_leader_epoch
-    if origin is AppendOrigin.RAFT_LEADER and epoch != leader_epoch:
-        raise InvalidRecords(path, f"a batch of the quorum's leader has leader epoch {epoch}, not {leader_epoch}")
-    if origin is AppendOrigin.CLIENT and isinstance(batch, Batch) and batch.base_offset != 0:
-        raise InvalidRecords(path, f"the batch of a client begins at offset {batch.base_offset}, not at 0")
+class Sighting(NamedTuple):
+    """The fields of one record that the checks look at; ``record`` is all of it, where all was read."""
+
+    offset: int
+    timestamp_ms: int
+    has_key: bool
+    record: Record | None = None
+
+    @classmethod
+    def of(cls, record: Record) -> Sighting:
+        """Return what the checks look at in a record."""
+        return cls(record.offset, record.timestamp_ms, record.key is not None, record)
 
 
-def _codec_of(batch: Batch | LegacyBatch, path: Path) -> Compression:
-    number = batch.header.attributes & ATTRIBUTE_COMPRESSION
-    if number > max(Compression):
-        raise IllegalRecords(path, f"compression codec {number} is unknown")
-    return Compression(number)
+class RecordChecks:
+    """Checks the records of one append, then says what was wrong with them."""
+
+    def __init__(self, path: Path, config: LogConfig, now_ms: int) -> None:
+        self._path, self._config, self._now_ms = path, config, now_ms
+        self._errors: list[tuple[int, str]] = []
+        self._is_a_matter_of_time = False
+
+    def refuse(self, place: int, cause: str) -> None:
+        """Note what is wrong with the record of this number."""
+        self._errors.append((place, cause))
+
+    def is_good(self, place: int, found: Sighting, has_log_append_time: bool) -> bool:
+        """Check the key and the timestamp of the record of this number, in a batch that has this timestamp type."""
+        if self._config.is_compacted and not found.has_key:
+            self.refuse(place, "a record without a key in a compacted topic")
+            return False
+        if self._config.timestamp_type is TimestampType.CREATE_TIME and found.timestamp_ms != NO_TIMESTAMP:
+            age_ms = wrapped_int64(self._now_ms - found.timestamp_ms)
+            before_ms, after_ms = self._config.timestamp_before_max_ms, self._config.timestamp_after_max_ms
+            if age_ms > before_ms or wrapped_int64(-age_ms) > after_ms:
+                first, last = self._now_ms - before_ms, self._now_ms + after_ms
+                self._refuse_time(place, f"timestamp {found.timestamp_ms} is not within {first} to {last}")
+                return False
+        elif has_log_append_time:
+            self._refuse_time(place, "only the log itself gives records the time of their append")
+            return False
+        return True
+
+    def _refuse_time(self, place: int, cause: str) -> None:
+        self._is_a_matter_of_time = True
+        self.refuse(place, cause)
+
+    def finish(self) -> None:
+        """Raise what the records of one batch amount to. Raises: InvalidRecords, InvalidTimestamp."""
+        if self._errors:
+            shown = "; ".join(f"record {place}: {cause}" for place, cause in self._errors[:_SHOWN_MAX])
+            kind = InvalidTimestamp if self._is_a_matter_of_time else InvalidRecords
+            raise kind(self._path, f"{len(self._errors)} records are refused, {shown}", tuple(self._errors))
 
 
-def _split(data: memoryview, path: Path) -> Iterator[Batch | LegacyBatch]:
-    """Yield the whole batches. Raises: CorruptBatch."""
-    position = 0
-    while len(data) - position >= LOG_OVERHEAD_BYTES:
-        (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)
-        if length < _LENGTH_MIN:
-            raise CorruptBatch(path, position, f"batch length {length} is less than {_LENGTH_MIN}")
-        if len(data) - position <= MAGIC_POSITION:
-            return
-        magic = data[position + MAGIC_POSITION]
-        if magic > MAGIC_V2:
-            raise CorruptBatch(path, position, f"unknown magic {magic}")
-        end = position + LOG_OVERHEAD_BYTES + length
-        if end > len(data):
-            return
-        yield _parsed(data[position:end], magic, path, position)
-        position = end
+def sightings(data: memoryview, header: BatchHeader) -> Iterator[Sighting]:
+    """Read the decompressed records of a batch that is written as it is: keys and values are skipped.
 
+    The length that a record states is not looked at, as in Kafka.
 
-def _parsed(data: memoryview, magic: int, path: Path, position: int) -> Batch | LegacyBatch:
-    """Read the header, and judge nothing in it yet. Raises: CorruptBatch."""
-    if magic < MAGIC_V2:
-        return LegacyBatch(parse_legacy_header(data, 0, path, position), data, path, position)
-    if len(data) < V2_HEADER_BYTES:
-        raise CorruptBatch(path, position, "fewer bytes than the header of a batch")
-    return Batch(BatchHeader._make(V2_HEADER.unpack_from(data)), data, path, position)
-
-
-_CODECS: Final = {
-    "uncompressed": Compression.NONE,
-    "gzip": Compression.GZIP,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
-}
-_KNOWN_ATTRIBUTES: Final = 0x7F
-
-
-class Stamp(NamedTuple):
-    """The facts that the log puts into an append."""
-
-    next_offset: int
-    leader_epoch: int
-    now_ms: int
-
-
-def target_codec(config: LogConfig, source: Compression) -> Compression:
-    """Return the codec that batches of a codec get in this topic."""
-    return source if config.compression_type == "producer" else _CODECS[config.compression_type]
-
-
-def validate(analysis: AppendAnalysis, path: Path, config: LogConfig, origin: AppendOrigin, stamp: Stamp) -> Admitted:
-    """Check the batches of an append, and stamp them or write them anew.
-
-    Raises:
-        InvalidRecords, InvalidTimestamp, IllegalRecords, UndecompressableRecords, UnevenOffsets, CorruptBatch.
-        BatchTooLarge: what was written anew is above ``max.message.bytes``.
+    Raises: InvalidRecord.
+    Source: Kafka DefaultRecord.readPartiallyFrom.
     """
-    return _Validation(analysis, path, config, origin, stamp).run()
+    position, end = 0, len(data)
+    for _ in range(header.record_count):
+        _, position = read_varint(data, position, end)
+        timestamp_delta, position = read_varlong(data, position + 1, end)  # behind the attributes
+        offset_delta, position = read_varint(data, position, end)
+        key_bytes, position = read_varint(data, position, end)
+        position = _skipped(data, position, key_bytes)
+        value_bytes, position = read_varint(data, position, end)
+        position = _skip_headers(data, _skipped(data, position, value_bytes))
+        time_ms = wrapped_int64(header.base_timestamp_ms + timestamp_delta)
+        timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else time_ms
+        yield Sighting(header.base_offset + offset_delta, timestamp_ms, key_bytes >= 0)
+    if header.record_count and position != end:
+        raise InvalidRecord(f"{end - position} bytes behind the last of {header.record_count} records")
+
+
+def largest_timestamp(found: Sequence[Sighting]) -> int:
+    """Return the largest timestamp; -1 if there is none."""
+    return max([NO_TIMESTAMP, *(one.timestamp_ms for one in found)])
+
+
+def _base_offset(header: BatchHeader | LegacyHeader) -> int | None:
+    if isinstance(header, BatchHeader):
+        return header.base_offset
+    return None if header.compression else header.last_offset
 
 
 class _Validation:
@@ -495,6 +535,14 @@ class _Validation:
         return self._stamp.now_ms if self._takes_log_time else NO_TIMESTAMP
 
 
+def _written(header: BatchHeader, batch: Batch, *, has_new_crc: bool) -> bytes:
+    """Return a batch under another header."""
+    data = bytearray(V2_HEADER.pack(*header)) + batch.data[V2_HEADER_BYTES:]
+    if has_new_crc:
+        seal(data)
+    return bytes(data)
+
+
 def _cannot_be_built(header: BatchHeader | LegacyHeader) -> str | None:
     """Return what keeps Kafka from writing the batch anew. Source: Kafka MemoryRecordsBuilder.validateProducerState."""
     if header.producer_id == NO_PRODUCER_ID:
@@ -506,94 +554,48 @@ def _cannot_be_built(header: BatchHeader | LegacyHeader) -> str | None:
     return None
 
 
-def _written(header: BatchHeader, batch: Batch, *, has_new_crc: bool) -> bytes:
-    """Return a batch under another header."""
-    data = bytearray(V2_HEADER.pack(*header)) + batch.data[V2_HEADER_BYTES:]
-    if has_new_crc:
-        seal(data)
-    return bytes(data)
+def _split(data: memoryview, path: Path) -> Iterator[Batch | LegacyBatch]:
+    """Yield the whole batches. Raises: CorruptBatch."""
+    position = 0
+    while len(data) - position >= LOG_OVERHEAD_BYTES:
+        (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)
+        if length < _LENGTH_MIN:
+            raise CorruptBatch(path, position, f"batch length {length} is less than {_LENGTH_MIN}")
+        if len(data) - position <= MAGIC_POSITION:
+            return
+        magic = data[position + MAGIC_POSITION]
+        if magic > MAGIC_V2:
+            raise CorruptBatch(path, position, f"unknown magic {magic}")
+        end = position + LOG_OVERHEAD_BYTES + length
+        if end > len(data):
+            return
+        yield _parsed(data[position:end], magic, path, position)
+        position = end
 
 
-_SHOWN_MAX: Final = 3
+def _parsed(data: memoryview, magic: int, path: Path, position: int) -> Batch | LegacyBatch:
+    """Read the header, and judge nothing in it yet. Raises: CorruptBatch."""
+    if magic < MAGIC_V2:
+        return LegacyBatch(parse_legacy_header(data, 0, path, position), data, path, position)
+    if len(data) < V2_HEADER_BYTES:
+        raise CorruptBatch(path, position, "fewer bytes than the header of a batch")
+    return Batch(BatchHeader._make(V2_HEADER.unpack_from(data)), data, path, position)
 
 
-class Sighting(NamedTuple):
-    """The fields of one record that the checks look at; ``record`` is all of it, where all was read."""
-
-    offset: int
-    timestamp_ms: int
-    has_key: bool
-    record: Record | None = None
-
-    @classmethod
-    def of(cls, record: Record) -> Sighting:
-        """Return what the checks look at in a record."""
-        return cls(record.offset, record.timestamp_ms, record.key is not None, record)
+def _check_head(batch: Batch | LegacyBatch, path: Path, origin: AppendOrigin, leader_epoch: int) -> None:
+    """Check what the first bytes of a batch say. Raises: InvalidRecords."""
+    epoch = batch.header.partition_leader_epoch
+    if origin is AppendOrigin.RAFT_LEADER and epoch != leader_epoch:
+        raise InvalidRecords(path, f"a batch of the quorum's leader has leader epoch {epoch}, not {leader_epoch}")
+    if origin is AppendOrigin.CLIENT and isinstance(batch, Batch) and batch.base_offset != 0:
+        raise InvalidRecords(path, f"the batch of a client begins at offset {batch.base_offset}, not at 0")
 
 
-class RecordChecks:
-    """Checks the records of one append, then says what was wrong with them."""
-
-    def __init__(self, path: Path, config: LogConfig, now_ms: int) -> None:
-        self._path, self._config, self._now_ms = path, config, now_ms
-        self._errors: list[tuple[int, str]] = []
-        self._is_a_matter_of_time = False
-
-    def refuse(self, place: int, cause: str) -> None:
-        """Note what is wrong with the record of this number."""
-        self._errors.append((place, cause))
-
-    def is_good(self, place: int, found: Sighting, has_log_append_time: bool) -> bool:
-        """Check the key and the timestamp of the record of this number, in a batch that has this timestamp type."""
-        if self._config.is_compacted and not found.has_key:
-            self.refuse(place, "a record without a key in a compacted topic")
-            return False
-        if self._config.timestamp_type is TimestampType.CREATE_TIME and found.timestamp_ms != NO_TIMESTAMP:
-            age_ms = wrapped_int64(self._now_ms - found.timestamp_ms)
-            before_ms, after_ms = self._config.timestamp_before_max_ms, self._config.timestamp_after_max_ms
-            if age_ms > before_ms or wrapped_int64(-age_ms) > after_ms:
-                first, last = self._now_ms - before_ms, self._now_ms + after_ms
-                self._refuse_time(place, f"timestamp {found.timestamp_ms} is not within {first} to {last}")
-                return False
-        elif has_log_append_time:
-            self._refuse_time(place, "only the log itself gives records the time of their append")
-            return False
-        return True
-
-    def _refuse_time(self, place: int, cause: str) -> None:
-        self._is_a_matter_of_time = True
-        self.refuse(place, cause)
-
-    def finish(self) -> None:
-        """Raise what the records of one batch amount to. Raises: InvalidRecords, InvalidTimestamp."""
-        if self._errors:
-            shown = "; ".join(f"record {place}: {cause}" for place, cause in self._errors[:_SHOWN_MAX])
-            kind = InvalidTimestamp if self._is_a_matter_of_time else InvalidRecords
-            raise kind(self._path, f"{len(self._errors)} records are refused, {shown}", tuple(self._errors))
-
-
-def sightings(data: memoryview, header: BatchHeader) -> Iterator[Sighting]:
-    """Read the decompressed records of a batch that is written as it is: keys and values are skipped.
-
-    The length that a record states is not looked at, as in Kafka.
-
-    Raises: InvalidRecord.
-    Source: Kafka DefaultRecord.readPartiallyFrom.
-    """
-    position, end = 0, len(data)
-    for _ in range(header.record_count):
-        _, position = read_varint(data, position, end)
-        timestamp_delta, position = read_varlong(data, position + 1, end)  # behind the attributes
-        offset_delta, position = read_varint(data, position, end)
-        key_bytes, position = read_varint(data, position, end)
-        position = _skipped(data, position, key_bytes)
-        value_bytes, position = read_varint(data, position, end)
-        position = _skip_headers(data, _skipped(data, position, value_bytes))
-        time_ms = wrapped_int64(header.base_timestamp_ms + timestamp_delta)
-        timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else time_ms
-        yield Sighting(header.base_offset + offset_delta, timestamp_ms, key_bytes >= 0)
-    if header.record_count and position != end:
-        raise InvalidRecord(f"{end - position} bytes behind the last of {header.record_count} records")
+def _codec_of(batch: Batch | LegacyBatch, path: Path) -> Compression:
+    number = batch.header.attributes & ATTRIBUTE_COMPRESSION
+    if number > max(Compression):
+        raise IllegalRecords(path, f"compression codec {number} is unknown")
+    return Compression(number)
 
 
 def _skipped(data: memoryview, position: int, size_bytes: int) -> int:
@@ -614,8 +616,3 @@ def _skip_headers(data: memoryview, position: int) -> int:
         value_bytes, position = read_varint(data, _skipped(data, position, key_bytes), len(data))
         position = _skipped(data, position, value_bytes)
     return position
-
-
-def largest_timestamp(found: Sequence[Sighting]) -> int:
-    """Return the largest timestamp; -1 if there is none."""
-    return max([NO_TIMESTAMP, *(one.timestamp_ms for one in found)])
