@@ -17,9 +17,10 @@ _DEVICES: Final = Path("/dev")
 
 
 def target_of(path: Path) -> Path:
-    """Return the file that a path means, behind its symbolic links: a regular file, or one that is not there yet.
+    """Return the file that a path leads to, symbolic links followed: a regular file, or a name without a file.
 
-    A name in ``/dev`` means no file, though ``/dev/stdout`` may lead to one: whoever holds that open would lose it.
+    A name in ``/dev`` counts as no file, though ``/dev/stdout`` may lead to one. A process that has that file open
+    would lose it.
 
     Raises: OSError if the path means anything else.
     """
@@ -37,7 +38,9 @@ def target_of(path: Path) -> Path:
 
 
 def replace_file(path: Path, contents: bytes) -> None:
-    """Write a file anew beside its old one, and put it in the place of that. Symbolic links stay, and are followed.
+    """Write the new content beside the old file, and rename it over the old file.
+
+    Symbolic links stay, and are followed.
 
     Raises: OSError; the old file is then as it was.
     """

@@ -27,7 +27,7 @@ _UNCOMPACTED: Final = (
 
 
 _CONSEQUENCES: Final = {"MAX_UNKEYED_RATIO": _UNCOMPACTED, "RELOAD_GUARD": _WAITS}
-"""Code of a guard rail -> what it means for the run, and what to do."""
+"""Code of a guard rail -> what the guard rail means for the run, and what to do."""
 
 
 def confirm(args: argparse.Namespace, danger: str) -> None:
@@ -69,8 +69,8 @@ def confirm_force_lock(args: argparse.Namespace) -> None:
 def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> Request:
     """Ask the user, on a terminal, to confirm what guard rails hold back, before the run changes anything.
 
-    Returns: the request, with the confirmed guards: those that were shown, or all of them after ``--yes``. If only
-        the plan under the lock meets a guard, the user never saw it, and it holds back.
+    Returns: the request, with the guards that were shown and confirmed, or with all guards after ``--yes``. A guard
+        that only the plan under the lock meets was never shown, so it holds back.
     Raises: NotConfirmed.
     """
     if args.yes or args.dry_run or not _on_a_terminal():

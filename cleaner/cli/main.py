@@ -86,7 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser(only: str | None = None) -> Parser:
-    """Return the parser of the command line. ``only``: one command, for which no other one is imported."""
+    """Return the parser of the command line.
+
+    ``only``: the one command whose module is imported; without it, every command's is.
+    """
     parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
     parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
@@ -124,7 +127,10 @@ def prepare_streams() -> None:
 
 
 def is_of_stdout(error: BaseException) -> bool:
-    """Return whether the error is that stdout cannot be written; if so, its buffer still holds what it did not take."""
+    """Return whether the error says that stdout cannot be written.
+
+    If so, the buffer of stdout still holds the unwritten rest.
+    """
     if not isinstance(error, OSError) or isinstance(error, BrokenPipeError) or error.filename is not None:
         return False
     try:
@@ -202,7 +208,7 @@ def _collect_seldom() -> None:
 
 
 def _command_of(words: Sequence[str]) -> str | None:
-    """Return the command if a command line begins with it: the one case in which no other command is told of."""
+    """Return the command if a command line begins with one; else None, and the parser has to know every command."""
     names = {name for group in _GROUPS.values() for name in group} - {_NEEDS_ALL}
     return words[0] if words and words[0] in names else None
 

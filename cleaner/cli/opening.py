@@ -229,7 +229,9 @@ def overridden(settings: Settings, args: argparse.Namespace) -> Settings:
 
 
 def wanted_partitions(args: argparse.Namespace) -> Wanted:
-    """Return a predicate for the named partition, else for those that ``--topic`` names, else for all."""
+    """Return a predicate for the named partition; if none is named, for the partitions of ``--topic``; without either,
+    for all partitions.
+    """
     from cleaner.engine.inventory import is_named
 
     one: TopicPartition | None = args.topic_partition
@@ -364,7 +366,7 @@ def _perhaps_named(args: argparse.Namespace) -> str:
 
 
 def _all_named(missing: Sequence[Missing]) -> Missing:
-    """Return what is wrong with the first one, with the others beside it."""
+    """Return the error of the first missing log dir, which names the other missing ones, too."""
     from storage.log_dir import LogDirNotThere
 
     first, *others = missing

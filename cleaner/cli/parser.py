@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
     for_several = ""
     """The error message for a user who gives more operands than the command takes."""
     is_intermixed = False
-    """True if options may stand between operands of which one takes several words."""
+    """True if options may stand between operands, and one of the operands takes several words."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)

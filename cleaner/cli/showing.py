@@ -123,7 +123,7 @@ def document_text(document: Any) -> str:
 
 
 def hold_failures(listener: EventLog, *, as_json: bool) -> None:
-    """Have failures wait for the report if both go to a terminal, where a reader would meet each of them twice."""
+    """Hold the log lines of failures back if the report goes to the same terminal: it tells each failure, too."""
     if not as_json and sys.stdout.isatty() and sys.stderr.isatty():
         listener.hold_failures()
 
@@ -245,7 +245,7 @@ def check_html(args: argparse.Namespace, *log_dirs: Path) -> None:
 
 
 def provenance_if_asked(args: argparse.Namespace, loaded: LoadedLayers) -> Provenance | None:
-    """Return who makes the page, and of which configuration; None if no page is asked for."""
+    """Return the version, the command line and the configuration that a page names; None if no page is asked for."""
     if not args.html:
         return None
     from cleaner.cli.metrics import clock_ms

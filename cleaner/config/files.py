@@ -39,8 +39,9 @@ State = tuple[object, ...]
 
 
 class CommandFiles:
-    """The files that one command reads. The object is asked for their content at each reading, and remembers the last
-    one.
+    """The files that one command reads.
+
+    Every reading of the command asks this object, which remembers the bytes of the last reading.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class CommandFiles:
 
         Args:
             path: the file; ``-`` is stdin.
-            option: the option or key that names the file; two of them cannot share what can be read only once.
+            option: the option or key that names the file; two options cannot share a file that can be read only once.
 
         Raises:
             UnreadableFile: it is missing, or may not be read.

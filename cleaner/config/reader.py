@@ -100,7 +100,7 @@ class ConfigurationReader:
         return loaded
 
     def _read_as_one(self) -> LoadedLayers:
-        """Read every source, until no file changed while the others were read. Raises: as ``read``."""
+        """Read every source, again and again, until no file changes during a reading. Raises: as ``read``."""
         for _ in range(_READINGS_MAX):
             loaded = self._read_with(self.read_settings())
             changed = [path for path in loaded.files if self.inputs.has_changed(path)]
@@ -283,7 +283,7 @@ def _cluster_id(properties: Properties) -> str | None:
 def _is_named(log_dir: Path, properties: Properties) -> bool:
     """Return whether ``log.dirs`` (or ``log.dir``) names this directory, by any path.
 
-    Return True if the file names no directory, because it then says nothing about this one.
+    A file that names no directory says nothing about any, so the answer is True.
     """
     stated = properties.get("log.dirs") or properties.get("log.dir")
     if stated is None:

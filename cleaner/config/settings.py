@@ -62,12 +62,12 @@ def read_settings(path: Path, inputs: CommandFiles | None = None) -> Settings:
 
 
 def examine_settings(path: Path, inputs: CommandFiles) -> tuple[Settings, tuple[InvalidConfig, ...]]:
-    """Read a configuration file, and return what is sound of it, and everything that is wrong in it, by line.
+    """Read a configuration file. Return its sound settings, and its problems by line.
 
     Raises:
         UnreadableFile: the file is missing, may not be read, or is not UTF-8.
         InvalidConfig: another option has read what can be read only once.
-        InvalidConfigs: it is not TOML, so nothing of it is sound.
+        InvalidConfigs: the file is not TOML.
     """
     return _settings_and_problems(_text_of(path, inputs), path)
 
@@ -317,7 +317,7 @@ def _location(path: KeyPath) -> KeyPath:
 
 
 def _line_of(problem: InvalidConfig) -> int:
-    """Return the line of a problem; every origin ends with it, see ``_entries``."""
+    """Return the line of a problem. Every origin ends with the line, see ``_entries``."""
     return int(problem.where.rpartition(" ")[2])
 
 

@@ -32,7 +32,8 @@ END_SECONDS: Final = 10.0
 SILENT_SECONDS_MAX: Final = 900.0
 """A child that tells nothing for so long hangs, though it may use its processor."""
 STILL_SECONDS_MAX: Final = 60.0
-"""A child that gets no further for so long, by what the system says of it, is stopped or waits for a dead disk."""
+"""The longest time without progress, by processor time and wake-ups. A child that stands still for longer is stopped,
+or waits for a dead disk."""
 UNKILLED_SECONDS_MAX: Final = 10.0
 """A child that is still there so long after it was killed hangs in the system: the watchdog is to see that."""
 _LOOK_SECONDS: Final = 0.1
@@ -100,7 +101,9 @@ class CompactingChild:
         meanwhile: Callable[[], None],
         is_wanted: Callable[[], bool] = _always,
     ) -> Done:
-        """Have one partition compacted, and wait for it; the next task after a death starts another child.
+        """Have the child compact one partition, and wait for the result.
+
+        After the child died, the next task starts another one.
 
         Args:
             task: the partition.
@@ -109,7 +112,7 @@ class CompactingChild:
             is_wanted: asked behind each ``meanwhile``; once it returns False, the child ends the task between two
             steps, and so before the next swap.
 
-        Raises: ChildDied, also if somebody else told the child to end the task; CompactionRefused;
+        Raises: ChildDied, also if a signal told the child to end the task; CompactionRefused;
             CompactorUnstartable.
         """
         self._is_wanted = _always  # a child that starts cannot be told yet

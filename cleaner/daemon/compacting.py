@@ -81,7 +81,7 @@ def main(descriptor: int) -> None:
 
 
 def answer(task: CompactionTask, relay: Relay) -> Done | TaskRefused:
-    """Do one task. Return what came of it, errors as values."""
+    """Do one task. Return its result; an error is a result, too."""
     try:
         relay.cleaner = _cleaner(task, relay)
         return Done(*relay.cleaner.clean(task.request))

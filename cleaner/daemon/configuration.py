@@ -46,7 +46,7 @@ class Configuration:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files whose change asks for a reload. A pipe has none: what it said holds until the end."""
+        """Return the files whose change asks for a reload. A pipe is none of them: it cannot be read again."""
         return tuple(path.absolute() for path in self.loaded.files if not is_read_once(path))
 
     def terms_of(self, log_dir: Path, topic: str) -> object:

@@ -108,7 +108,10 @@ class Daemon:
         return ended_by
 
     def once(self) -> tuple[Teller, int]:
-        """Do one turn of all jobs. Return the teller, which knows the result, and the signal that ended it, else 0."""
+        """Do one turn of all jobs.
+
+        Return the teller, which knows the result, and the signal that ended the turn, or 0.
+        """
         self._worker.want(Schedule.asked_for_everything)
         with self._signals_taken():
             self._tell_started()

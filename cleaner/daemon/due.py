@@ -112,7 +112,7 @@ class Schedule:
     backlog: tuple[PartitionKey, ...] = ()
     """The partitions to compact, in this order."""
     busy: PartitionKey | None = None
-    """Being compacted, by another process: it is left alone, and what is due of the others goes on."""
+    """The partition that the child compacts. Jobs leave it alone, and go on with all other partitions."""
     corrections: bool = False
     """A first dirty offset lies outside its log."""
     failures: Mapping[Work, Failure] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Schedule:
     def began(self, job: Job, now_ms: int) -> Schedule:
         """Return the schedule after a job was begun: the job is not due any more. Intervals keep to their grid.
 
-        A retention begins with a full survey, so that one need not follow.
+        A retention begins with a full survey, so the survey counts as begun, too.
         """
         kinds = (JobKind.RETENTION, JobKind.SURVEY) if job.kind is JobKind.RETENTION else (job.kind,)
         is_full_survey = job.is_full or job.kind is JobKind.RETENTION
@@ -156,7 +156,9 @@ class Schedule:
         )
 
     def reconfigured(self, intervals: Intervals, *, was_unreadable: bool) -> Schedule:
-        """Return the schedule after a new configuration was taken: what it makes due is looked for at once.
+        """Return the schedule after the daemon took a new configuration.
+
+        The next turn looks at once for what the configuration makes due.
 
         ``was_unreadable``: nothing could be changed before, so that retention is due, too.
         """
@@ -209,7 +211,9 @@ class Schedule:
         return Opening(self.left & all_due or all_due, all_due, frozenset(unrecovered))
 
     def opened(self, opening: Opening, left: frozenset[TopicPartition], full: frozenset[Path]) -> Schedule:
-        """Return the schedule after a retention. The next retention, at once, opens the partitions that this one left.
+        """Return the schedule after a retention.
+
+        If the turn had no time for some partitions, the next retention is due at once and opens them.
 
         Args:
             opening: the partitions that were opened.

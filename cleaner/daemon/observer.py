@@ -42,7 +42,7 @@ class DaemonState:
     observing: bool = False
     """Whether the daemon changes nothing: ``--observe``, or a broker holds a log dir."""
     failing: tuple[str, ...] = ()
-    """One sentence for each log dir that cannot be served: the daemon does nothing in it."""
+    """One sentence for each log dir that cannot be served. The daemon does nothing in such a log dir."""
 
     @property
     def serves(self) -> bool:
@@ -64,7 +64,7 @@ class JobDone:
 
 
 class Observer:
-    """Hears what the daemon does; what it does not override, it ignores."""
+    """Hears what the daemon does. A method that a subclass does not override ignores its event."""
 
     def planned(self, plan: Plan, now_ms: int) -> None:
         """Everything was planned, all log dirs and partitions: how things are. Called whether or not it is acted on."""
@@ -93,7 +93,8 @@ class Observer:
     def worker_died(self, where: JobKind | None = None) -> None:
         """Note that the worker thread, or the compacting child, ended unasked; it is started again.
 
-        ``where``: the kind of the job that the child did, which failed with it; None of the worker thread.
+        ``where``: the kind of the job that the child did, and that failed with the child; None if the worker thread
+        died.
         """
 
     def state(self, state: DaemonState) -> None:

@@ -32,7 +32,7 @@ class Trouble(StrEnum):
     CONTENT = "content"
     """A file of its own, such as a checkpoint, is garbled."""
     SPACE = "space"
-    """Its journal found no space, and nothing is changed without a line in it."""
+    """The journal of the log dir found no space. Nothing is changed without a line in the journal."""
 
 
 Complaint = tuple[Event, tuple[tuple[str, object], ...]]
@@ -189,7 +189,7 @@ class Teller:
         self._tell_log_dirs()
 
     def began(self, kind: JobKind) -> None:
-        """Note that a job was begun. A round with a retention is told, also if nothing was due."""
+        """Note that a job was begun. A round with a retention has a ``round_done``, also if it deleted nothing."""
         self._failed_jobs.discard(kind)
         self._totals.is_worth_a_line |= kind is JobKind.RETENTION
 
@@ -342,7 +342,7 @@ class Progress:
                 self._partition, self._all_bytes, self._done_bytes = f"{topic}-{partition}", PASSES * size_bytes, 0
 
     def expect(self, size_bytes: int) -> None:
-        """Ignore the total: each compaction is told for itself."""
+        """Ignore the total: each compaction has an event of its own."""
 
     def progress(self, done_bytes: int) -> None:
         """Tell the percentage."""

@@ -71,7 +71,7 @@ def meaning(log_dir: Path, event: FileSystemEvent) -> Iterable[Seen]:
     """Yield what an event below a log dir means; mostly nothing.
 
     Args:
-        log_dir: the one that is watched.
+        log_dir: the log dir that is watched.
         event: of a name in it, or one directory deeper.
     """
     source = _below(log_dir, event.src_path)
@@ -102,7 +102,10 @@ def _live(name: str) -> TopicPartition | None:
 
 
 def _leaves_the_log(name: str, target: tuple[str, ...]) -> bool:
-    """A plain ``.log`` is gone, and is not waiting as ``.deleted``. Index files follow it, by whoever recovers."""
+    """Return whether a plain ``.log`` is gone, and does not wait as ``.deleted``.
+
+    Index files do not count: a recovery removes them behind their ``.log``.
+    """
     file = parse_segment_file_name(name)
     if file is None or file.state is not FileState.PLAIN or file.kind is not FileKind.LOG:
         return False
@@ -144,7 +147,7 @@ class Watch:
         self._watched = frozenset(), ()
 
     def _on_file(self, event: FileSystemEvent) -> None:
-        """Hear of a directory of configuration files, where editors replace and write more than those."""
+        """Take an event of a directory with configuration files. Editors write other files there, too."""
         files, _ = self._watched
         paths = {Path(str(event.src_path)), Path(str(event.dest_path or event.src_path))}
         if any(paths.intersection(with_links(file)) for file in files):

@@ -114,7 +114,7 @@ class Worker:
         """Do one turn: everything that is due by now, as far as ``lock.hold.max`` allows.
 
         Args:
-            is_once: no other turn follows, so this one ends with its last job, however long that takes.
+            is_once: no other turn follows, so the turn does all its jobs, however long they take.
 
         Returns:
             Whether there was anything.
@@ -283,7 +283,7 @@ class Worker:
             self._judged, self._to_note = judged, frozenset[str]() if is_noted else surveyed
 
     def _is_there(self, path: Path) -> bool:
-        """Return whether a log dir can be opened: one on a disk that is gone must not stop the others."""
+        """Return whether a log dir can be opened. A log dir on a disk that is gone must not stop the other log dirs."""
         try:
             LogDir.open(path)
         except (LogCleanerError, OSError) as error:
@@ -304,7 +304,10 @@ class Worker:
         return (holder,) if holder else state_of_directory(path)
 
     def _retain_expired(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """Survey, then open the partitions that lose something; once all of them, for what a crash may have left."""
+        """Survey, then open the partitions that lose something.
+
+        The first retention opens all partitions, because a crash may have left something in any of them.
+        """
         self._survey(replace(job, is_full=True), round_, now_ms)
         if not self._schedule.opens_any(job):
             return
@@ -366,7 +369,7 @@ class Worker:
             self._schedule = self._schedule.compacted()
 
     def _have_compacted(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """Have the child compact a partition; what is due of the others is done meanwhile."""
+        """Have the child compact a partition. Meanwhile do the jobs that are due for other partitions."""
         (key,) = job.partitions
 
         def meanwhile() -> None:
@@ -467,7 +470,10 @@ class Worker:
 
 @dataclass(eq=False)
 class Turn:
-    """Takes what it needs when it is first needed: locks for what changes log dirs, a child for what compacts."""
+    """One turn.
+
+    It takes the locks when the first job changes a log dir, and starts the child when the first job compacts.
+    """
 
     log_dirs: tuple[Path, ...]
     """The log dirs of the configuration."""
@@ -534,7 +540,7 @@ class Turn:
 
 
 def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a predicate that is true when first asked: else a turn might end before anything was done."""
+    """Return a predicate that is true when first asked. Without it a turn might end before it did anything."""
     passed: list[bool] = []
 
     def may() -> bool:

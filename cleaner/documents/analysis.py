@@ -96,7 +96,7 @@ class AnalysisTimestamp(PartitionPlace):
     future: Count
     """Records dated later than the analysis."""
     out_of_order: Count
-    """Records dated earlier than the one before."""
+    """Records whose timestamp is earlier than that of the record before them."""
     missing: Count
     """Records without a timestamp."""
 

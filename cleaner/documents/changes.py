@@ -319,7 +319,7 @@ class ImportDocument(PartitionPlace):
     bytes: Count
     """The size of the `.log` files."""
     warning: str | None
-    """What a broker will do with the partition that one may not expect; null if it serves it."""
+    """What a broker will do with the partition instead of serving it; null if it serves it."""
 
 
 class ExportDocument(PartitionPlace):
@@ -334,7 +334,7 @@ class ExportDocument(PartitionPlace):
     start_offset: int
     """The first offset that was asked for."""
     end_offset: int
-    """The offset after the last one that was read."""
+    """The offset behind the last record that was read."""
     records: Count
     """Records in the file."""
     bytes: Count

@@ -102,7 +102,7 @@ class DoctorTotals(TypedDict):
     findings: Count
     """The number of findings."""
     damages: Count
-    """The number of those that are damage."""
+    """The number of findings that are damage."""
     partitions: Count
     """The number of partitions that were looked at."""
     walked_bytes: Count
@@ -110,7 +110,7 @@ class DoctorTotals(TypedDict):
     unwalked_bytes: Count
     """The size of the segments whose batch headers were left out; `--deep` reads them."""
     verified_bytes: Count
-    """The size of the segments of which every byte was read, with `--deep`."""
+    """The size of the segments that were read whole, with `--deep`."""
 
 
 class DoctorDocument(TypedDict):
@@ -473,7 +473,7 @@ class ErasureTotals(TypedDict):
     found: Count
     """The files that hold a key."""
     undecoded: Count
-    """The files of which a part could not be decoded."""
+    """The number of files with a part that could not be decoded."""
     unread: Count
     """The files that could not be read."""
     records: Count

@@ -80,7 +80,7 @@ class ExplainDeletedFile(TypedDict):
     disk_bytes: Count
     """The space that their blocks take."""
     unknown_files: Count
-    """The number of those that logcleaner's journal does not name."""
+    """The number of `.deleted` files that logcleaner's journal does not name."""
     first_due_ms: int
     """When `file.delete.delay.ms` is over for the first, epoch ms."""
     last_due_ms: int

@@ -78,7 +78,7 @@ class PageGrowth(TypedDict):
     days: list[str]
     """The last 30 days, ISO 8601, UTC."""
     series: list[PageGrowthSeries]
-    """The topics of which most was written, and all others together."""
+    """The topics with the most bytes, and all other topics together."""
     older_bytes: Count
     """The bytes of earlier days."""
     undated_bytes: Count

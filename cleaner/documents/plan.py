@@ -33,7 +33,7 @@ class PlanLogDir(TypedDict):
     free_bytes: Count
     """The free space of its file system, for an ordinary user."""
     size_bytes: Count
-    """The size of the `.log` and index files of its partitions; and of all files of those that cannot be read."""
+    """The size of the `.log` and index files of its partitions. Of a partition that cannot be read, all files count."""
     disk_bytes: NotRequired[Count]
     """The blocks of these files, as `du` counts them."""
 
@@ -479,7 +479,7 @@ class PlanPage(TypedDict):
     totals: PlanPageTotals
     """The sums over all topics. Sizes are those of `.log` files, as far as nothing else is said."""
     topics: list[PlanPageTopic]
-    """The topics, those that change first."""
+    """The topics; the topics that change come first."""
     partitions: list[PlanPagePartition]
     """The partitions, in the order of `partitions` above."""
     reasons: list[PlanPageReason]

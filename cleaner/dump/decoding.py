@@ -179,7 +179,7 @@ def parse_control_record(record: Record) -> ControlRecord:
 
 
 def control_text(control: ControlRecord) -> str:
-    """Return what stands in a line behind the header keys."""
+    """Return the text of a control record, which stands behind the header keys in a line."""
     if control.data is None:
         return f" controlType: {control.type.name}({control.type_id})"
     if label := _LABELS.get(control.type):

@@ -154,7 +154,7 @@ class LogDump:
         self._dumping.write(f"{line}\n".encode())
 
     def _note_gaps(self, offsets: Integers) -> None:
-        """Note the offsets that do not follow the one before them by one."""
+        """Note each offset that is not the next one after its predecessor."""
         options = self._options
         if not offsets.size or not options.selection.takes_all or not options.shows_records:
             return
@@ -208,7 +208,10 @@ class DumpFindings:
         self._not_found.setdefault(path, []).append(IndexMismatch(index_offset, log_offset))
 
     def gaps(self, path: Path, pairs: Integers) -> None:
-        """Note records that do not follow the one before them by one: two columns of offsets."""
+        """Note gaps between the offsets of records.
+
+        ``pairs``: two columns, the offset before each gap and the offset behind it.
+        """
         if len(pairs):
             self._gaps.setdefault(path, []).append(pairs)
 

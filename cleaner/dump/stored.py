@@ -59,7 +59,10 @@ class Stored:
 
     @classmethod
     def parse(cls, data: memoryview, path: Path, position: int) -> Stored:
-        """Read the header. It need not be sound. Raises: CorruptBatch for one that is shorter than its version's."""
+        """Read the header.
+
+        It need not be sound. Raises: CorruptBatch if the batch is shorter than a header of its version.
+        """
         if data[MAGIC_POSITION] < MAGIC_V2:
             return cls(parse_legacy_header(data, 0, path, position), data, path, position)
         if len(data) < V2_HEADER_BYTES:
@@ -95,7 +98,7 @@ class Stored:
         return _TIMESTAMP_TYPES[self.timestamp_type]
 
     def records(self) -> Iterator[StoredRecord]:
-        """Read the records one by one. Raises: CorruptBatch, behind those that can be read."""
+        """Read the records one by one. Raises: CorruptBatch at the first record that cannot be read."""
         if isinstance(self.header, BatchHeader) and self.header.record_count < 0:
             raise CorruptBatch(self.path, self.position, f"negative record count {self.header.record_count}")
         try:

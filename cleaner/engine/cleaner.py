@@ -127,7 +127,7 @@ class Cleaner:
 
         Args:
             request: what was asked.
-            listed: is told of the listing of each partition directory.
+            listed: called with the listing of each partition directory.
         """
         survey = self._survey(request)._replace(listed=listed)
         return self._planned([self._facts(log_dir, survey) for log_dir in self._log_dirs], request)
@@ -148,7 +148,9 @@ class Cleaner:
         return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
 
     def would_do(self, plan: Plan, *, exact: bool = False) -> Outcome:
-        """Return what executing a plan would do; nothing is done. ``held_back`` takes from the plan what it found.
+        """Return what executing a plan would do, and do nothing.
+
+        ``held_back`` takes the compactions that a guard rail stopped meanwhile out of the plan.
 
         Args:
             plan: from ``plan``.
@@ -235,7 +237,7 @@ class Cleaner:
     def remove_journalled(self, request: Request) -> tuple[str, ...]:
         """Lock every log dir and unlink the ``.deleted`` files that the journal names and whose delay is over.
 
-        The decision on such a file is in the journal, so no configuration is asked but for the delay.
+        The journal has the decision on each of these files, so the configuration only says how long they wait.
 
         Returns: what failed. Raises: as ``clean``.
         """
@@ -291,7 +293,7 @@ class Cleaner:
         return tuple(errors)
 
     def _note_limits_of(self, planned: Plan) -> tuple[str, ...]:
-        """Note the limits by which a plan goes. A plan of some topics alone confirms nothing for the others."""
+        """Note the limits of a plan as confirmed. A plan of some topics confirms nothing for other topics."""
         request = planned.request
         if request.let_through is not None:
             return ()  # the daemon notes them behind its plans of everything

@@ -28,13 +28,13 @@ class Compactor(Protocol):
         ...
 
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
-        """Do what many rounds can share, before the first of them; nothing that a broker would see is written.
+        """Do once what many rounds can share. Write nothing that a broker would see.
 
         Args:
             rounds: each with the directory that its output goes to; taken only where something is to be shared.
             means: of the execution.
 
-        Raises: LogCleanerError where none of them can be carried out.
+        Raises: LogCleanerError if no round can be carried out.
         """
         ...
 

@@ -106,7 +106,7 @@ def plan_deletion(cleaner: Cleaner, wanted: TopicPartition, before: Before, requ
     """Decide on a partition; takes no lock and changes nothing.
 
     Args:
-        cleaner: of the log dirs, one of which holds the partition.
+        cleaner: of the log dirs. One of them holds the partition.
         wanted: the partition.
         before: which records are to go.
         request: what was asked and confirmed; names the partition alone.
@@ -233,10 +233,12 @@ def _found(plan: Plan, wanted: TopicPartition) -> tuple[LogDirPlan, PartitionPla
 
 
 def _offset(planned: PartitionPlan, before: Before) -> int | None:
-    """Return the offset that was asked for; of a time, that of the first committed record at or behind it, or None.
+    """Return the offset that was asked for.
 
-    The answer of the indexes is what a broker answers. It is checked in the log: every batch that would become
-    unreadable, and the one that was found, is read, and an earlier record that is as late is taken in its place.
+    For a time, return the offset of the first committed record at or behind the time, or None.
+
+    A broker answers what the indexes say. Here the log is read, too: every batch that would become unreadable, and the
+    batch that the indexes found. If an earlier record is as late, the log starts there.
 
     Source: Kafka Partition.fetchOffsetForTimestamp: what lies at or above the high watermark is not found.
     Raises: UnsurveyedPartition if a batch that decides cannot be read.

@@ -115,7 +115,8 @@ class Executor:
     def compact(self, plan: LogDirPlan) -> None:
         """Carry the compactions out, or until asked to stop; then the corrections of the cleaner's checkpoint.
 
-        With several threads, small ones side by side, one thread each; then the others in turn, each with all threads.
+        With several threads, small compactions run side by side, with one thread each. Then the large compactions run
+        in turn, each with all threads.
         """
         self._prepare(plan)
         together, in_turn = compaction_crews(compaction_steps(plan), self._means.threads, self._means.broker)
@@ -129,7 +130,10 @@ class Executor:
         self._attempt(partition, self._compact)
 
     def _compact_together(self, steps: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-        """Compact partitions side by side. Return the partitions that wait, because the others took the free space."""
+        """Compact partitions side by side.
+
+        Return the partitions that found no free space, because other compactions took it.
+        """
         without_space: list[PartitionPlan] = []
         means = replace(self._means, threads=1, side_by_side=self._means.threads)
 
@@ -166,7 +170,7 @@ class Executor:
         self._reported(self._journal.close)
 
     def _prepare(self, plan: LogDirPlan) -> None:
-        """Do what the compactions can share; if that fails, all of them have failed."""
+        """Do the work that the compactions share. If it fails, all compactions have failed."""
         steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
         try:
             if steps and not self.journal_full and not self._means.stopping():
@@ -261,16 +265,18 @@ class Executor:
         return before.with_deletion(deletion, at_once=self._request.is_at_once)
 
     def _cut_leader_epochs(self, directory: Path, log_start_offset: int) -> None:
-        """Cut the leader epochs now, or after the other deletions if the disk has no space yet."""
+        """Cut the leader epochs now. If the disk has no space yet, cut them after all deletions."""
         try:
             truncate_leader_epochs(self._means.fs, directory, log_start_offset)
         except OutOfSpace:
             self._uncut.append((directory, log_start_offset))
 
     def _record(self, what: str, topic_partition: TopicPartition, **fields: object) -> None:
-        """Write a journal line. If it has to wait in memory, tell it as an event too, because a crash would take it.
+        """Write a journal line.
 
-        Raises: JournalFull, which is among the errors of the log dir then.
+        If the line has to wait in memory, log it as an event, too, because a crash would lose it.
+
+        Raises: JournalFull, after noting it among the errors of the log dir.
         """
         with self._writing:
             now_ms = self._means.clock.now_ms()

@@ -185,8 +185,8 @@ class Rescue:
     def _delete(self, planned: Plan) -> Plan:
         """Delete in rounds, until no volume is short or nothing more may go. Return the plan of what is left.
 
-        A round either deletes something or finds a partition that fails, which the next ones pass over: one whose files
-        changed only when it fails again.
+        A round either deletes something or finds a partition that fails. Later rounds pass over that partition; if its
+        files changed, only after its second failure.
         """
         while True:
             chosen = narrowed(self._sound(planned), self._volumes(), self._target, self._lacking)

@@ -171,7 +171,7 @@ def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
     """Return the facts that show whether the wall clock can be believed. They do not depend on ``--now``.
 
     Args:
-        log_dir: as it is before this run changes anything in it.
+        log_dir: the log dir, in which this run has changed nothing yet.
         clock: the machine's.
         jump_max_ms: ``clock.jump.max``: segments are looked at only where every other file is older than that.
 
@@ -316,9 +316,9 @@ def _segment_facts(segment: Segment, parent: int | None, needs: Needs) -> Segmen
 
 
 def _newest_entry(segment: Segment, parent: int | None, expires_before_ms: int | None) -> TimeIndexEntry | None:
-    """Read the last entry of the time index. If time retention would delete the segment by it, read the log, too.
+    """Read the last entry of the time index. If that entry lets time retention delete the segment, read the log, too.
 
-    No checksum covers an index: one that was cut short or altered must not make a segment older than it is.
+    No checksum covers an index. An index that was cut short or altered must not make a segment older.
     """
     newest = segment.newest_entry(parent)
     if expires_before_ms is None or (newest and newest.timestamp_ms >= expires_before_ms):

@@ -33,7 +33,8 @@ SOURCES: Final = "sources"
 """The key of the logs in the line of a compaction: base offset, size and file time (ns) of each."""
 SIZE_MAX_BYTES: Final = 16 << 20
 LINE_BYTES_MAX: Final = 256 << 20
-"""A deletion of a million segments; what is longer is read in pieces, none of which has its checksum."""
+"""The length of a line about a deletion of a million segments. A longer line is read in pieces, and no piece has a
+valid checksum."""
 
 
 class JournalFull(LogCleanerError):
@@ -125,9 +126,9 @@ class Journal:
         self._newest = start_bytes, start_bytes + file.size_bytes - written_before
 
     def take_back(self) -> None:
-        """Cut the newest line off again: what it tells of failed before it changed anything. It takes no space.
+        """Cut the newest line off again, because its step failed before it changed anything. This needs no free space.
 
-        Where that fails, or somebody else has written since, the line stays.
+        The line stays if the cut fails, or if another process has written a line since.
         """
         if self._newest:
             self._take_back(*self._newest)
@@ -251,7 +252,7 @@ def _ends_within_a_line(path: Path) -> bool:
 
 
 def deletion_entry(deletion: Deletion) -> dict[str, object]:
-    """Return the fields of a ``delete`` line, without those that a restore needs."""
+    """Return the fields of a ``delete`` line, without the fields for a restore."""
     return {
         "bytes": deletion.size_bytes,
         "log_start_offset": deletion.new_log_start_offset,

@@ -140,7 +140,10 @@ def _journalled(left: Leftovers) -> Leftovers:
 
 
 def gaining(files: Iterable[SegmentFile]) -> list[SegmentFile]:
-    """Leave out the files of each base offset of which one has another hard link: unlinking that frees nothing."""
+    """Return the files whose unlinking frees space.
+
+    If one file of a base offset has another hard link, all files of that offset are left out.
+    """
     listed = list(files)
     linked = {file.name.base_offset for file in listed if file.links > 1}
     return [file for file in listed if file.name.base_offset not in linked]
@@ -155,7 +158,7 @@ def sweep(fs: FileSystem, left: Leftovers, now_ms: int, *, for_space: bool = Fal
         now_ms: the clock's time, epoch ms; never a time the user made up.
         for_space: leave what would free nothing.
 
-    Raises: PlanOutOfDate where a file is not the one that was listed any more.
+    Raises: PlanOutOfDate if another file has taken the place of a listed file.
     """
     due = gaining(left.due(now_ms)) if for_space else list(left.due(now_ms))
     for file in due:

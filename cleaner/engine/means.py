@@ -44,11 +44,12 @@ class Means:
     broker: BrokerPolicy = field(default_factory=BrokerPolicy)
     """The configuration that holds for all topics alike. A ``Cleaner`` fills it in."""
     threads: int = 1
-    """The threads of a compaction: a large one uses all of them, small ones go side by side with one each."""
+    """The number of threads. A large compaction uses all threads; small compactions run side by side, with one thread
+    each."""
     stopping: Callable[[], bool] = lambda: False
     """Asked between steps: True once the run is to end. A ``Cleaner`` fills it in."""
     may_begin: Callable[[], bool] = lambda: True
-    """Asked before a partition is begun; False leaves it, and the ones behind it, to a later run."""
+    """Asked before each partition. False leaves this partition, and all partitions behind it, to a later run."""
     side_by_side: int = 1
     """Compactions that may be at work at the same time, and share the memory for offset maps."""
     keeps_round_end: bool = False

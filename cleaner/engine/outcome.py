@@ -71,7 +71,7 @@ class PartitionResult:
 
         Args:
             compaction: as planned.
-            done: what came of it.
+            done: the result of the compaction.
         """
         return replace(
             self,
@@ -131,7 +131,7 @@ class Outcome:
         return {key: result.guard for key, result in self.results.items() if result.guard}
 
     def followed_by(self, second: Outcome) -> Outcome:
-        """Return the outcome of two runs; the second run did what guard rails had held back in this one."""
+        """Return the outcome of two runs. The second run did what guard rails had held back in the first."""
         later = {key: r.following(self.results[key]) if key in self.results else r for key, r in second.results.items()}
         return replace(
             second,

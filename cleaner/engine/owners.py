@@ -69,7 +69,7 @@ _RECORDS: Final = {
 
 
 def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[int], None]) -> PartitionOwners:
-    """Read a partition, and tell who has what in it.
+    """Read a partition, and return what each group or transactional id has in it.
 
     Args:
         explained: the partition of a plan, explained.
@@ -134,7 +134,10 @@ class Unowned:
 
 
 class CountedKey(NamedTuple):
-    """One key, what there is of it, and its latest value; None for a tombstone, or if no record counts."""
+    """One key with its figures and its latest value.
+
+    The value is None if the latest record is a tombstone, or if no record counts.
+    """
 
     key: bytes
     latest: Latest
@@ -216,7 +219,10 @@ class Tally:
         self._note_latest(data, located[:, counts], shares[counts], numbers[counts])
 
     def _note_latest(self, data: bytes, located: Integers, shares: Integers, numbers: Integers) -> None:
-        """Take the last record of each key for its latest: none of the chunks before lies behind it."""
+        """Take the last record of each key in the chunk for its latest.
+
+        Chunks come in the order of offsets, so no earlier chunk has a later record.
+        """
         places = np.arange(numbers.size)
         self._place[numbers] = places  # of several records of a key the last one stays
         last = np.flatnonzero(self._place[numbers] == places)

@@ -168,7 +168,7 @@ class Restorer:
                 yield self._attempt(log_dir, result, journal)
 
     def _attempt(self, log_dir: LogDir, result: RestoreResult, journal: Journal) -> RestoreResult:
-        """Restore one partition; its failure stops nobody else."""
+        """Restore one partition. A failure becomes its result, and the other partitions go on."""
         planned = result.restoration
         place = result.topic_partition._asdict()
         if planned is None:
@@ -254,7 +254,7 @@ class History:
     entries: tuple[Mapping[str, Any], ...]
     """Oldest first; each has ``time_ms`` and ``what``, mostly ``partition`` and ``bytes``."""
     damaged_lines: int
-    """Lines cut short by a crash or a full disk, or altered: what they told is lost."""
+    """The number of lines that a crash or a full disk cut short, or that somebody altered. Their content is lost."""
     first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
     """Partition -> its first dirty offset; 0 without a line in the cleaner's checkpoint."""
     partitions: frozenset[str] | None = None
@@ -265,7 +265,7 @@ class History:
         return self.partitions is not None and str(entry.get("partition")) not in self.partitions
 
     def is_unfinished(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether the cleaner's checkpoint lies below the end of a compaction: a part of it may be done."""
+        """Return whether a compaction may be done in part: the cleaner's checkpoint lies below its end."""
         end_offset, first_dirty = entry.get("end_offset"), self.first_dirty_offsets.get(str(entry.get("partition")))
         return isinstance(end_offset, int) and first_dirty is not None and first_dirty < end_offset
 
@@ -273,8 +273,8 @@ class History:
 def read_history(log_dir: LogDir, wanted: Wanted) -> History:
     """Return the entries of the wanted partitions and of the log dir as a whole, without the fields for a restore.
 
-    A compaction that a guard rail held back changed nothing: its own line is left out, and the one that says so is not.
-    A compaction that dropped records without a key has their number as ``records_unkeyed``.
+    A compaction that a guard rail held back changed nothing. Its ``compact`` line is left out; the ``guarded`` line
+    stays. A compaction that dropped records without a key has their number as ``records_unkeyed``.
 
     Raises: UnreadableFile.
     """

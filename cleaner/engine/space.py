@@ -278,7 +278,7 @@ def account_of(directory: Path, listing: Listing | None = None, counted: Inodes 
     Args:
         directory: of the partition.
         listing: of the directory, just made; without it the directory is listed.
-        counted: files with several hard links that count no more; those of this directory are added.
+        counted: files with several hard links that were counted before. The function adds such files of this directory.
     """
     tally = _Tally(directory.parent, set() if counted is None else counted)
     tally.add_directory(directory)
@@ -445,10 +445,10 @@ NO_CHANGE: Final = DiskFigures()
 
 
 def exchanged(sources: Sequence[Segment], made: Segment, *, at_once: bool) -> DiskFigures:
-    """Return the figures of segments for which compaction wrote another one.
+    """Return the figures of segments that compaction replaced by one new segment.
 
     Args:
-        sources: the segments that it replaces.
+        sources: the segments that compaction replaces.
         made: the segment that it wrote.
         at_once: the sources are unlinked, and not only renamed.
     """
@@ -493,7 +493,7 @@ class _Tally:
         return DirectoryAccount(amounts, largest(self._others), tuple(self._unread))
 
     def add(self, kind: SpaceKind, status: os.stat_result) -> Amount:
-        """Count one file or directory. Return what it adds."""
+        """Count one file or directory. Return the amount that it adds."""
         is_directory = stat.S_ISDIR(status.st_mode)
         if status.st_nlink > 1 and not is_directory and self._was_counted(status.st_dev, status.st_ino):
             return NOTHING

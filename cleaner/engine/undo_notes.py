@@ -105,7 +105,7 @@ def journalled_deletions(
 
 
 def moved_partitions(log_dir: Path, now_ms: int) -> frozenset[TopicPartition]:
-    """Return the partitions of which a move of the log start may still be taken back. Raises: UnreadableFile."""
+    """Return the partitions whose last move of the log start may still be taken back. Raises: UnreadableFile."""
     found = set()
     for entry in read_entries(log_dir, "delete"):
         topic_partition, deletion = partition_of(entry), _deletion(entry)
@@ -118,7 +118,8 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
     """Return when the files of each partition's deletions were renamed, by the newest line that names them; so, too,
     when repairs replaced files.
 
-    A restore makes the journal forget: should a compaction rename such a file again, no line tells when.
+    A restore ends what a deletion's line says of its files: if a compaction renames such a file again, no line has the
+    time.
     Raises: UnreadableFile.
     """
     found: dict[TopicPartition, dict[RetiredFile, Renamed]] = {topic_partition: {} for topic_partition in partitions}

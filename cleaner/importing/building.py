@@ -55,7 +55,7 @@ from storage.records import Record, encode_batch
 _NAME_BYTES_MAX: Final = 255
 
 LEADER_EPOCH: Final = 0
-"""The leader epoch of all imported records: no leader has a lower one, and a broker forgets epochs above its own."""
+"""The leader epoch of all imported records. No leader has a lower epoch, and a broker forgets epochs above its own."""
 BATCH_BYTES: Final = 256 << 10
 """A batch is closed once its records hold so much: well below the 1 MiB of ``max.message.bytes``."""
 _RECORDS_MAX: Final = 4096
@@ -89,7 +89,7 @@ class NothingToImport(LogCleanerError):
 
 
 class NotOurs(LogCleanerError):
-    """A directory with the name of a private one, and something in it that import does not write."""
+    """A directory with the name of a private directory, but with entries that import does not write."""
 
     kind = ErrorKind.USAGE
 
@@ -131,7 +131,7 @@ def build(
         policy: of its topic: how large segments are.
         made: the batches.
         means: disk, clock and listener.
-        ensure_absent: raises if the partition is there; asked again just before it gets its name.
+        ensure_absent: raises if the partition is there. It is called again just before the directory gets its name.
 
     Raises: NothingToImport, NoSpaceToImport, UnsafeOwner; what ``made`` and ``ensure_absent`` raise. The log dir is
         then as it was.
@@ -208,7 +208,8 @@ def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[tuple[Path, st
     """Remove what a killed import left in a log dir.
 
     Yields:
-        Each directory, with what import did not write in it, and why it therefore stays; empty if it was removed.
+        Each directory with the reason why it stays: entries that import did not write. The text is empty if the
+        directory was removed.
 
     Raises: UnreadableFile, OSError.
     """

@@ -39,7 +39,7 @@ def check_absent(log_dirs: Sequence[LogDir], wanted: TopicPartition) -> None:
 def topic_id_for(
     wanted: TopicPartition, log_dir: LogDir, log_dirs: Sequence[LogDir], metadata_log_dir: str | None
 ) -> Placement:
-    """Return the topic id of a new partition, and what a broker will make of it.
+    """Return the topic id of a new partition, and a sentence about what a broker will do with the partition.
 
     Args:
         wanted: the partition.
@@ -68,7 +68,7 @@ def topic_id_for(
 
 
 def new_topic_id() -> str:
-    """Return a new topic id, as Kafka makes one: random, and none that begins with a dash. Source: Kafka Uuid."""
+    """Return a new topic id, as Kafka makes one: random, without a dash at its beginning. Source: Kafka Uuid."""
     while True:
         topic_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not topic_id.startswith("-"):

@@ -201,7 +201,10 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def asked(self, request: socket.socket) -> None:
-        """Note that the request of a connection was read: the server does not close it for another one any more."""
+        """Note that the request of a connection was read.
+
+        From now on the server does not close the connection in favour of a newer one.
+        """
         with self._changing:
             self._asking.pop(request, None)
 

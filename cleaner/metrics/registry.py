@@ -37,7 +37,7 @@ Figures = Mapping[str, int]
 
 
 class Metrics(Observer, Collector):
-    """The observer that turns what it hears into metrics. Any thread may call it."""
+    """The observer that counts events of the daemon as metrics. Any thread may call it."""
 
     def __init__(
         self,
@@ -290,7 +290,10 @@ class LastRunFigures(NamedTuple):
     """Log dir -> its figures."""
 
     def following(self, before: LastRunFigures) -> LastRunFigures:
-        """Return the figures of a run; ``before`` holds those of its first part, these figures are the rest."""
+        """Return the figures of a run in two parts.
+
+        ``before`` has the figures of the first part, this object those of the second.
+        """
         figures = {path: Counter(of_dir) for path, of_dir in before.figures.items()}
         for path, of_dir in self.figures.items():
             figures.setdefault(path, Counter()).update(of_dir)
@@ -343,7 +346,7 @@ class RunTotals:
         self._is_open = False
 
     def died(self) -> None:
-        """Count a run of which no outcome came back."""
+        """Count a run that ended without an outcome."""
         self._results["failed"] += 1
 
     def _note(self, key: PartitionKey, *, has_failed: bool) -> None:

@@ -24,10 +24,10 @@ Earlier = dict[tuple[str, str], float]
 
 
 def metrics_since(path: Path, per_partition: str, version: str = "unknown") -> Metrics:
-    """Return metrics that continue those that the last run wrote.
+    """Return metrics that go on from the values that the last run wrote.
 
     Args:
-        path: the textfile; it may be missing, or hold something else.
+        path: the textfile. The file may be missing, or hold something else than metrics.
         per_partition: the value of ``[metrics] per.partition``.
         version: version of logcleaner.
 

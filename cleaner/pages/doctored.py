@@ -30,7 +30,7 @@ def doctored(plan: Plan, layers: ConfigLayers, volumes: Sequence[Volume]) -> lis
     so.
 
     Args:
-        plan: of what is there now.
+        plan: a plan of the present files.
         layers: the configuration.
         volumes: the file systems of the log dirs.
     """

@@ -58,7 +58,7 @@ def check_drawable(key: str, path: Path) -> None:
 
 
 def provenance_of(loaded: LoadedLayers, command: Sequence[str], made_ms: int) -> Provenance:
-    """Return who makes a report now, and of which configuration.
+    """Return the version, the command line, the moment and the configuration of a report that is made now.
 
     Args:
         loaded: the configuration.

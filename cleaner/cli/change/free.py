@@ -206,7 +206,10 @@ def _is_unlimited(partition: PartitionPlan) -> bool:
 
 
 def _nobody_limits(unlimited: Sequence[PartitionPlan]) -> str:
-    """Return which partitions keep all for want of a limit. Compacted ones need none, and have NO_LIMIT, too."""
+    """Return a sentence about the partitions that keep everything because nobody stated a limit.
+
+    Compacted partitions need no limit, though their reason is NO_LIMIT, too.
+    """
     from policies.reasons import counted
 
     names = [str(p.facts.topic_partition) for p in unlimited]

@@ -216,7 +216,10 @@ def _apply(args: argparse.Namespace) -> int:
 
 
 def _waiting(plan: Plan, would_go: Plan) -> Iterator[str]:
-    """Yield a line for all that waits, and for what becomes due by it. ``would_go``: a plan by the saved limits."""
+    """Yield a line for each saved limit that waits, and for what becomes due by it.
+
+    ``would_go``: a plan by the saved limits.
+    """
     from policies.reasons import ReasonCode, counted, size
 
     for guard in plan.guards:
@@ -273,7 +276,7 @@ def _files(loaded: LoadedLayers) -> list[str]:
 
 
 def _warn_of_another_broker(loaded: LoadedLayers) -> None:
-    """Warn where the values may be those of another broker, so that a run would not act on them without ``--yes``."""
+    """Warn if the configuration may be another broker's. A run would not act on it without ``--yes``."""
     from policies.guards import config_guard
 
     for path, facts in loaded.facts.items():

@@ -41,7 +41,10 @@ def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def selection_of(args: argparse.Namespace) -> tuple[RecordSelection, frozenset[Redaction]]:
-    """Return which records are wanted, and what is left out of them. Raises: InvalidConfig."""
+    """Return which records the user wants to see, and which parts of a record must not be shown.
+
+    Raises: InvalidConfig.
+    """
     from cleaner.dump.options import Redaction
     from cleaner.engine.clock import SystemClock
     from storage.scan.selected import RecordSelection

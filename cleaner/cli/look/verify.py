@@ -217,7 +217,7 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_repair_usage(args: argparse.Namespace) -> None:
-    """Take what stands behind ``--repair`` and is no KIND for an operand. Raises: InvalidConfig."""
+    """Take a word behind ``--repair`` that is no KIND for an operand. Raises: InvalidConfig."""
     for text in args.repair_places:
         if parse_topic_partition(text) is None and not Path(text).is_dir():
             raise InvalidConfig("--repair", text, f"is no KIND: {', '.join(KINDS[:-1])} or {KINDS[-1]}")
@@ -239,7 +239,7 @@ def before_repairs() -> Iterator[None]:
 
 
 def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest, checking: Checking) -> int:
-    """Check what is named, mend what may be mended, and show both.
+    """Check the named log dirs and partitions, mend what may be mended, and show both.
 
     Args:
         args: of ``verify``.

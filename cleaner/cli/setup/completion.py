@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script; with ``--offer``, the names of which one may stand at the cursor."""
+    """Print the script; with ``--offer``, the names that may stand at the cursor."""
     if args.offer:
         names = offer(args.offer, args.word, os.environ.get(LINE, ""))
         sys.stdout.write("".join(f"{name}\n" for name in names))
@@ -185,7 +185,10 @@ def offer(kind: str, word: str, line: str) -> list[str]:
 
 
 def log_dirs_on(line: str) -> list[Path]:
-    """Return the log dirs that a command line names, else those that its configuration files name."""
+    """Return the log dirs that a command line names.
+
+    If it names none, return the log dirs of its configuration files.
+    """
     options = dict.fromkeys((_LOG_DIR, *_FILES), ()) | _options(_words(line))
     if options[_LOG_DIR]:
         return list(map(_path, options[_LOG_DIR]))

@@ -148,7 +148,9 @@ def has_spark() -> bool:
 
 
 def placed(root: Path, prefix: PurePath) -> Iterator[tuple[Path, UnitFile]]:
-    """Yield every file, and its path on the machine, without those that need an extra that is not installed.
+    """Yield every file with its path on the machine.
+
+    A file that needs an extra is left out if the extra is not installed.
 
     Args:
         root: root of the file system.

@@ -107,7 +107,7 @@ class Copier:
     log_dir: LogDir
     """The original, under its lock if it has one."""
     plan: LogDirPlan
-    """The plan; the copy does without what it takes."""
+    """The plan. The copy leaves out what the plan deletes."""
     moment: Moment
     """The original as it was before the plan was made."""
     request: Request
@@ -390,7 +390,7 @@ class OutputDir:
 
         Args:
             source: a plain file.
-            planned: what it was when the plan was made.
+            planned: the state of the file when the plan was made.
             target: a new file, which gets the owner and mode of its directory.
 
         Raises: SourceChanged, UnreadableFile, OutOfSpace.

@@ -58,7 +58,7 @@ class PartitionCopy:
     name: str
     """The name of the partition's directory."""
     error: str | None = None
-    """Why it was copied as it is, where that was not planned."""
+    """The error because of which the partition was copied unchanged; None if that was the plan."""
     compacted_to_offset: int | None = None
     """Where its round ended, if it was compacted."""
 

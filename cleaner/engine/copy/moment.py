@@ -111,7 +111,7 @@ class EntrySeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeenDirectory:
-    """A directory, what lay in it, and whose it was."""
+    """A directory as it was seen: itself, its entries, and its topic id."""
 
     path: Path
     itself: EntrySeen
@@ -165,7 +165,7 @@ class SeenDirectory:
             raise SourceChanged(self.path, "names in it came or went")
 
     def ensure_same_entries(self, found: SeenDirectory) -> None:
-        """Compare what lay in it, and nothing else. Raises: SourceChanged."""
+        """Compare the entries of two states of the directory, and nothing else. Raises: SourceChanged."""
         for name in sorted(self.entries.keys() | found.entries.keys()):
             seen, now = self.entries.get(name), found.entries.get(name)
             if seen is None or now is None:
@@ -210,7 +210,7 @@ class Moment:
         return directory.entries[path.name]
 
     def left_out(self, copied: Collection[str]) -> list[str]:
-        """Return what a copy does without: the other directories, and what is no plain file.
+        """Return the names that a copy leaves out: other directories, and everything that is no plain file.
 
         Replica moves, topics that were deleted or not asked for, foreign directories; symlinks, FIFOs, devices.
 

@@ -52,7 +52,7 @@ class UnlikePlaces(LogCleanerError):
 
 
 class OtherTopicId(LogCleanerError):
-    """Two partition directories of topics that had one name, one after the other."""
+    """Two partition directories of one name whose topics have different ids: one topic followed the other."""
 
     before: Path
     before_id: str
@@ -100,7 +100,7 @@ class ComparedDir:
 
     @classmethod
     def open(cls, path: Path, topics: Sequence[str] = ()) -> ComparedDir:
-        """See what lies at a path.
+        """Open a log dir or a partition directory for the comparison.
 
         Args:
             path: a log dir, or a partition directory.
@@ -147,7 +147,7 @@ class ComparedDir:
             yield f"{self.log_dir.path / name}: {how}"
 
     def state(self, topic_partition: TopicPartition, since_ms: int | None = None) -> State:
-        """Return a partition as it is, what a crash left counted as recovered.
+        """Return the state of a partition. What a crash left counts as recovered.
 
         Args:
             topic_partition: which.
@@ -191,7 +191,7 @@ class ComparedDir:
 
 
 def check_alike(before: ComparedDir, after: ComparedDir) -> None:
-    """Refuse two places of which one cannot be a later state of the other.
+    """Refuse two places if the second cannot be a later state of the first.
 
     Raises: UnlikePlaces; UnreadableFile, CorruptManifest.
     """

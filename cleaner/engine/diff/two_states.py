@@ -162,7 +162,9 @@ class LaterTombstones:
     """Offset of the first one without a horizon that is still there."""
 
     def may_be_gone(self, offsets: Integers, rows: Integers, gone: Flags) -> Flags:
-        """Return which of the next tombstones without a horizon may be gone, by the others that had none.
+        """Return which of the next tombstones without a horizon may be gone.
+
+        The other tombstones that had no horizon decide.
 
         Args:
             offsets: of the next ones, ascending.

@@ -221,7 +221,7 @@ class Sweeper:
         return tuple(self._planned(one, layers) for one in named)
 
     def sweep(self, named: Sequence[Named]) -> tuple[SweepResult, ...]:
-        """Sweep what is named. A failure stops nobody else.
+        """Sweep the named leftovers. A failure of one stops no other.
 
         Raises: LogDirLocked, UnreliableLock, UnsafeOwner; as ``leftover_facts``.
         """

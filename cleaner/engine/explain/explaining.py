@@ -104,7 +104,7 @@ def explanations(
 
 
 def with_transactional_id(seen: Observations, log_dirs: Iterable[LogDir]) -> Observations:
-    """Return observations with the transactional id of the oldest open transaction, the one that blocks."""
+    """Return observations with the transactional id of the oldest open transaction, because that transaction blocks."""
     first, *others = seen.transactions
     found = first._replace(transactional_id=transactional_id_of(first.producer_id, log_dirs))
     return replace(seen, transactions=(found, *others))
@@ -138,7 +138,7 @@ def topic_here(topic: str, log_dirs: Iterable[LogDir]) -> TopicHere:
 
 
 class PartitionChanged(LogCleanerError):
-    """A partition of which a broker deleted segments while it was looked at."""
+    """A partition that lost segments to a broker during the look at it."""
 
     directory: Path
 

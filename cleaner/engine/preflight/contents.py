@@ -289,7 +289,7 @@ class ReadingBudget:
         """Begin with so many bytes in all; no larger file is read whole."""
         self._left_bytes, self._file_bytes_max = left_bytes, file_bytes_max
         self.unread_bytes = 0
-        """The size of the segments that a start recovers, and of which only the ends were read."""
+        """The size of the segments that a start recovers, but that were read only at their ends."""
 
     def takes(self, size_bytes: int) -> bool:
         """Return whether a segment of that size may be read whole, and count it."""

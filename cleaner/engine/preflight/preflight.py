@@ -68,7 +68,8 @@ class StartNeed(NamedTuple):
     recovered_bytes: int
     """The bytes of the segments that are read batch by batch."""
     bytes_per_second: float | None
-    """The speed at which a sample of them was read, past the page cache; None if nothing is recovered."""
+    """The speed at which a sample of the recovered segments was read, past the page cache; None if nothing is
+    recovered."""
     space_bytes: int
     """Free space for what the start writes: rebuilt indexes, producer snapshots, new partitions."""
     free_bytes: int
@@ -366,7 +367,7 @@ class Node:
         node_id: ``node.id`` or ``broker.id``; None if no configuration states it.
         metadata_dir: the log dir of the metadata log; None: the first one that has it, else the first one.
         interval_bytes: ``log.index.interval.bytes``.
-        intervals: ``index.interval.bytes`` by topic, for those of which the metadata log states none.
+        intervals: topic -> ``index.interval.bytes``, for topics that have none in the metadata log.
         cleans: ``log.cleaner.enable``.
     """
 
@@ -394,7 +395,8 @@ def start_verdict(log_dirs: Sequence[Path], node: Node, *, reads_all: bool = Fal
     Args:
         log_dirs: of the broker.
         node: the broker.
-        reads_all: whether all that the start recovers is read; else only small segments, and the ends of others.
+        reads_all: whether all segments that the start recovers are read. If not, small segments are read, and the ends
+            of large ones.
     """
     budget = None if reads_all else ReadingBudget(_GLANCED_BYTES_MAX, GLANCED_FILE_BYTES_MAX)
     try:
@@ -417,7 +419,7 @@ def _predicted(
         log_dirs: of the broker.
         node: the broker.
         budget: bounds what is read whole; None for no bound.
-        is_all: whether the broker has no other log dirs. Else a metadata log that is not here may lie in one of them.
+        is_all: whether the broker has no other log dirs. If it has, the metadata log may lie in another log dir.
 
     Raises: as ``predict_start``.
     """

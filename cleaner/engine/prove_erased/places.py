@@ -143,7 +143,7 @@ def content_of(file_name: str) -> FileContent:
 
 
 def may_be_named(directory: str, globs: Sequence[str]) -> bool:
-    """Return whether a partition directory may be one of a topic or partition that one of the globs names.
+    """Return whether a glob names the topic or partition that a directory may belong to.
 
     A name that Kafka may have cut counts if any topic that begins so would be named. Without any glob all are named.
     """

@@ -69,11 +69,11 @@ class ErasureProof:
     evidences: tuple[FileEvidence, ...]
     departures: Departures
     locked_by: tuple[str, ...] = ()
-    """The holders of log dirs: what they write meanwhile is not searched."""
+    """The processes that hold log dirs. What these processes write during the search is not searched."""
     is_settled: bool = True
     """False if new files kept appearing until the end of the search."""
     remote_topics: tuple[str, ...] = ()
-    """Topics with remote storage: segments of them lie elsewhere, too."""
+    """Topics with remote storage, whose segments lie elsewhere, too."""
 
     @property
     def holding(self) -> tuple[FileEvidence, ...]:
@@ -82,7 +82,7 @@ class ErasureProof:
 
     @property
     def undecoded(self) -> tuple[FileEvidence, ...]:
-        """The files of which a part could not be decoded."""
+        """The files with a part that could not be decoded."""
         return tuple(evidence for evidence in self.evidences if evidence.undecoded)
 
     @property
@@ -122,7 +122,7 @@ def prove(
     survey: HolderPlans,
     advance: Callable[[int], None] = lambda _: None,
 ) -> ErasureProof:
-    """Search every file, and tell when each one that holds a key is gone.
+    """Search every file, and return when each file that holds a key is gone.
 
     Args:
         now_ms: the moment for which dates are computed, epoch ms.
@@ -198,7 +198,7 @@ class Departing:
         self._failures = {(failed.log_dir, failed.topic_partition): failed.error for failed in plan.failures}
 
     def of(self, evidences: Iterable[FileEvidence]) -> Departures:
-        """Return when each file no longer holds each key that was found in it."""
+        """Return, for each file and each key found in it, when the file no longer holds the key."""
         found: dict[tuple[Path, int], Departure] = {}
         live: dict[tuple[str, TopicPartition], list[FileEvidence]] = {}
         for evidence in evidences:

@@ -42,7 +42,7 @@ _MULTIPLIERS: Final = tuple(
 
 _TRIES: Final = 3
 RECORDS_TOLD: Final = 100
-"""The most records of a key in one file that are listed; the others are counted."""
+"""The most records of a key in one file that are listed. Further records are only counted."""
 
 _SIZE_MAX: Final = 1 << 30
 """No file of these kinds is as large. An index has 8 bytes for each 4 KiB of its segment."""

@@ -37,7 +37,7 @@ class WantedKey:
     given: str
     """The key as a person wrote it."""
     forms: tuple[bytes, ...]
-    """The bytes of a record's key, any of which is this key."""
+    """The byte strings that count as this key."""
     payloads: tuple[bytes, ...] = ()
     """The bytes behind a zero byte and the four bytes of a schema id, whichever that is."""
 

@@ -57,8 +57,8 @@ class Supposing:
     """Plans again with other values.
 
     Attributes:
-        log_dirs: those of the plan, in its order.
-        survey: the one that the plan was made from.
+        log_dirs: the log dirs, in the order of the plan.
+        survey: the survey that the plan was made from.
         means: of the dry run.
         plan: the plan with the configuration in force, without what ``outcome`` says is held back.
         outcome: what executing it would do.
@@ -161,7 +161,7 @@ class Supposing:
 
 
 def _needs_most_first(stated: Stated) -> float:
-    """Order values so that the facts read for the first of them suffice for the others, if any do."""
+    """Return a sort key that puts the value first whose facts suffice for all other values."""
     if stated.key == "retention.ms" and isinstance(stated.value, int) and stated.value >= 0:
         return stated.value
     return float("inf")

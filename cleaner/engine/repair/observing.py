@@ -89,7 +89,7 @@ class PlannedRepair(NamedTuple):
 
     @property
     def tail_copy(self) -> Path | None:
-        """The file that keeps what is cut off a ``.log``; None if nothing is kept of it, or nothing is cut."""
+        """The file that keeps the bytes that a repair cuts off a ``.log``; None if the repair cuts or keeps nothing."""
         kind, made_bytes = self.repair.target.kind, self.repair.made_bytes
         if kind is not RepairKind.LOG_END or made_bytes in (None, self.repair.size_bytes):
             return None
@@ -153,7 +153,7 @@ class Made(NamedTuple):
 
 
 def in_order(targets: Iterable[Target]) -> list[Target]:
-    """Return targets by offset, so that each state of the producers is made from the one before; cuts come last.
+    """Return targets by offset, so that each state of the producers is made from the state before it. Cuts come last.
 
     At an offset the snapshot comes first. A cut changes the log from which other files are derived.
     """

@@ -197,7 +197,7 @@ class _Repairing:
         return self._journals[log_dir]
 
     def _attempt(self, planned: PlannedRepair, result: RepairResult) -> RepairResult:
-        """Carry out one repair; its failure stops nobody else."""
+        """Carry out one repair. A failure becomes its result, and the other repairs go on."""
         assert planned.topic_partition is not None
         means, place = self._means, planned.topic_partition._asdict()
         journal = self._journal(planned.path.parent.parent)
@@ -289,7 +289,9 @@ def _replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: by
 
 
 def _model(planned: PlannedRepair) -> Path:
-    """Return the file that lends the new one owner and mode: the present one, else a ``.log`` beside it."""
+    """Return the file whose owner and mode the new file gets: the present file, or a ``.log`` beside it if there is
+    none.
+    """
     if planned.identity is not None or not planned.sources:
         return planned.path if planned.identity is not None else planned.path.parent
     return planned.sources[-1][0]

@@ -72,7 +72,7 @@ def revert_in(log_dir: LogDir, wanted: Wanted, means: Means) -> Iterator[RevertR
 
 
 def _attempt(log_dir: LogDir, result: RevertResult, journal: Journal, means: Means) -> RevertResult:
-    """Take the repairs of one partition back; its failure stops nobody else."""
+    """Take the repairs of one partition back. A failure becomes the result, and the other partitions go on."""
     place = result.topic_partition._asdict()
     try:
         for verdict in result.revertible:
@@ -112,7 +112,10 @@ def _notes(log_dir: Path) -> Mapping[TopicPartition, dict[str, RepairNote]]:
 
 
 def _note(entry: Mapping[str, Any]) -> RepairNote | None:
-    """Return a repair; None if the line holds something unexpected: nothing is done by it then."""
+    """Return the repair of a journal line.
+
+    If the line holds something unexpected, return None, so that nobody acts on it.
+    """
     try:
         kind = RepairKind(entry["kind"])
         name = str(entry["file"])

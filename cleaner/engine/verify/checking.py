@@ -97,7 +97,9 @@ class Notes:
         return not self._known
 
     def recall(self, segment: Segment, upper_offset: int | None, *, is_deep: bool) -> CheckedSegment | None:
-        """Return what an unchanged segment told; None if nothing is noted of it, or something else."""
+        """Return the noted facts of an unchanged segment; None if no facts are noted, or if the note is of another
+        state.
+        """
         facts = self._known.get(_key(segment, upper_offset, is_deep=is_deep))
         try:
             return _facts(facts) if facts else None
@@ -105,7 +107,7 @@ class Notes:
             return None
 
     def note(self, segment: Segment, upper_offset: int | None, facts: CheckedSegment, *, is_deep: bool) -> None:
-        """Note what a segment told, as it was listed before it was read."""
+        """Note the facts of a segment under the identity that it had before it was read."""
         if segment.size_bytes < _BYTES_MIN or facts.size_bytes != segment.size_bytes:
             return
         noted = {"key": _key(segment, upper_offset, is_deep=is_deep), "facts": facts}
@@ -147,7 +149,7 @@ def _key(segment: Segment, upper_offset: int | None, *, is_deep: bool) -> str:
 
 
 def _facts(noted: Sequence[Any]) -> CheckedSegment:
-    """Make facts of what JSON makes of them: lists, and text for the keys of a mapping."""
+    """Make facts from their JSON form, in which tuples are lists and the keys of a mapping are texts."""
     facts = CheckedSegment(*noted)
     return facts._replace(
         seen=tuple(SeenAnomaly(*one)._replace(anomaly=Anomaly(one[0]), kind=FileKind(one[1])) for one in facts.seen),

@@ -87,7 +87,7 @@ def lone_indexes(listing: Listing) -> list[SegmentFile]:
 
 
 def recovered(listing: Listing) -> Listing:
-    """Return the partition as recovery will leave it; as it is if recovery cannot."""
+    """Return the partition as recovery will leave it. If recovery is impossible, return it as it is."""
     with suppress(LogCleanerError):
         return plan_recovery(listing).listing
     return listing

@@ -56,7 +56,10 @@ def _repeated(data: bytes) -> Iterator[TopicPartition]:
 
 
 def read_meta_properties(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> MetaProperties | None:
-    """Read ``meta.properties``; None where it is absent, or cannot be read, of which ``unread`` hears."""
+    """Read ``meta.properties``.
+
+    Return None if the file is absent or cannot be read; in the second case call ``unread``.
+    """
     path = log_dir / META_PROPERTIES_FILE
     try:
         data = read_file(path)

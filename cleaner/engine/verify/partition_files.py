@@ -303,7 +303,7 @@ def _named_in(gap: tuple[int, int], snapshots: Snapshots) -> int | None:
 def _odd_logs(listing: Listing) -> dict[str, str]:
     """Return the ``.log`` files whose names have not 20 digits, by the stem that a broker would give them.
 
-    A broker does not read them, so nothing else is said of them.
+    A broker does not read these files, so ``verify`` says nothing else about them.
     """
     logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
     return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}

@@ -124,7 +124,7 @@ def _placed(
 
 
 def _noted(log_dir: LogDir, here: set[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions of which the checkpoints of a clean stop say that they had records."""
+    """Return the partitions that had records, by the checkpoints of a clean stop."""
 
     def offsets(name: str) -> Mapping[TopicPartition, int]:
         with suppress(LogCleanerError):  # the checks of the checkpoints tell of it
