@@ -1,6 +1,7 @@
-"""The observations of a check of one segment: anomalies, and the epochs, producers and transactions of its batches.
+"""The observations of one segment: anomalies, and the epochs, producers and transactions of its batches.
 
-Facts about bytes, without a judgement. ``policies.findings`` judges.
+Facts about bytes, without a judgement. ``policies.findings`` judges. They are read at three depths: the ends of the
+files and the headers of batches by ``doctor``, every byte by ``verify``. What a depth does not read it leaves out.
 """
 
 from __future__ import annotations
@@ -85,12 +86,27 @@ class SeenAnomaly(NamedTuple):
     anomaly: Anomaly
     kind: FileKind
     """The file."""
-    position: int
-    """Byte in that file."""
+    position: int | None
+    """Byte in that file; None where nobody looked for it."""
     offset: int | None
     """Offset in the log, as far as one is concerned."""
     text: str
     """A sentence about what is there."""
+
+
+def tail_seen(position: int, size_bytes: int, offset: int | None, *, is_zero: bool, cause: str = "") -> SeenAnomaly:
+    """Return what is seen behind the last batch of a ``.log``.
+
+    Args:
+        position: the byte behind the last batch.
+        size_bytes: of what follows.
+        offset: the one behind the last batch, if it is known.
+        is_zero: whether all of them are zeros.
+        cause: why they are no batch, if somebody looked.
+    """
+    what = "zeros" if is_zero else "bytes that are no whole batch"
+    text = f"the file ends with {size_bytes:,} {what}" + (f": {cause}" if cause and not is_zero else "")
+    return SeenAnomaly(Anomaly.ZERO_TAIL if is_zero else Anomaly.TAIL, FileKind.LOG, position, offset, text)
 
 
 class EpochRun(NamedTuple):
@@ -165,3 +181,7 @@ class CheckedSegment(NamedTuple):
     """Whether every batch has all the records that its offsets speak of."""
     is_damaged: bool
     """Whether a part of the ``.log`` was not understood, or out of order, so that the rest may lack something."""
+    batches: int = 0
+    empty_batches: int = 0
+    """Batches without a record that are no markers: compaction leaves them."""
+    empty_bytes: int = 0

@@ -39,7 +39,8 @@ def doctored(plan: Plan, layers: ConfigLayers, volumes: Sequence[Volume]) -> lis
         text = f"Nobody looked for damage: with {segments:,} segments that takes longer than a page."
         remedy = "logcleaner doctor tells what is wrong, worst first."
         return [OverviewFinding(NOT_ASKED, None, None, None, None, text, remedy, None, None)]
-    found = Examination(plan, layers, layers.broker_policy(), WalkBudget(), file_systems_of(volumes)).diagnosis()
+    file_systems = file_systems_of(volumes)
+    found = Examination(plan, layers, layers.broker_policy(), WalkBudget(), file_systems=file_systems).diagnosis()
     log_dirs = [log_dir.facts.path for log_dir in plan.log_dirs]
     return [_finding(one, log_dirs) for one in found.findings]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cleaner.engine.doctor.sweeping import SweepResult
 from cleaner.report.page import Lines, Page
 from cleaner.report.verify import finding_document, tell_findings, tell_subjects
-from policies.findings.shapes.diagnosis import Diagnosis
+from policies.findings.diagnosis import Diagnosis
 from policies.findings.sweeping import SweepAct
 from policies.reasons import counted, size
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum, StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -98,6 +98,10 @@ class Harm(IntEnum):
     """The finding does nothing by itself, but somebody should know of it."""
 
 
+WORST_ADVICE: Final = Harm.SLOW_START
+"""A finding that does this harm, or less, is advice; a worse one is damage."""
+
+
 class RepairGroup(StrEnum):
     """The repairs that people ask for, as the KIND of ``verify --repair=KIND``."""
 
@@ -162,8 +166,30 @@ class Standing(NamedTuple):
         return f"{self.directory}/{segment_file_name(self.base_offset, kind)}"
 
 
+class Circumstances(NamedTuple):
+    """The state of a partition, as its log dir tells it."""
+
+    is_live: bool
+    """Whether a broker, or another process, holds the lock of the log dir."""
+    is_clean: bool
+    """Whether the broker stopped cleanly."""
+    recovery_point: int
+    log_start_offset: int
+    was_compacted: bool
+    """Whether the cleaner has a checkpoint of it."""
+
+    def recovers_from(self, bases: Iterable[int]) -> int | None:
+        """Return the base offset from which on the next start recovers segments; None if nobody knows, or it does not.
+
+        After an unclean stop it recovers all from the recovery point on.
+        """
+        if self.is_live or self.is_clean:
+            return None
+        return max((base for base in bases if base <= self.recovery_point), default=0)
+
+
 class SegmentHistory(NamedTuple):
-    """The facts that a check of one segment gives, and where it stands."""
+    """The facts about one segment, by a check of all of it or by a glance at its ends, and its place."""
 
     standing: Standing
     facts: CheckedSegment
@@ -174,6 +200,17 @@ class LogHistory(NamedTuple):
 
     directory: str
     segments: Sequence[SegmentHistory]
+
+    @staticmethod
+    def of(directory: str, facts: Sequence[CheckedSegment], circumstances: Circumstances) -> LogHistory:
+        """Return the facts about the segments of a partition, ascending, each with its standing."""
+        is_live, floor = circumstances.is_live, circumstances.recovers_from([one.base_offset for one in facts])
+        last, segments = (facts[-1] if facts else None), []
+        for one in facts:
+            is_recovered = floor is not None and one.base_offset >= floor
+            standing = Standing(directory, one.base_offset, one is last, is_live, is_recovered)
+            segments.append(SegmentHistory(standing, one))
+        return LogHistory(directory, segments)
 
     @property
     def start_offset(self) -> int:
@@ -198,6 +235,42 @@ class LogHistory(NamedTuple):
             and all(segment.facts.is_full and not segment.facts.gaps for segment in self.segments)
             and all(one.facts.next_offset == other.standing.base_offset for one, other in pairwise(self.segments))
         )
+
+
+class HeaderWalk(NamedTuple):
+    """The sums over the headers of the batches of a partition, as far as they were read."""
+
+    bytes_read: int = 0
+    bytes_unread: int = 0
+    batches: int = 0
+    """Batches in the part that was compacted."""
+    empty_batches: int = 0
+    """Batches of that part without a record that are no markers."""
+    empty_bytes: int = 0
+    gaps: int = 0
+    """Offsets that are missing between batches: compaction took them."""
+
+    @staticmethod
+    def of(facts: Sequence[CheckedSegment], first_dirty_offset: int | None, bytes_unread: int = 0) -> HeaderWalk:
+        """Sum up the facts of segments whose headers were all read, ascending.
+
+        Args:
+            facts: of the segments.
+            first_dirty_offset: where the part ends that was compacted; None if the log never was.
+            bytes_unread: the size of the segments whose headers were not read.
+        """
+        clean = [one for one in facts if first_dirty_offset is not None and one.next_offset <= first_dirty_offset]
+        return HeaderWalk(
+            sum(one.size_bytes for one in facts),
+            bytes_unread,
+            sum(one.batches for one in clean),
+            sum(one.empty_batches for one in clean),
+            sum(one.empty_bytes for one in clean),
+            sum(one.gaps for one in facts) + sum(one.next_offset < other.base_offset for one, other in pairwise(facts)),
+        )
+
+
+NOT_WALKED: Final = HeaderWalk()
 
 
 FETCH_AGAIN: Final = (

@@ -93,26 +93,33 @@ def tail_finding(
     return Finding(code, harm, path, f"{what}. {so}", remedy, position, offset, issue, repair)
 
 
-def early_end_finding(standing: Standing, counted: int, offset: int, *, is_lost: bool) -> Finding:
+def early_end_findings(
+    log: LogHistory, found: Iterable[Finding], counted: int | None, *, is_lost: bool
+) -> list[Finding]:
     """Return the finding of whole batches at the end of a log that a start behind a clean stop does not count.
 
     Args:
-        standing: of the last segment.
-        counted: the offset that the start takes for the end of the log.
-        offset: the one behind the last whole batch.
+        log: the partition.
+        found: the findings of its files: of bytes behind the last batch these tell already.
+        counted: the offset that the start takes for the end of the log; None if it looks for the end, or fails.
         is_lost: whether something says that there were records behind it. The offset index is evidence then; else it
             is wrong by itself, and can be made anew.
     """
+    if counted is None or not log.segments or counted >= log.end_offset or log.segments[-1].facts.is_damaged:
+        return []
+    standing, offset = log.segments[-1].standing, log.end_offset
+    log_path, index_path = standing.path_of(FileKind.LOG), standing.path_of(FileKind.INDEX)
+    if any(one.code in (FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL) and one.path == log_path for one in found):
+        return []
     text = (
         f"The stop was clean, so the next start does not look for the end: {_early(counted, offset)} The broker serves"
         " the log, and consumers find two records of one offset."
     )
-    harm = Harm.DATA_LOST
-    if not is_lost:
-        path, code = standing.path_of(FileKind.INDEX), FindingCode.OFFSET_INDEX_WRONG
-        return Finding(code, harm, path, text, REBUILD, None, offset, None, RepairGroup.DERIVED)
-    path, code = standing.path_of(FileKind.LOG), FindingCode.TORN_TAIL
-    return Finding(code, harm, path, text, RECOVER_TAIL, None, offset, None, RepairGroup.LOG_END)
+    told = Finding(FindingCode.TORN_TAIL, Harm.DATA_LOST, log_path, text, RECOVER_TAIL, None, offset)
+    if is_lost:
+        return [told._replace(repair=RepairGroup.LOG_END)]
+    of_index = FindingCode.OFFSET_INDEX_WRONG
+    return [told._replace(code=of_index, path=index_path, remedy=REBUILD, repair=RepairGroup.DERIVED)]
 
 
 def _early(counted: int, offset: int) -> str:
@@ -198,6 +205,22 @@ _OF_AN_END: Final = frozenset({Anomaly.TAIL, Anomaly.ZERO_TAIL})
 _OF_AN_OPEN_INDEX: Final = frozenset({Anomaly.ENTRIES_ZERO, Anomaly.TIMES_ZERO, Anomaly.TIME_END})
 """How the index files of an active segment look while a broker runs, and where one was killed: they are allocated
 ahead, and the last entry of the time index comes when the segment is closed."""
+
+
+def segment_findings(log: LogHistory, counted: int | None) -> list[Finding]:
+    """Return the findings of the files of all segments.
+
+    Args:
+        log: the partition.
+        counted: the offset that a start behind a clean stop takes for the end of the log; None if it takes none.
+    """
+    found: list[Finding] = []
+    for standing, facts in log.segments:
+        if facts.seen:
+            found += file_findings(facts.seen, standing, counted if standing.is_last else None)
+        if facts.missing:
+            found += missing_findings(facts.missing, facts.size_bytes, standing)
+    return found
 
 
 def file_findings(seen: Iterable[SeenAnomaly], standing: Standing, counted: int | None = None) -> list[Finding]:

@@ -77,7 +77,9 @@ def order_findings(log: LogHistory) -> list[Finding]:
     return found
 
 
-def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, log_start_offset: int) -> list[Finding]:
+def checkpoint_findings(
+    log: LogHistory, entries: Sequence[EpochStart] | None, log_start_offset: int, *, is_whole: bool = True
+) -> list[Finding]:
     """Return at most one finding: the first batch that the checkpoint has another epoch for.
 
     Args:
@@ -85,6 +87,7 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
         entries: ascending by epoch; None where there is no checkpoint.
         log_start_offset: offsets below it need no epoch. Where the broker did not stop cleanly, it may be older than
             the entries, which a broker cuts at the log start.
+        is_whole: whether all batches were read; of the first batches of segments alone less is told.
     """
     placed = [one for one in _placed(log) if one.stretch.last_offset >= log_start_offset]
     is_clean = bool(log.segments) and log.segments[-1].standing.is_clean
@@ -96,6 +99,8 @@ def checkpoint_findings(log: LogHistory, entries: Sequence[EpochStart] | None, l
     lost = next((one.stretch for one in placed if is_lost(one.stretch, entries or (), log_start_offset)), None)
     if lost is not None:
         return [lost_finding(path, lost.epoch, lost.first_offset, entries[-1].epoch if entries else None)]
+    if not is_whole:
+        return []
     text = _disorder(entries, log.end_offset) or _disagreement(placed, entries, log_start_offset) if entries else None
     if text is None:
         return []

@@ -262,13 +262,9 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
             counts = most.setdefault(one.name.topic, {})
             counts[one.topic_id] = counts.get(one.topic_id, 0) + 1
     for one in ids:
-        path, topic = f"{one.directory}/{PARTITION_METADATA_FILE}", one.name.topic
+        topic = one.name.topic
         if one.error is not None:
-            so = "takes the log dir offline" if one.takes_offline else "does not start"
-            text = f"It cannot be read: {one.error}; the broker {so}."
-            yield Finding(
-                FindingCode.PARTITION_METADATA, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID
-            )
+            yield unread_topic_id_finding(one)
             continue
         counts = most.get(topic, {})
         wanted = (known or {}).get(topic) or max(
@@ -276,8 +272,19 @@ def topic_id_findings(ids: Sequence[TopicId], known: Mapping[str, str] | None) -
         )
         if wanted is None or one.topic_id == wanted:
             continue
-        says = "the cluster metadata has" if topic in (known or {}) else "other partitions of the topic have"
+        says = BY_METADATA if topic in (known or {}) else "other partitions of the topic have"
         yield topic_id_finding(one.directory, one.topic_id, wanted, says)
+
+
+BY_METADATA: Final = "the cluster metadata has"
+
+
+def unread_topic_id_finding(one: TopicId) -> Finding:
+    """Return the finding of a ``partition.metadata`` that cannot be read."""
+    path, so = f"{one.directory}/{PARTITION_METADATA_FILE}", "takes the log dir offline"
+    so = so if one.takes_offline else "does not start"
+    text, code = f"It cannot be read: {one.error}; the broker {so}.", FindingCode.PARTITION_METADATA
+    return Finding(code, Harm.NO_START, path, text, WRITE_TOPIC_ID, repair=RepairGroup.TOPIC_ID)
 
 
 def topic_id_finding(directory: str, own: str | None, wanted: str, says: str) -> Finding:

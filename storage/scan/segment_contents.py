@@ -34,7 +34,7 @@ from storage.anomalies import (
     SeenAnomaly,
     TxnEvent,
 )
-from storage.arrays import Integers, Table
+from storage.arrays import Bytes, Integers, Table
 from storage.directory import pread, size_of
 from storage.errors import CorruptBatch, CorruptIndex, as_unreadable
 from storage.holes import data_extents
@@ -57,6 +57,14 @@ _KEY_LENGTH: Final = 8  # zigzag of 4
 _VALUE_LENGTH: Final = 12  # zigzag of 6
 
 
+def empty_batches_in(table: Table) -> tuple[int, int]:
+    """Return how many batches of v2 hold no record, and are no markers, and their bytes."""
+    if table["record_count"].all():
+        return 0, 0
+    empty = (table["record_count"] == 0) & (table["attributes"] & CONTROL == 0)
+    return int(empty.sum()), int(table["size"][empty].sum())
+
+
 class BatchHistory:
     """The history that the batches of one segment tell, taken in their order."""
 
@@ -64,15 +72,13 @@ class BatchHistory:
         """Begin with no batch."""
         self.epochs: list[EpochRun] = []
         self.producers: dict[int, LastBatch] = {}
-        self.events: list[TxnEvent] = []
+        self.steps = TxnSteps(path)
         self.gap: Gap | None = None
         """The first gap."""
         self.gaps = 0
         self.is_full = True
         """Whether every batch still has all the records that its offsets speak of, as far as headers tell."""
-        self._path = path
-        self._open: dict[int, bool] = {}
-        """Producers with a transaction open, and whether a record of it was met."""
+        self.batches = self.empty_batches = self.empty_bytes = 0
 
     def take(self, rows: Rows) -> None:
         """Take the next batches."""
@@ -80,13 +86,14 @@ class BatchHistory:
         self._note_gaps(rows)
         if rows.is_legacy:
             return
+        self.batches += table.size
+        empty = empty_batches_in(table)
+        self.empty_batches, self.empty_bytes = self.empty_batches + empty[0], self.empty_bytes + empty[1]
         self._note_epochs(rows)
         if int(table["producer_id"].max()) > NO_PRODUCER_ID:
             attributes = table["attributes"]
             self._note_producers(table[(table["producer_id"] >= 0) & (attributes & CONTROL == 0)])
-            steps = np.flatnonzero((attributes & ATTRIBUTE_TRANSACTIONAL != 0) & (table["producer_id"] >= 0))
-            if steps.size:
-                self._note_steps(rows, steps)
+            self.steps.take(rows.buf, table, rows.file_position)
 
     def _note_gaps(self, rows: Rows) -> None:
         table = rows.table
@@ -130,9 +137,29 @@ class BatchHistory:
                 int(batch["producer_epoch"]), sequence, int(batch["last_offset"]), delta
             )
 
-    def _note_steps(self, rows: Rows, steps: np.ndarray) -> None:
-        """Note where transactions begin and end. Neighbouring batches of one transaction are one step."""
-        table = rows.table[steps]
+
+class TxnSteps:
+    """The steps of transactions that the batches of one segment tell, taken in their order."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin with no batch, and no transaction open."""
+        self.events: list[TxnEvent] = []
+        self._path = path
+        self._open: dict[int, bool] = {}
+        """Producers with a transaction open, and whether a record of it was met."""
+
+    def take(self, buf: Bytes, found: Table, file_position: int) -> None:
+        """Note where transactions begin and end. Neighbouring batches of one transaction are one step.
+
+        Args:
+            buf: the window that holds the batches.
+            found: ``layout.BATCH``, of v2.
+            file_position: the position of ``buf[0]`` in the file.
+        """
+        steps = np.flatnonzero((found["attributes"] & ATTRIBUTE_TRANSACTIONAL != 0) & (found["producer_id"] >= 0))
+        if not steps.size:
+            return
+        table = found[steps]
         ids, is_control, has_records = (
             table["producer_id"],
             table["attributes"] & CONTROL != 0,
@@ -142,9 +169,9 @@ class BatchHistory:
         is_new[1:] = is_control[1:] | is_control[:-1] | (ids[1:] != ids[:-1]) | (has_records[1:] & ~has_records[:-1])
         for at in np.flatnonzero(is_new).tolist():
             batch, producer_id = table[at], int(ids[at])
-            position = rows.file_position + int(batch["position"])
+            position = file_position + int(batch["position"])
             if is_control[at]:
-                if (what := self._marker(rows, int(steps[at]))) is not None:
+                if (what := self._marker(Slice(buf, file_position, found, 0, self._path), int(steps[at]))) is not None:
                     self._open.pop(producer_id, None)
                     self.events.append(TxnEvent(int(batch["base_offset"]), producer_id, what, False, position))
             elif self._open.get(producer_id, -1) < bool(has_records[at]):
@@ -153,18 +180,18 @@ class BatchHistory:
                     TxnEvent(int(batch["base_offset"]), producer_id, DATA, bool(has_records[at]), position)
                 )
 
-    def _marker(self, rows: Rows, row: int) -> int | None:
+    def _marker(self, found: Slice, row: int) -> int | None:
         """Return what a control batch says; None for an empty one, and for what is no marker of a transaction."""
-        batch = rows.table[row]
+        batch = found.table[row]
         if batch["record_count"] != 1:
             return None
         start = int(batch["position"]) + HEADER_BYTES
         if batch["size"] >= HEADER_BYTES + _MARKER.size:
-            _, _, delta, _, key_length, version, kind, value_length, _, _ = _MARKER.unpack_from(rows.buf.data, start)
+            _, _, delta, _, key_length, version, kind, value_length, _, _ = _MARKER.unpack_from(found.buf.data, start)
             if delta == 0 and key_length == _KEY_LENGTH and version == 0 and value_length == _VALUE_LENGTH:
                 return {0: ABORT, 1: COMMIT}.get(kind)
         try:
-            marker = Slice(rows.buf, rows.file_position, rows.table, 0, self._path).v2_batch(row).txn_marker()
+            marker = found.v2_batch(row).txn_marker()
         except CorruptBatch:
             return None
         return None if marker is None else (ABORT if marker.is_abort else COMMIT)
@@ -491,8 +518,8 @@ def read_segment_contents(
     seen = [*_without_consequences(walk.seen), *(deep.seen if deep else ()), *of_indexes, *seen_of_txns]
     return CheckedSegment(
         base_offset, size_bytes, walk.end_position, walk.next_offset, times.largest_ms, tuple(seen), missing,
-        tuple(history.epochs), history.producers, tuple(history.events), aborted, history.gap, history.gaps,
-        history.is_full, not walk.is_sound,
+        tuple(history.epochs), history.producers, tuple(history.steps.events), aborted, history.gap, history.gaps,
+        history.is_full, not walk.is_sound, history.batches, history.empty_batches, history.empty_bytes,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from storage.anomalies import Anomaly, SeenAnomaly
+from storage.anomalies import Anomaly, SeenAnomaly, tail_seen
 from storage.arrays import Bytes, Table
 from storage.directory import OpenFile, pread
 from storage.errors import CorruptBatch, InvalidRecord, PlanOutOfDate
@@ -289,11 +289,8 @@ class LogWalk:
             self.seen.append(SeenAnomaly(Anomaly.UNREADABLE, FileKind.LOG, position, self.next_offset, text))
         else:
             behind = file.size_bytes
-            is_zero = self._is_zero(position)
-            what = "zeros" if is_zero else "bytes that are no whole batch"
-            text = f"the file ends with {behind - position:,} {what}" + ("" if is_zero else f": {cause}")
-            anomaly = Anomaly.ZERO_TAIL if is_zero else Anomaly.TAIL
-            self.seen.append(SeenAnomaly(anomaly, FileKind.LOG, position, self.next_offset, text))
+            is_zero, size_bytes = self._is_zero(position), behind - position
+            self.seen.append(tail_seen(position, size_bytes, self.next_offset, is_zero=is_zero, cause=cause))
         self.damaged.append((position, behind))
         return behind
 

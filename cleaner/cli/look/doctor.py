@@ -20,7 +20,8 @@ from storage.errors import Corrupt, InvalidConfig
 
 if TYPE_CHECKING:
     from cleaner.engine.doctor.sweeping import Named
-    from policies.findings.shapes.diagnosis import Diagnosis
+    from cleaner.engine.verify.checked import Checked
+    from policies.findings.diagnosis import Diagnosis
     from storage.log_dir import LogDir
 
 HELP: Final = "tell what is wrong, worst first, with a remedy for each"
@@ -95,7 +96,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
     from cleaner.engine.means import Silent
     from cleaner.engine.preflight.preflight import start_verdict
     from cleaner.engine.space import file_systems_of
-    from policies.findings.shapes.diagnosis import with_checked
+    from policies.findings.diagnosis import with_checked
     from policies.plan import Request
     from policies.preflight.facts import NEWEST
     from storage.log_dir import LogDir
@@ -106,6 +107,14 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
     except Corrupt as error:  # the cluster metadata; all else is read by the plan, which takes it for a fact
         damage = error
         cleaner, loaded, missing = open_cleaner(args, Silent(), with_cluster_metadata=False)
+    checked: Checked | None = None
+    if args.deep:  # it reads the headers that the examination asks for, too
+        opened = [LogDir.open(path) for path in loaded.log_dirs]
+        checked_if_not_signalled = check_unless_signalled(opened, request_of(opened, args.topic))
+        if isinstance(checked_if_not_signalled, ExitStatus):
+            complain("interrupted: nothing is told")
+            return checked_if_not_signalled
+        checked = checked_if_not_signalled
     plan = cleaner.plan(Request(SystemClock().now_ms(), topics=tuple(args.topic)))
     layers = loaded.configured.layers
     with ProgressBar("looking") as bar:
@@ -115,6 +124,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
             layers,
             layers.broker_policy(),
             WalkBudget(is_deep=args.deep),
+            checked.walks if checked else None,
             file_systems_of(cleaner.volumes()),
             bar.advance,
         )
@@ -124,13 +134,8 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
         node = node_of(loaded, NEWEST, named=bool(args.log_dir))
         log_dirs = [*loaded.log_dirs, *(absent.path for absent in missing)]
         found = replace(found, start=start_verdict(log_dirs, node, reads_all=args.deep))
-    if not args.deep:
+    if checked is None:
         return found, problems
-    opened = [LogDir.open(path) for path in loaded.log_dirs]
-    checked = check_unless_signalled(opened, request_of(opened, args.topic))
-    if isinstance(checked, ExitStatus):
-        complain("interrupted: nothing is told")
-        return checked
     return with_checked(found, checked.findings, checked.size_bytes), [*problems, *checked.problems]
 
 

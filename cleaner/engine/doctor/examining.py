@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.doctor.glancing import overflowing
+from cleaner.engine.doctor.glancing import LogEnd
 from cleaner.engine.doctor.missing import CheckpointLines, loss_symptoms, newest_snapshot
 from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, observe
@@ -28,7 +28,7 @@ from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
 from cleaner.engine.verify.hollow import hollow_swap_facts, recovered, strange_logs
-from cleaner.engine.verify.log_dir_files import read_meta_properties
+from cleaner.engine.verify.log_dir_files import read_id_of, read_meta_properties
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -36,10 +36,11 @@ from policies.config.policy import BrokerPolicy
 from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
-from policies.findings.shapes.diagnosis import Diagnosis, diagnose
-from policies.findings.shapes.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
-from policies.findings.shapes.symptoms import (
-    NOT_WALKED,
+from policies.findings.diagnosis import Diagnosis, diagnose
+from policies.findings.findings import NOT_WALKED, HeaderWalk
+from policies.findings.of_log_dir import TopicId
+from policies.findings.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
+from policies.findings.symptoms import (
     DamagedMetadata,
     EntryKind,
     EntrySymptoms,
@@ -56,7 +57,7 @@ from policies.preflight.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, opened, status_of
 from storage.errors import Corrupt, InvalidRecord, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.end import find_end
-from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.read import AnyBatch, read_batches
 from storage.log_dir import LogDir
@@ -230,6 +231,9 @@ class Examination:
     layers: ConfigLayers
     broker: BrokerPolicy
     budget: WalkBudget
+    walks: Mapping[str, HeaderWalk] | None = None
+    """What the headers tell of partitions, by the paths of their directories, where a check read all of them already;
+    None if nobody did."""
     file_systems: Sequence[FileSystemAccount] = ()
     is_heard: Progress = lambda _bytes: None
 
@@ -356,7 +360,10 @@ class _Eyes:
         if error is None:
             return None
         was_clean = self._checkpoints.was_clean
-        return PartitionSymptoms(self.topic_partition, str(self.path), self._is_live, was_clean, 0, error=error)
+        identity = self._identity()
+        return PartitionSymptoms(
+            self.topic_partition, str(self.path), self._is_live, was_clean, 0, error=error, identity=identity
+        )
 
     def _look(self) -> PartitionSymptoms:
         now_ms = self._with.now_ms
@@ -370,7 +377,7 @@ class _Eyes:
         glanced = Glanced.at(recovered(listing))
         segments, explained = glanced.listing.segments, self._explained(glanced)
         noted = self._checkpoints.noted(self.topic_partition)
-        end_offset, torn_bytes = self._end(segments, explained, (*noted[:3], newest_snapshot(listing)))
+        end = self._end(segments, explained, (*noted[:3], newest_snapshot(listing)))
         is_compact = explained is not None and explained.intended.policy.cleanup_compact
         due = self._due(listing)
         losses = loss_symptoms(
@@ -379,22 +386,30 @@ class _Eyes:
             listing,
             glanced,
             noted,
-            (end_offset, torn_bytes),
+            end,
             is_live=self._is_live,
             was_clean=self._checkpoints.was_clean,
             with_keys=is_compact,
         )
-        walked = NOT_WALKED
-        if explained:
-            walked = walk(_without_tail(segments, torn_bytes), noted.first_dirty, self._with.budget)
+        walked, log, walked_segments = NOT_WALKED, losses.log, 0
+        if self._with.walks is not None:
+            walked = self._with.walks.get(str(self.path), NOT_WALKED)
+        elif explained:
+            logs = _without_tail(segments, end.torn_bytes)
+            facts, walked_segments = walk(logs, [one.facts for one in log.segments], self._with.budget)
+            unread = sum(segment.size_bytes for segment in logs[walked_segments:])
+            walked = HeaderWalk.of(facts[:walked_segments], noted.first_dirty, unread)
+            histories = [one._replace(facts=found) for one, found in zip(log.segments, facts, strict=True)]
+            log = log._replace(segments=histories)
         return replace(
             losses,
+            log=log,
+            walked_segments=walked_segments,
             age_ms=age_ms,
             explained=explained,
             error=self._error,
             identity=self._identity(),
             leader_epochs=self._epochs(),
-            overflowing=tuple(overflowing(segments, end_offset)) if end_offset is not None else (),
             walked=walked,
             unfinished_files=len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             deleted_files=len(due),
@@ -404,7 +419,10 @@ class _Eyes:
 
     def _identity(self) -> TopicIdentity:
         known = (self._with.layers.topic_ids or {}).get(self.topic_partition.topic)
-        return TopicIdentity(topic_id_if_readable(self.path), known, self._with.is_known(self._log_dir))
+        own: TopicId | None = None
+        with suppress(UnreadableFile):
+            own = read_id_of(self.path, self.topic_partition)
+        return TopicIdentity(own, known, self._with.is_known(self._log_dir))
 
     def remote(self) -> Iterator[RemoteMetadata]:
         """Yield what the partition says of remote storage; nothing if it says nothing, or is too large to be read."""
@@ -441,20 +459,20 @@ class _Eyes:
 
     def _end(
         self, segments: Sequence[Segment], explained: PartitionExplanation | None, claims: Sequence[int | None]
-    ) -> tuple[int | None, int]:
-        """Return the log end offset, and the bytes behind it.
+    ) -> LogEnd:
+        """Return the end of the log.
 
         A broker may have appended since the plan was made, and written checkpoints: then the end is looked for again.
         """
         facts = explained.planned.facts if explained else None
         if facts and not self._is_live:
-            return facts.log_end_offset, facts.torn_tail_bytes
+            return LogEnd(facts.log_end_offset, facts.torn_tail_bytes)
         if facts and all(claim is None or claim <= facts.log_end_offset for claim in claims):
-            return facts.log_end_offset, 0
+            return LogEnd(facts.log_end_offset, 0)
         if not segments:
-            return None, 0
+            return LogEnd(None, 0)
         end = find_end(segments[-1], trust_index=self._checkpoints.was_clean)
-        return end.next_offset, 0 if self._is_live else end.torn_bytes
+        return LogEnd(end.next_offset, 0 if self._is_live else end.torn_bytes)
 
     def _epochs(self) -> tuple[tuple[int, int], ...] | None:
         if not (self.path / LEADER_EPOCH_CHECKPOINT).exists():

@@ -7,15 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.doctor.glancing import counted_end_at, glance_at, tails_of
+from cleaner.engine.doctor.glancing import LogEnd, glance_at
 from cleaner.engine.explain.explaining import Glanced
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import emptied_segments, lone_indexes, recovered
-from policies.findings.findings import Finding
-from policies.findings.shapes.of_offsets import missing_record_findings_of
-from policies.findings.shapes.symptoms import Noted, PartitionSymptoms
+from policies.findings.findings import Finding, LogHistory
+from policies.findings.of_partition import missing_record_findings_of
+from policies.findings.symptoms import Noted, PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end
+from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
@@ -83,8 +84,8 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
             glanced = Glanced.at(recovered(listing))
             segments = glanced.listing.segments
             end = find_end(segments[-1], trust_index=was_clean) if segments else None
-            torn = end.next_offset if end else None, end.torn_bytes if end and not is_live else 0
-            one = rule, topic_partition, listing, glanced, noted, torn
+            ends = LogEnd(end.next_offset, 0 if is_live else end.torn_bytes) if end else LogEnd(None, 0)
+            one = rule, topic_partition, listing, glanced, noted, ends
             yield from missing_record_findings_of(loss_symptoms(*one, is_live=is_live, was_clean=was_clean))
 
 
@@ -94,7 +95,7 @@ def loss_symptoms(
     listing: Listing,
     glanced: Glanced,
     noted: Noted,
-    end: tuple[int | None, int],
+    end: LogEnd,
     *,
     is_live: bool,
     was_clean: bool,
@@ -108,28 +109,32 @@ def loss_symptoms(
         listing: of its directory.
         glanced: at its segments, as a recovery leaves them.
         noted: its lines in the checkpoints.
-        end: the log end offset, and the bytes behind it.
+        end: of the log.
         is_live: whether a process holds the lock of the log dir.
         was_clean: whether the broker stopped cleanly.
         with_keys: see ``glance_at``.
 
     Raises: LogCleanerError.
     """
+    circumstances = noted.circumstances(is_live=is_live, was_clean=was_clean)
+    facts, unkeyed = glance_at(glanced, circumstances, end, is_unfinished=listing.needs_recovery, with_keys=with_keys)
+    counted = counted_end_of(glanced.listing.segments[-1]) if facts and was_clean and not is_live else None
+    directory = str(listing.directory)
     return PartitionSymptoms(
         topic_partition,
-        str(listing.directory),
+        directory,
         is_live,
         was_clean,
         age_ms=0,
         noted=noted,
-        log_end_offset=end[0],
+        log_end_offset=end.offset,
         newest_snapshot=newest_snapshot(listing),
-        glances=glance_at(glanced, with_keys=with_keys),
-        tails=tuple(tails_of(glanced, end[1])),
+        log=LogHistory.of(directory, facts, circumstances),
+        unkeyed_offsets=unkeyed,
         lost_segments=tuple(sorted({file.name.base_offset for file in lone_indexes(listing)})),
-        emptied=tuple(emptied_segments(listing, noted.log_start or 0, with_last=was_clean and not is_live)),
+        emptied=tuple(emptied_segments(listing, circumstances.log_start_offset, with_last=circumstances.is_clean)),
         only_copies=() if is_live else tuple(rule.by_path(topic_partition, listing)),
-        counted_end=counted_end_at(glanced.listing.segments) if was_clean and not is_live else None,
+        counted_end=counted.next_offset if counted else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies.findings.findings import Finding, Harm
+from policies.findings.findings import Finding, Harm, HeaderWalk
 from storage.names import TopicPartition
 
 
@@ -38,6 +38,8 @@ class Checked:
     segments: int = 0
     size_bytes: int = 0
     """Bytes of the ``.log`` files."""
+    walks: dict[str, HeaderWalk] = field(default_factory=dict)
+    """What the headers of the batches of each partition sum up to, by the path of its directory."""
     noted_bytes: int = 0
     """Bytes of them that an earlier check, which was interrupted, had read, and that are unchanged since."""
 

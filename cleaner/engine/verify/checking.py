@@ -28,9 +28,9 @@ from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.engine.verify.hollow import strange_logs
 from cleaner.engine.verify.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
-from cleaner.engine.verify.partition_files import Circumstances, counted_end, partition_findings
+from cleaner.engine.verify.partition_files import counted_end, partition_findings
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
-from policies.findings.findings import Finding, RepairGroup, worst_first
+from policies.findings.findings import Circumstances, Finding, HeaderWalk, RepairGroup, worst_first
 from policies.findings.of_log_dir import (
     LogEnds,
     MetaProperties,
@@ -339,6 +339,8 @@ class _Check:
         self._checked.partitions += 1
         self._checked.segments += len(facts)
         self._checked.size_bytes += sum(one.size_bytes for one in facts)
+        first_dirty = place.dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(place.name)
+        self._checked.walks[str(place.path)] = HeaderWalk.of(facts, first_dirty)
         listing = group[0][0].listing
         if facts and isinstance(listing, Listing) and not strange_logs(listing):
             is_hidden = any(finding.repair is RepairGroup.LOG_END for finding in found)

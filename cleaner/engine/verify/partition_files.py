@@ -6,28 +6,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import hollow_swap_facts, lone_indexes, strange_logs
 from policies.findings.findings import (
     REBUILD,
+    Circumstances,
     Finding,
     FindingCode,
     Harm,
     LogHistory,
     RepairGroup,
-    SegmentHistory,
-    Standing,
 )
 from policies.findings.of_files import (
     IndexedTail,
     NamedBatch,
     NamedTime,
-    early_end_finding,
-    file_findings,
-    missing_findings,
+    early_end_findings,
     missing_record_findings,
+    segment_findings,
     swap_findings,
 )
 from policies.findings.of_history import (
@@ -122,33 +120,6 @@ def _shift_bytes(segment: Segment) -> int:
 _OF_A_FILE_ALONE = frozenset({FindingCode.EPOCHS_CORRUPT, FindingCode.SNAPSHOT_CORRUPT})
 
 
-class Circumstances(NamedTuple):
-    """The state of a partition, as its log dir tells it."""
-
-    is_live: bool
-    """Whether a broker, or another process, holds the lock of the log dir."""
-    is_clean: bool
-    """Whether the broker stopped cleanly."""
-    recovery_point: int
-    log_start_offset: int
-    was_compacted: bool
-    """Whether the cleaner has a checkpoint of it."""
-
-
-def history_of(listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances) -> LogHistory:
-    """Return the facts about a partition's segments that the rules need."""
-    directory = str(listing.directory)
-    bases = [one.base_offset for one in facts]
-    floor = max((base for base in bases if base <= circumstances.recovery_point), default=0)
-    is_unclean = not circumstances.is_live and not circumstances.is_clean
-    segments = []
-    for one in facts:
-        is_last, is_recovered = one is facts[-1], is_unclean and one.base_offset >= floor
-        standing = Standing(directory, one.base_offset, is_last, circumstances.is_live, is_recovered)
-        segments.append(SegmentHistory(standing, one))
-    return LogHistory(directory, segments)
-
-
 def partition_findings(
     name: TopicPartition,
     listing: Listing,
@@ -167,12 +138,9 @@ def partition_findings(
 
     Raises: UnreadableFile.
     """
-    log = history_of(listing, facts, circumstances)
-    found: list[Finding] = []
+    log = LogHistory.of(str(listing.directory), facts, circumstances)
     counted = counted_end(listing, circumstances)
-    for one, segment in zip(facts, log.segments, strict=True):
-        found += file_findings(one.seen, segment.standing, counted if segment.standing.is_last else None)
-        found += missing_findings(one.missing, one.size_bytes, segment.standing)
+    found = segment_findings(log, counted)
     of_epochs = order_findings(log) or _epoch_findings(log, circumstances)
     snapshots = _snapshots(listing, log, circumstances)
     of_snapshots = snapshot_findings(log, snapshots, counted)
@@ -185,7 +153,10 @@ def partition_findings(
             [] if copies else _gap_findings(log, circumstances, snapshots)
         )
         found += copies
-    found += _early_end(log, found, counted)
+    if log.segments:
+        index = log.segments[-1].standing.path_of(FileKind.INDEX)
+        is_lost = missing_near(index, RepairKind.INDEX, found) is not None
+        found += early_end_findings(log, found, counted, is_lost=is_lost)
     odd = _odd_logs(listing)
     unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
     found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
@@ -209,20 +180,6 @@ def counted_end(listing: Listing, circumstances: Circumstances) -> int | None:
         return None
     end = counted_end_of(listing.segments[-1])
     return end.next_offset if end else None
-
-
-def _early_end(log: LogHistory, found: Sequence[Finding], counted: int | None) -> list[Finding]:
-    """Return the finding of whole batches at the end of the log that the next start does not count."""
-    if counted is None or not log.segments:
-        return []
-    last = log.segments[-1]
-    log_path = last.standing.path_of(FileKind.LOG)
-    is_told = any(one.code in (FindingCode.TORN_TAIL, FindingCode.ZERO_TAIL) for one in found if one.path == log_path)
-    if counted >= last.facts.next_offset or last.facts.is_damaged or is_told:
-        return []
-    path = last.standing.path_of(FileKind.INDEX)
-    is_lost = missing_near(path, RepairKind.INDEX, found) is not None
-    return [early_end_finding(last.standing, counted, last.facts.next_offset, is_lost=is_lost)]
 
 
 def _loss_findings(

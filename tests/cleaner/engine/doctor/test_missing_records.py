@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
-from policies.findings.shapes.of_files import file_findings
-from policies.findings.shapes.symptoms import PartitionSymptoms
+from policies.findings.of_partition import file_findings
+from policies.findings.symptoms import PartitionSymptoms
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen

@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from cleaner.engine.doctor.examining import unlinked_of
-from cleaner.engine.doctor.glancing import tails_of
+from cleaner.engine.doctor.glancing import tail_at_end
 from cleaner.engine.explain.explaining import Glanced
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, UnlinkedFiles
 from policies.findings.findings import FindingCode
 from policies.rescue import Volume
+from storage.anomalies import Anomaly
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
@@ -101,6 +102,10 @@ def without_id(healthy: Healthy) -> None:
 def foreign_id(healthy: Healthy) -> None:
     path = healthy.log_dir / "clicks-0" / "partition.metadata"
     path.write_text(path.read_text().replace("00", "99"))
+
+
+def garbled_id(healthy: Healthy) -> None:
+    (healthy.log_dir / "clicks-0" / "partition.metadata").write_text("version: 0\ntopic_id: None")
 
 
 def unowned(healthy: Healthy) -> None:
@@ -320,6 +325,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (without_time_index, "INDEX_MISSING", 4, ""),
     (without_id, "TOPIC_ID_MISSING", 4, "KAFKA-16814"),
     (foreign_id, "TOPIC_ID_FOREIGN", 4, "KAFKA-14616"),
+    (garbled_id, "PARTITION_METADATA", 4, ""),
     (unowned, "DIRECTORY_UNOWNED", 0, "KAFKA-15605"),
     (without_epochs, "EPOCHS_LOST", 4, "KAFKA-20961"),
     (aborted, "ABORTED_UNINDEXED", 4, "KAFKA-13727"),
@@ -384,7 +390,14 @@ def test_shape_is_named_and_nothing_else(
 
 OF_BOTH = {
     *("TIME_INDEX_PADDED", "ZERO_TAIL", "TORN_TAIL", "TOPIC_ID_MISSING", "TOPIC_ID_FOREIGN", "EPOCHS_LOST"),
-    *("ABORTED_UNINDEXED", "END_BELOW_WATERMARK", "CHECKPOINT_BEYOND_END", "NAME_STRANGE", "OFFSET_OVERFLOW"),
+    *(
+        "PARTITION_METADATA",
+        "ABORTED_UNINDEXED",
+        "END_BELOW_WATERMARK",
+        "CHECKPOINT_BEYOND_END",
+        "NAME_STRANGE",
+        "OFFSET_OVERFLOW",
+    ),
 }
 """The shapes that verify tells, too."""
 MADE_SO = {"INDEX_MISSING"}
@@ -650,5 +663,6 @@ def test_a_sparse_tail_of_zeros_is_not_read(tmp_path: Path, monkeypatch: pytest.
         return pread(descriptor, count, offset)
 
     monkeypatch.setattr(os, "pread", counting)
-    (tail,) = tails_of(Glanced.at(listing), (1 << 40) - size_bytes)
-    assert (tail.is_zero, tail.position) == (True, size_bytes)
+    (segment,) = Glanced.at(listing).listing.segments
+    tail = tail_at_end(segment, (1 << 40) - size_bytes, 1)
+    assert (tail.anomaly is Anomaly.ZERO_TAIL, tail.position) == (True, size_bytes)

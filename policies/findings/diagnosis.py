@@ -11,19 +11,22 @@ from policies.compaction import Cleanable, cause
 from policies.explain.blockers import Blocker, BlockerCode, aborting, hangs
 from policies.explain.explanation import PartitionExplanation
 from policies.facts import PartitionFacts
-from policies.findings.findings import REBUILD, UNOWNED, Finding, FindingCode, Harm, RepairGroup, worst_first
+from policies.findings.findings import UNOWNED, WORST_ADVICE, Finding, FindingCode, Harm, worst_first
+from policies.findings.of_history import transaction_findings
 from policies.findings.of_log_dir import (
+    BY_METADATA,
     lost_finding,
     meta_findings,
     missing_meta_findings,
     set_aside_finding,
     strange_directory_finding,
     topic_id_finding,
+    unread_topic_id_finding,
 )
-from policies.findings.shapes.of_files import epoch_findings, file_findings, is_rebuilt
-from policies.findings.shapes.of_offsets import offset_findings
-from policies.findings.shapes.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
-from policies.findings.shapes.symptoms import (
+from policies.findings.of_partition import epoch_findings, file_findings, offset_findings
+from policies.findings.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
+from policies.findings.ruled_out import grouped
+from policies.findings.symptoms import (
     DamagedMetadata,
     EntryKind,
     EntrySymptoms,
@@ -34,7 +37,7 @@ from policies.plan import PartitionPlan
 from policies.preflight.facts import NEWEST
 from policies.preflight.start import StartVerdict
 from policies.reasons import counted, duration, moment, size
-from storage.names import META_PROPERTIES_FILE, FileKind, TopicPartition
+from storage.names import META_PROPERTIES_FILE, TopicPartition
 
 EMPTY_BATCHES_MIN: Final = 100
 """Fewer empty batches are what idempotent producers leave."""
@@ -104,16 +107,15 @@ def _empty_batches(seen: PartitionSymptoms) -> Iterator[Finding]:
 
 
 def _unkeyed(seen: PartitionSymptoms) -> Iterator[Finding]:
-    unkeyed = [glance for glance in seen.glances if glance.is_first_unkeyed]
-    if not unkeyed:
+    if not seen.unkeyed_offsets:
         return
-    first = unkeyed[0]
+    first = seen.unkeyed_offsets[0]
     text = (
-        f"The topic is compacted, and holds records without a key, the first found at offset {first.first_offset}: the "
-        f"next round drops every one of them."
+        f"The topic is compacted, and holds records without a key, the first found at offset {first}: the next round "
+        f"drops every one of them."
     )
     remedy = "With cleanup.policy=delete the topic keeps them. Set that, if they are wanted, before a cleaner comes by."
-    yield Finding(FindingCode.UNKEYED_RECORDS, Harm.NOTE, seen.path, text, remedy, None, first.first_offset)
+    yield Finding(FindingCode.UNKEYED_RECORDS, Harm.NOTE, seen.path, text, remedy, None, first)
 
 
 SHARE_GROUP_STATE: Final = "__share_group_state"
@@ -177,16 +179,18 @@ SETTLED_MS: Final = 60_000
 def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield that the topic id is missing or another topic's, or that the cluster has no such topic."""
     own, known, is_cluster_known = seen.identity
-    if not is_cluster_known or (seen.is_live and seen.age_ms < SETTLED_MS):
+    if own is not None and own.error is not None:
+        yield unread_topic_id_finding(own)
+    elif not is_cluster_known or (seen.is_live and seen.age_ms < SETTLED_MS):
         return
-    if known is None:
+    elif known is None:
         text = (
             f"The cluster metadata has no topic {seen.topic_partition.topic}: the topic was deleted while this broker "
             f"was away, or the directory is a copy from elsewhere. The next start sets it aside as -stray."
         )
         yield Finding(FindingCode.DIRECTORY_UNOWNED, Harm.NOTE, seen.path, text, UNOWNED, kafka_issue="KAFKA-15605")
-    elif own != known and not (own is None and seen.error):
-        yield topic_id_finding(seen.path, own, known, "the cluster metadata has")
+    elif own is not None and own.topic_id != known:
+        yield topic_id_finding(seen.path, own.topic_id, known, BY_METADATA)
 
 
 def twice(log_dirs: Iterable[LogDirSymptoms]) -> Iterator[Finding]:
@@ -238,22 +242,13 @@ def _since(entry: EntrySymptoms) -> str:
     return f" {duration(entry.age_ms)} ago or earlier"
 
 
-def transaction_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
-    """Yield the first aborted transaction that no transaction index names, and the oldest hanging one."""
-    places = {glance.path: place for place, glance in enumerate(seen.glances)}
-    if unindexed := [one for one in seen.walked.unindexed if not is_rebuilt(seen, places[one.path])]:
-        aborted, *others = unindexed
-        text = (
-            f"Producer {aborted.producer_id} aborted a transaction with data from offset {aborted.first_offset} on, "
-            f"and no .txnindex names it: consumers of committed records read what was aborted."
-        )
-        if others:
-            text += f" So it is with {counted(len(others), 'more transaction')} of the partition."
-        path = f"{aborted.path.removesuffix(FileKind.LOG)}{FileKind.TXN_INDEX}"
-        yield Finding(
-            FindingCode.ABORTED_UNINDEXED, Harm.WRONG_ANSWER, path, text, REBUILD, None, aborted.marker_offset,
-            "KAFKA-13727", RepairGroup.DERIVED,
-        )  # fmt: skip
+def transactions_of(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
+    """Yield where transaction indexes and markers disagree, as far as headers were read, and the oldest hanging one.
+
+    What the next start makes anew by itself is left out.
+    """
+    walked = seen.log._replace(segments=seen.log.segments[: seen.walked_segments])
+    yield from (one for one in grouped(transaction_findings(walked)) if one.harm < WORST_ADVICE)
     yield from _hanging(seen, now_ms)
 
 
@@ -281,8 +276,6 @@ def _hanging(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
     )
 
 
-WORST_ADVICE: Final = Harm.SLOW_START
-"""A finding that does this harm, or less, is advice; a worse one is damage."""
 FULL_BELOW_BYTES: Final = 1 << 20
 """With less free space a broker cannot write its checkpoints and indexes for long."""
 _SAYS_ALL: Final = frozenset({
@@ -396,7 +389,7 @@ def of_partition(seen: PartitionSymptoms, now_ms: int) -> list[Finding]:
         *offset_findings(seen),
         *identity_findings(seen),
         *epoch_findings(seen),
-        *transaction_findings(seen, now_ms),
+        *transactions_of(seen, now_ms),
         *compaction_findings(seen, now_ms),
         *retention_findings(seen, now_ms),
         *tiering_findings(seen, now_ms),

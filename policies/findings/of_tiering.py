@@ -9,7 +9,7 @@ from typing import Final
 from policies.config.policy import TopicPolicy
 from policies.facts import SegmentFacts
 from policies.findings.findings import Finding, FindingCode, Harm
-from policies.findings.shapes.symptoms import EntryKind, LogDirSymptoms, PartitionSymptoms, RemoteMetadata
+from policies.findings.symptoms import EntryKind, LogDirSymptoms, PartitionSymptoms, RemoteMetadata
 from policies.reasons import counted, duration, moment, size
 
 LATE_MS: Final = 3_600_000

@@ -8,80 +8,14 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from policies.explain.explanation import PartitionExplanation
-from policies.facts import NO_TIMESTAMP, PartitionFacts
+from policies.facts import PartitionFacts
+from policies.findings.findings import NOT_WALKED, Circumstances, HeaderWalk, LogHistory
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
-from policies.findings.of_log_dir import MetaProperties
+from policies.findings.of_log_dir import MetaProperties, TopicId
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.lost import LostPartition, SetAside
-from storage.names import TopicPartition
-
-NO_EPOCH: Final = -1
-
-
-class SegmentGlance(NamedTuple):
-    """The ends of a segment's files. Cheap: there are many."""
-
-    path: str
-    """The ``.log``."""
-    base_offset: int
-    size_bytes: int
-    first_offset: int | None = None
-    """The base offset of the first batch; None if there is none that parses."""
-    first_epoch: int = NO_EPOCH
-    """The leader epoch of the first batch; NO_EPOCH if it has none."""
-    first_ms: int = NO_TIMESTAMP
-    """The largest timestamp of the first batch."""
-    time_index_bytes: int | None = 0
-    """None if it has no time index."""
-    time_index_ends_with_zeros: bool = False
-    """Whether the last entry of the ``.timeindex`` is all zeros: timestamp 0, which no broker writes behind another."""
-    is_first_unkeyed: bool = False
-    """Whether the first batch holds a record without a key, in a topic that is compacted."""
-
-
-class ZeroTail(NamedTuple):
-    """The bytes behind the last batch of a ``.log``."""
-
-    path: str
-    position: int
-    size_bytes: int
-    is_zero: bool
-    is_active: bool
-
-
-class OverflowingSegment(NamedTuple):
-    """A segment with an offset that no index can hold."""
-
-    path: str
-    last_offset: int
-
-
-class UnindexedAbort(NamedTuple):
-    """An aborted transaction with data that no transaction index names."""
-
-    path: str
-    """The ``.log`` that holds the marker."""
-    producer_id: int
-    first_offset: int
-    """The first offset of the data that was found."""
-    marker_offset: int
-
-
-class HeaderWalk(NamedTuple):
-    """The counts that the headers of the batches give, as far as they were read."""
-
-    bytes_read: int = 0
-    bytes_unread: int = 0
-    batches: int = 0
-    empty_batches: int = 0
-    """Batches without a record that are no markers, in the part that was compacted."""
-    empty_bytes: int = 0
-    gaps: int = 0
-    """Offsets that are missing between batches: compaction took them."""
-    unindexed: tuple[UnindexedAbort, ...] = ()
-
-
-NOT_WALKED: Final = HeaderWalk()
+from storage.anomalies import Anomaly
+from storage.names import PARTITION_METADATA_FILE, TopicPartition
 
 
 class Noted(NamedTuple):
@@ -92,17 +26,28 @@ class Noted(NamedTuple):
     recovery_point: int | None = None
     first_dirty: int | None = None
 
+    def circumstances(self, *, is_live: bool, was_clean: bool) -> Circumstances:
+        """Return the state of the partition. Beside a live broker no mark of a clean stop counts."""
+        is_clean, was_compacted = was_clean and not is_live, self.first_dirty is not None
+        return Circumstances(is_live, is_clean, self.recovery_point or 0, self.log_start or 0, was_compacted)
+
 
 class TopicIdentity(NamedTuple):
     """The topic id in ``partition.metadata``, and what the cluster metadata says of the topic."""
 
-    own_id: str | None = None
+    own: TopicId | None = None
+    """None if nobody could look at the file."""
     known_id: str | None = None
     """The id in the cluster metadata; None if that does not know the topic."""
     is_cluster_known: bool = False
     """Whether cluster metadata of this cluster was read."""
 
+    def tells_of(self, error: str) -> bool:
+        """Return whether an error is that of ``partition.metadata``, of which a finding of its own tells."""
+        return self.own is not None and self.own.error is not None and PARTITION_METADATA_FILE in error
 
+
+NO_HISTORY: Final = LogHistory("", ())
 NOTHING_NOTED: Final = Noted()
 UNKNOWN_TOPIC: Final = TopicIdentity()
 
@@ -129,9 +74,12 @@ class PartitionSymptoms:
     """The offset of the newest producer snapshot."""
     leader_epochs: tuple[tuple[int, int], ...] | None = None
     """Epoch and start offset, ascending; None if the file is missing or cannot be read."""
-    glances: tuple[SegmentGlance, ...] = ()
-    tails: tuple[ZeroTail, ...] = ()
-    overflowing: tuple[OverflowingSegment, ...] = ()
+    log: LogHistory = NO_HISTORY
+    """The ends of the files of its segments, and the headers of the first ones."""
+    walked_segments: int = 0
+    """The number of segments, from the first one on, whose headers were read."""
+    unkeyed_offsets: tuple[int, ...] = ()
+    """Where segments of a compacted topic begin with a batch that holds a record without a key."""
     walked: HeaderWalk = NOT_WALKED
     unfinished_files: int = 0
     """``.swap`` and ``.cleaned`` files."""
@@ -162,7 +110,8 @@ class PartitionSymptoms:
     @property
     def has_torn_end(self) -> bool:
         """Return whether the log ends with bytes that are no batch, and no zeros."""
-        return any(tail.is_active and not tail.is_zero for tail in self.tails)
+        seen = self.log.segments[-1].facts.seen if self.log.segments else ()
+        return any(one.anomaly is Anomaly.TAIL for one in seen)
 
     @property
     def ends_early(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from policies.findings.diagnosis import SETTLED_MS, entry_findings
 from policies.findings.findings import FindingCode
-from policies.findings.shapes.diagnosis import SETTLED_MS, entry_findings
-from policies.findings.shapes.symptoms import EntryKind, EntrySymptoms
+from policies.findings.symptoms import EntryKind, EntrySymptoms
 
 DELAY_MS = 60_000
 

@@ -1,0 +1,140 @@
+"""Tell what is wrong with one partition by the ends of its files, its names and its checkpoints.
+
+What the ends of the files show is judged by the rules of ``of_files`` and ``of_history``, as a check of every byte is.
+Which checkpoints and snapshots speak of offsets that the log lacks is told together, once a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from policies.findings.findings import CLEANED_ANEW, END_LOST, START_LOST, Finding, FindingCode, Harm, RepairGroup
+from policies.findings.of_files import (
+    INDEXES_GO,
+    RECOVER_TAIL,
+    early_end_findings,
+    emptied_findings,
+    segment_findings,
+    swap_findings,
+)
+from policies.findings.of_history import EpochStart, checkpoint_findings
+from policies.findings.sweeping import only_copy_findings
+from policies.findings.symptoms import PartitionSymptoms
+from policies.reasons import counted, size
+
+_DENIED: Final = "Permission denied"
+_VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
+_NAMED_MAX: Final = 5
+_MISSING: Final = frozenset({
+    FindingCode.OFFSET_GAP,
+    FindingCode.END_BELOW_WATERMARK,
+    FindingCode.CHECKPOINT_BEYOND_END,
+    FindingCode.TORN_TAIL,
+    FindingCode.ZERO_TAIL,
+})  # fmt: skip
+
+
+def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield what is wrong with the files of a partition."""
+    if seen.error is not None and not seen.identity.tells_of(seen.error):
+        yield _unreadable(seen, seen.error)
+    found = segment_findings(seen.log, seen.counted_end)
+    yield from found
+    yield from early_end_findings(seen.log, found, seen.counted_end, is_lost=bool(seen.claims_beyond_end))
+    yield from emptied_findings(seen.emptied)
+    yield from only_copy_findings(seen.only_copies)
+    yield from swap_findings(seen.hollow_swaps)
+    if seen.unfinished_files and not seen.is_live and not seen.hollow_swaps:
+        files = counted(seen.unfinished_files, ".swap or .cleaned file")
+        waits = "waits" if seen.unfinished_files == 1 else "wait"
+        text = f"A compaction was interrupted: {files} {waits} to be put in, or thrown away."
+        remedy = "Leave them: the next start of the broker, or the next clean, finishes or undoes the compaction."
+        yield Finding(FindingCode.SWAP_LEFT, Harm.SLOW_START, seen.path, text, remedy, kafka_issue="KAFKA-12520")
+    if seen.deleted_files:
+        files = f"{counted(seen.deleted_files, '.deleted file')} ({size(seen.deleted_bytes)})"
+        text = f"The delay of {files} is over, and nobody has unlinked them."
+        remedy = (
+            "The broker that holds the lock forgot them; its next start removes them."
+            if seen.is_live
+            else "The next start of the broker removes them; doctor --sweep does it now, named one by one."
+        )
+        yield Finding(FindingCode.DELETED_LEFT, Harm.WASTE, seen.path, text, remedy)
+
+
+def epoch_findings(seen: PartitionSymptoms) -> list[Finding]:
+    """Return at most one finding: that the first batches of segments disagree with ``leader-epoch-checkpoint``."""
+    if seen.error is not None:
+        return []
+    entries = [EpochStart(*entry) for entry in seen.leader_epochs or ()]
+    log = seen.log
+    if seen.is_live:
+        log = log._replace(segments=log.segments[:-1])  # a broker writes the file a moment later than the batch
+    return checkpoint_findings(log, entries, seen.noted.log_start or 0, is_whole=False)
+
+
+def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
+    cause = error.removeprefix(f"{seen.path}: ")
+    text = f"The partition cannot be read as it is: {cause}."
+    remedy = _VERIFY.format(seen.topic_partition) + "; logcleaner leaves the partition alone."
+    if "is a symlink" in cause:
+        remedy = (
+            "Stop the broker, and put the file that the symlink leads to in its place; never remove the symlink alone."
+        )
+    elif _DENIED in cause:
+        remedy = (
+            "Run doctor as the broker's user, or as root. If that user may not read it either, mend the owner or mode."
+        )
+    return Finding(FindingCode.PARTITION_UNREADABLE, Harm.NO_START, seen.path, text, remedy)
+
+
+def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield that the log ends too early, and which checkpoint lies outside the log for another reason."""
+    end = seen.log_end_offset
+    if end is None:
+        return
+    start = seen.noted.log_start
+    if start is not None and start > end:
+        text = (
+            f"The log ends at offset {end}, below its log start {start} in log-start-offset-checkpoint: segments are "
+            f"missing, and a starting broker deletes all that is left."
+        )
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, seen.path, text, START_LOST, None, end)
+        return
+    beyond = seen.claims_beyond_end
+    if beyond:
+        yield _lost_end(seen, end, beyond)
+    first_dirty = seen.noted.first_dirty
+    if not beyond and first_dirty is not None and first_dirty > end:
+        text = (
+            f"cleaner-offset-checkpoint says {first_dirty}, but the log ends at {end}: the log counts as never "
+            f"compacted, and the next round reads all of it."
+        )
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.WASTE, seen.path, text, CLEANED_ANEW, None, end)
+
+
+def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Finding:
+    count = max(beyond.values()) - end
+    lost = "offset is" if count == 1 else f"{count:,} offsets are"
+    claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
+    gone = f"the last {lost} gone from this replica."
+    text = f"The log ends at offset {end}, below {claimed}: {gone}"
+    if seen.ends_early and seen.counted_end is not None:
+        text = f"The log ends at offset {seen.counted_end} for the next start, below {claimed}. Whole batches reach"
+        text, end = f"{text} offset {end}: {gone}", seen.counted_end
+    bases = [str(base) for base in seen.lost_segments if base >= end]
+    if bases:
+        named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
+        text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
+        text += f" {INDEXES_GO}"
+    is_hidden = seen.ends_early or (seen.was_clean and not seen.is_live and seen.has_torn_end)
+    remedy = RECOVER_TAIL if is_hidden else END_LOST
+    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")
+
+
+def missing_record_findings_of(seen: PartitionSymptoms) -> Iterator[Finding]:
+    """Yield the findings of ``doctor`` that ``preflight`` tells, too: records of this partition are gone."""
+    for finding in (*file_findings(seen), *offset_findings(seen)):
+        is_told = finding.repair is RepairGroup.LOG_END  # preflight says itself what is appended behind
+        if finding.harm is Harm.DATA_LOST and finding.code in _MISSING and not is_told:
+            yield finding
