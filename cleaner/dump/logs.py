@@ -23,7 +23,7 @@ from cleaner.dump.text import TextLines
 from storage.arrays import Integers
 from storage.directory import OpenFile, close, open_file
 from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
-from storage.records.read_batches import next_whole_batch
+from storage.records.batch_search import next_whole_batch
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
 NO_OFFSET: Final = -1

@@ -365,7 +365,7 @@ class _Batches:
                 raise
         self.torn_bytes = size_bytes - end
         if self.torn_bytes and self._may_be_torn:
-            from storage.records.read_batches import next_whole_batch  # noqa: PLC0415 - a sound log needs no numpy
+            from storage.records.batch_search import next_whole_batch  # noqa: PLC0415 - a sound log needs no numpy
 
             whole = next_whole_batch(file, self._path, end + 1, size_bytes)
             if whole is not None:

@@ -1,7 +1,7 @@
-"""Walks over the headers of a ``.log``, reads whole batches, and looks for the next one behind bytes that are none.
+"""Walks over the headers of a ``.log``, and reads whole batches.
 
 A piece too short for a batch's first 17 bytes, or a batch longer than what is left, ends the log without an error: that
-is how a write that did not finish looks. Behind bytes that are no batch no length says how far they reach.
+is how a write that did not finish looks.
 
 Source: Kafka ``FileLogInputStream``.
 """
@@ -13,20 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from storage.arrays import Bytes
 from storage.directory import OpenFile, pread, size_of
 from storage.errors import CorruptBatch, InvalidRecord, UnreadableFile, as_unreadable
 from storage.records.legacy import MESSAGE_BYTES_MIN, LegacyBatch, LegacyHeader, parse_legacy_header
 from storage.records.v2 import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
-    MAGIC_V2,
     V2_HEADER_BYTES,
     Batch,
     BatchHeader,
-    agrees,
     parse_header,
 )
 
@@ -38,12 +33,6 @@ _LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
 _WINDOW_BYTES: Final = 4096
 """Read at once when only headers are wanted: many small batches, or one header and little of a large
 batch."""
-
-_SEARCH_WINDOW_BYTES: Final = 1 << 20
-_SEARCH_LENGTH_POSITION: Final = 8
-_LEGACY_LENGTH_MIN: Final = 14
-_HIGH_HALVES: Final = 2
-"""The offsets of a segment lie within 2^31 of its base: their high half is the base's, or one more."""
 
 
 class PositionedHeader(NamedTuple):
@@ -165,41 +154,6 @@ def parse_batch(data: memoryview, path: Path, position: int) -> Batch | LegacyBa
     return Batch(header, data, path, position)
 
 
-def next_whole_batch(
-    descriptor: OpenFile,
-    path: Path,
-    start: int,
-    end: int,
-    base_offset: int | None = None,
-    checked_bytes_max: int | None = None,
-) -> int | None:
-    """Return the first byte at which a whole batch with a right checksum begins; None if there is none.
-
-    Every byte is tried, because a damaged length says nothing of where the next batch begins.
-
-    Args:
-        descriptor: of the file.
-        path: the file, for errors.
-        start: the first byte that is tried.
-        end: of the file.
-        base_offset: of the segment, if the offset of a batch has to fit it. No checksum covers an offset.
-        checked_bytes_max: so much is summed up before the search is given up: bytes that are made to look like batches
-            end it then.
-
-    Raises: UnreadableFile.
-    """
-    checked_bytes = 0
-    with as_unreadable(path):
-        for position, size_bytes in _candidates(descriptor, start, end, base_offset):
-            checked_bytes += size_bytes
-            if checked_bytes_max is not None and checked_bytes > checked_bytes_max:
-                return None
-            data = pread(descriptor, size_bytes, position)
-            if len(data) == size_bytes and agrees(data, data[MAGIC_POSITION]):
-                return position
-    return None
-
-
 def _parse_any_header(data: memoryview, path: Path, position: int) -> BatchHeader | LegacyHeader:
     if data[MAGIC_POSITION] in MESSAGE_BYTES_MIN:
         return parse_legacy_header(data, 0, path, position)
@@ -208,30 +162,3 @@ def _parse_any_header(data: memoryview, path: Path, position: int) -> BatchHeade
 
 def _shrunk(path: Path, size_bytes: int) -> UnreadableFile:
     return UnreadableFile(path, f"shorter than {size_bytes} bytes: it shrank while it was read")
-
-
-def _candidates(descriptor: OpenFile, start: int, end: int, base_offset: int | None) -> Iterator[tuple[int, int]]:
-    """Yield places and sizes of what may be a batch, by its offset, its length and its version."""
-    while end - start > MAGIC_POSITION:
-        buf = np.frombuffer(pread(descriptor, _SEARCH_WINDOW_BYTES + MAGIC_POSITION, start), np.uint8)
-        if buf.size <= MAGIC_POSITION:
-            return
-        places = np.flatnonzero(buf[MAGIC_POSITION:] <= MAGIC_V2)
-        if base_offset is not None:
-            high_halves = _numbers(buf, places, 0) - (base_offset >> 32)
-            places = places[(high_halves >= 0) & (high_halves < _HIGH_HALVES)]
-        lengths = _numbers(buf, places, _SEARCH_LENGTH_POSITION)
-        is_v2 = buf[places + MAGIC_POSITION] == MAGIC_V2
-        least = np.where(is_v2, V2_HEADER_BYTES - LOG_OVERHEAD_BYTES, _LEGACY_LENGTH_MIN)
-        fits = (lengths >= least) & (start + places + LOG_OVERHEAD_BYTES + lengths <= end)
-        sizes = LOG_OVERHEAD_BYTES + lengths[fits]
-        yield from zip((start + places[fits]).tolist(), sizes.tolist(), strict=True)
-        start += buf.size - MAGIC_POSITION
-
-
-def _numbers(buf: Bytes, places: np.ndarray, at: int) -> np.ndarray:
-    """Return the big-endian numbers of four bytes so far behind each place."""
-    numbers = np.zeros(places.size, np.int64)
-    for byte in range(4):
-        numbers = numbers << 8 | buf[places + (at + byte)]
-    return numbers

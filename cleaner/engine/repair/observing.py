@@ -60,7 +60,7 @@ from storage.names import (
     parse_partition_dir_name,
     parse_segment_file_name,
 )
-from storage.records.read_batches import next_whole_batch
+from storage.records.batch_search import next_whole_batch
 from storage.segment import Segment, identity_of, reading_here
 
 _NEVER_MS: Final = 1 << 62

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from storage.records import Record, encode_batch, encode_message
-from storage.records.read_batches import next_whole_batch
+from storage.records.batch_search import next_whole_batch
 
 RECORD: Final = Record(7, 1_700_000_000_000, b"key", b"a value")
 NOISE: Final = b"torn by a crash, and then a broker went on"
