@@ -33,9 +33,11 @@ from tests.interop.kafka_jars import cache_dir, judging_version, kafka_classpath
 from tests.interop.referee import Referee
 from tests.mutants.suite import ROOT, fingerprint
 
-CUTS_OF_A_RUN: Final = 50
+CUTS_OF_A_RUN: Final = 100
 CUTS_OF_A_KILL: Final = 3
 FAILURES_MAX: Final = 3
+GOES_ON_EVERY: Final = 4
+"""Acting again takes most of the time of a judgement."""
 
 
 class Notes:
@@ -65,7 +67,7 @@ def try_cuts(referee: Referee, name: str, seed: int, count: int, scratch: Path, 
     recording = recorded(case, scratch, twin)
     if seed % 2 and twin == WHOLE:
         recording = cut_again(case, recording, scratch, dice)
-    failures = judged(case, referee, cuts_of(recording, count, dice), scratch / "cuts")
+    failures = judged(case, referee, cuts_of(recording, count, dice), scratch / "cuts", goes_on_every=GOES_ON_EVERY)
     return [shrunk(case, recording, failure.cut, referee, scratch / "shrunk") for failure in failures[:1]]
 
 
@@ -153,19 +155,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--cuts", type=int, default=0, metavar="N", help="cuts of recorded runs")
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="processes killed with the power")
-    parser.add_argument("--act", choices=ACTS, help="this one alone")
-    parser.add_argument("--seed", type=int, help="one run of that act, noted nowhere")
+    parser.add_argument("--act", choices=ACTS, nargs="+", default=list(ACTS), help="these alone")
+    parser.add_argument("--seed", type=int, help="one run of the first act, noted nowhere")
     parser.add_argument("--twin", choices=TWINS, default=WHOLE, help="with --seed: a broken twin of the program")
     parser.add_argument("--notes", type=Path, default=cache_dir() / "disk.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
     with Referee(kafka_classpath(judging_version())) as referee:
         if options.seed is not None:
             with in_memory() as scratch:
-                failures = try_cuts(referee, options.act, options.seed, options.cuts, scratch, options.twin)
-            tell(f"{options.act} {options.seed}", failures)
+                failures = try_cuts(referee, options.act[0], options.seed, options.cuts, scratch, options.twin)
+            tell(f"{options.act[0]} {options.seed}", failures)
             return int(bool(failures))
-        acts = [options.act] if options.act else list(ACTS)
-        trials = Trials(acts, Notes(options.notes), referee)
+        trials = Trials(options.act, Notes(options.notes), referee)
         trials.until("cuts", options.cuts, trials.cuts)
         trials.until("kills", options.kills, trials.kill)
     return trials.status

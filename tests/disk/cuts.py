@@ -6,10 +6,10 @@ Of what came later a kind of disk keeps:
 - ``posix``: any subset of the names, whatever their order; of each file any size that it had or reached on the way, and
   each sector of 512 bytes old, new, or zeros.
 - ``ordered`` (ext4, ``data=ordered``): the names up to some moment, since one journal has them all; and an fsync takes
-  with it what the journal had before the last change of that file or directory. A file has no block that its data did
-  not reach first; but in the block in which it ended, a size may come without its data.
-- ``writeback`` (ext4, ``data=writeback``): the same, and any size may come without its data.
-- ``xfs``: as ``ordered``, and no size comes without its data.
+  with it what the journal had before the last change of that file or directory. Of files the same as ``posix``: a
+  size may come without its data here, too, as zeros, since blocks are given out as unwritten.
+- ``writeback`` (ext4, ``data=writeback``): the same.
+- ``xfs``: the names as ``ordered``; and no size comes without its data.
 
 What was written past the page cache (``O_DIRECT``) is on the disk as far as the disk says so: it keeps that or not, as
 all else before the fsync. An fsync that fails takes the pages that it should have written for clean: no later one
@@ -19,7 +19,7 @@ writes them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -42,7 +42,6 @@ from tests.disk.recording import (
 )
 
 SECTOR_BYTES: Final = 512
-BLOCK_BYTES: Final = 4096
 POSIX: Final = "posix"
 ORDERED: Final = "ordered"
 WRITEBACK: Final = "writeback"
@@ -66,6 +65,8 @@ class File:
     sizes: list[tuple[int, int]] = field(default_factory=list)
     """Since the last fsync: number of the operation, and the size behind it."""
     truncations: list[tuple[int, int]] = field(default_factory=list)
+    growths: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of what was written behind the end: number of the operation, and the sizes before and behind it."""
     attributes_since: list[tuple[int, Attributes]] = field(default_factory=list)
     lasting: Attributes | None = None
     """Attributes as of the last fsync; None of a file that never had one."""
@@ -78,6 +79,7 @@ class File:
         """Put bytes somewhere; a gap before them is zeros."""
         end = offset + len(data)
         if end > len(self.memory):
+            self.growths.append((number, len(self.memory), end))
             self._touch(len(self.memory), offset)
             self.memory.extend(bytes(end - len(self.memory)))
             self.sizes.append((number, end))
@@ -129,6 +131,7 @@ class File:
         self.dirty.clear()
         self.sizes.clear()
         self.truncations.clear()
+        self.growths.clear()
         self.attributes_since.clear()
         self.lasting = self.attributes
 
@@ -174,12 +177,14 @@ class Disk:
         self.files: dict[int, File] = {}
         self.durable: Names = {}
         self.pending: list[tuple[int, Change]] = []
+        self._changes: list[tuple[int, Change]] = []
         self.committed = -1
         """The last operation that the journal of a file system has on the disk."""
         self.root = recording.beginning[0].inode
         inodes = {begun.path: begun.inode for begun in recording.beginning}
         for begun in recording.beginning:
             self._begin(begun, inodes)
+        self._begun = {inode: dict(names) for inode, names in self.durable.items()}
 
     def _begin(self, begun: Begun, inodes: Mapping[str, int]) -> None:
         content = begun.content or b""
@@ -221,6 +226,7 @@ class Disk:
 
     def _change(self, number: int, change: Change) -> None:
         self.pending.append((number, change))
+        self._changes.append((number, change))
         for inode in (change.inode, *directories_of(change)):
             self.files[inode].changed_at = number
 
@@ -238,10 +244,14 @@ class Disk:
         elif not has_failed:
             file.lasting = file.attributes
             file.attributes_since.clear()
-            for _, change in self.pending:
-                if change.directory == inode:
+            waiting = []
+            moved_in = {change.inode: number for number, change in self.pending if change.directory == inode}
+            for number, change in self.pending:  # where a file comes from, it has left
+                if change.directory == inode or number < moved_in.get(change.inode, -1):
                     apply(self.durable, change)
-            self.pending = [(number, change) for number, change in self.pending if change.directory != inode]
+                else:
+                    waiting.append((number, change))
+            self.pending = waiting
 
     # ---- what may be kept ------------------------------------------------------------------------------------------
 
@@ -274,8 +284,9 @@ class Disk:
 
     def names_after(self, cut: Cut) -> Names:
         """Names of each directory that a cut leaves."""
-        names = {inode: dict(entries) for inode, entries in self.durable.items()}
-        for number, change in self.pending:
+        is_any = cut.kind == POSIX
+        names = {inode: dict(entries) for inode, entries in (self.durable if is_any else self._begun).items()}
+        for number, change in self.pending if is_any else self._changes:
             if number not in cut.lost:
                 apply(names, change)
         return names
@@ -292,6 +303,49 @@ class Disk:
                 found[path + name] = file.is_directory, kept
                 if file.is_directory:
                     walk(child, f"{path}{name}/")
+
+        walk(self.root, "")
+        return found
+
+    def why_not(self, kind: str, found: Mapping[str, bytes | None]) -> str | None:
+        """Tell why a disk with a journal could not have left this, or None if it could.
+
+        Args:
+            kind: of the disk, other than ``posix``.
+            found: content by path, None of a directory.
+        """
+        reasons = []
+        for moment in dict.fromkeys((self.committed + 1, *self._moments(), self.at)):
+            lost = frozenset(number for number, _ in self.pending if number >= moment)
+            left = self.left(Cut(kind, self.at, lost, {}))
+            inodes = self._inodes(lost)
+            if left.keys() != found.keys():
+                reasons.append(f"up to {moment}: names differ by {left.keys() ^ found.keys()}")
+                continue
+            wrong = (
+                why_not(self.files[inodes[path]], kind, moment, content)
+                for path, content in found.items()
+                if content is not None
+            )
+            if not (told := next(filter(None, wrong), None)):
+                return None
+            reasons.append(f"up to {moment}: {told}")
+        return "; ".join(reasons)
+
+    def _moments(self) -> Iterator[int]:
+        """Behind each operation that a journal has of its own."""
+        yield from (number + 1 for number, _ in self.pending if number > self.committed)
+        for file in self.files.values():
+            yield from (number + 1 for number, _ in file.truncations if number > self.committed)
+
+    def _inodes(self, lost: frozenset[int]) -> dict[str, int]:
+        names = self.names_after(Cut(ORDERED, self.at, lost, {}))
+        found: dict[str, int] = {}
+
+        def walk(inode: int, path: str) -> None:
+            for name, child in names.get(inode, {}).items():
+                found[path + name] = child
+                walk(child, f"{path}{name}/")
 
         walk(self.root, "")
         return found
@@ -388,7 +442,7 @@ def draw(file: File, kind: str, mood: str, moment: int, dice: Random) -> Kept:
         case "none":
             size = sizes[0]
         case _:
-            size = dice.choice((sizes[-1], dice.choice(sizes), _on_the_way(sizes, dice)))
+            size = dice.choice((sizes[-1], dice.choice(sizes), _on_the_way(file, sizes, dice)))
     share = {"all": 1.0, "none": 0.0, "sizes": 0.0}.get(fate, dice.choice((0.1, 0.5, 0.9)))
     content, new, zeros = bytearray(), 0, 0
     for sector in range(-(-size // SECTOR_BYTES)):
@@ -426,24 +480,38 @@ def sizes_of(file: File, kind: str, moment: int) -> list[int]:
     return sizes
 
 
-def _on_the_way(sizes: Sequence[int], dice: Random) -> int:
-    """Between two of them, where a sector ends."""
-    low, high = min(sizes), max(sizes)
-    return max(low, min(high, dice.randint(low, high) // SECTOR_BYTES * SECTOR_BYTES))
+def _on_the_way(file: File, sizes: Sequence[int], dice: Random) -> int:
+    """Within what was written behind the end, where a sector ends."""
+    growths = [(low, high) for _, low, high in file.growths if high in sizes]
+    if not growths:
+        return dice.choice(sizes)
+    low, high = dice.choice(growths)
+    return max(low, dice.randint(low, high) // SECTOR_BYTES * SECTOR_BYTES)
 
 
 def versions_of(file: File, kind: str, sector: int, size: int) -> list[bytes]:
     """What a sector of a file of some size may hold: the oldest first, the newest last."""
     start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, size)
     since = file.dirty.get(sector, [])
-    newer = [held for held in since if len(held) >= end - start] or since[-1:]
-    old = file.old(sector)
-    if end <= len(file.disk) or not newer:
-        return [old, *newer]
-    is_of_the_last_block = start < -(-len(file.disk) // BLOCK_BYTES) * BLOCK_BYTES
-    if kind in (POSIX, WRITEBACK) or (kind == ORDERED and is_of_the_last_block):
-        return [old, *newer]
-    return newer
+    if kind == XFS and since and end > len(file.disk):
+        return [held for held in since if len(held) >= end - start] or since[-1:]
+    return [file.old(sector), *since]
+
+
+def why_not(file: File, kind: str, moment: int, content: bytes) -> str | None:
+    """Tell why a disk could not have left this content of a file, or None if it could."""
+    size, sizes = len(content), sizes_of(file, kind, moment)
+    is_on_the_way = size % SECTOR_BYTES == 0 and any(
+        low <= size <= high for _, low, high in file.growths if high in sizes
+    )
+    if size not in sizes and not is_on_the_way:
+        return f"{size} bytes, not {sizes}"
+    for sector in range(-(-size // SECTOR_BYTES)):
+        start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, size)
+        versions = versions_of(file, kind, sector, size)
+        if content[start:end] not in [held.ljust(SECTOR_BYTES, b"\0")[: end - start] for held in versions]:
+            return f"sector {sector} of {size} bytes is none of {len(versions)} that it may be"
+    return None
 
 
 def lay_down(left: Mapping[str, tuple[bool, Kept]], target: Path) -> Path:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from ctypes.util import find_library
@@ -21,6 +22,7 @@ from tests.mutants.suite import ROOT
 
 PACKAGES: Final = ("libfuse3-4", "libfuse3-3")
 """Debian's libfuse, of 13 and of 12."""
+UNMOUNT_SECONDS_MAX: Final = 20.0
 
 
 @cache
@@ -64,10 +66,21 @@ def mounted(backing: Path, mountpoint: Path, recording: Path, faults: Sequence[F
             yield mountpoint
         finally:
             os.close(reading)
-            subprocess.run(["umount", mountpoint], check=False) if os.path.ismount(mountpoint) else None
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            if process.poll() is None:
-                subprocess.run(["umount", "--lazy", mountpoint], check=False)
-                process.kill()
+            _unmount(mountpoint, process)
     assert process.returncode == 0, "the disk broke"
+
+
+def _unmount(mountpoint: Path, process: subprocess.Popen[bytes]) -> None:
+    """A process that was killed, and a loop device, let go a moment later."""
+    until_seconds = time.monotonic() + UNMOUNT_SECONDS_MAX
+    while subprocess.run(["umount", mountpoint], check=False, capture_output=True).returncode:
+        if not os.path.ismount(mountpoint):
+            break
+        if time.monotonic() > until_seconds:
+            subprocess.run(["umount", "--lazy", mountpoint], check=False)
+            break
+        time.sleep(0.02)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(UNMOUNT_SECONDS_MAX)
+    if process.poll() is None:
+        process.kill()

@@ -8,7 +8,9 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
+
+CONTENT_BYTES_MAX: Final = 16 << 20
 
 
 class Attributes(NamedTuple):
@@ -102,7 +104,7 @@ class Begun(NamedTuple):
     inode: int
     attributes: Attributes
     content: bytes | None
-    """None of a directory."""
+    """None of a directory. What is larger than ``CONTENT_BYTES_MAX`` is left out: whoever records that has a copy."""
 
 
 def attributes_of(status: os.stat_result) -> Attributes:
@@ -114,7 +116,9 @@ def beginning_of(root: Path) -> tuple[Begun, ...]:
 
     def begun(path: Path) -> Begun:
         status = path.lstat()
-        content = None if stat.S_ISDIR(status.st_mode) else path.read_bytes()
+        content = None if stat.S_ISDIR(status.st_mode) else b""
+        if content is not None and status.st_size <= CONTENT_BYTES_MAX:
+            content = path.read_bytes()
         return Begun(path.relative_to(root).as_posix(), status.st_ino, attributes_of(status), content)
 
     return tuple(begun(path) for path in (root, *sorted(root.rglob("*"))))
@@ -126,15 +130,17 @@ class Recording:
 
     beginning: tuple[Begun, ...]
     operations: tuple[Operation, ...]
+    times_ns: tuple[int, ...]
+    """When each of them was done, by a clock that all processes share."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read what a mount has written, up to its end."""
-        beginning, *operations = _pickles(path)
-        return cls(beginning, tuple(operations))
+        beginning, *done = _pickles(path)
+        return cls(beginning, tuple(operation for operation, _ in done), tuple(time_ns for _, time_ns in done))
 
 
-def _pickles(path: Path) -> Iterator[object]:
+def _pickles(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
         while file.peek(1):
             yield pickle.load(file)

@@ -17,6 +17,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -130,12 +131,22 @@ def end_session(pid: int) -> None:
 class Recorder:
     """The calls of the file system."""
 
-    def __init__(self, backing: str, recording: Any, faults: list[Fault]) -> None:
+    def __init__(self, backing: str, recording: Any, faults: Sequence[Fault] = (), *, syncs: bool = False) -> None:
+        """Begin.
+
+        Args:
+            backing: directory that is served.
+            recording: file that gets the operations.
+            faults: what goes wrong.
+            syncs: whether an fsync is one of the backing directory, too.
+        """
         self._root, self._recording, self._faults = backing, recording, faults
         self._met = [0] * len(faults)
         self._open: dict[int, bool] = {}
         """Descriptors, and whether their writes go past the page cache."""
         self._is_dead = False
+        self._syncs = syncs
+        self._given: dict[int, int] = {}
 
     def caller(self) -> int:
         """Process id of who asks."""
@@ -168,7 +179,7 @@ class Recorder:
         raise OSError(getattr(errno, fault.what), "the disk says no")
 
     def _record(self, operation: Operation) -> None:
-        pickle.dump(operation, self._recording)
+        pickle.dump((operation, time.monotonic_ns()), self._recording)
 
     def _path(self, path: str) -> str:
         return self._root + path
@@ -176,7 +187,11 @@ class Recorder:
     def _place(self, path: str) -> tuple[int, str]:
         """The inode of a directory, and the name in it."""
         parent, _, name = path.rpartition("/")
-        return os.lstat(self._path(parent)).st_ino, name
+        return self._number(os.lstat(self._path(parent))), name
+
+    def _number(self, status: os.stat_result) -> int:
+        """A file's inode, and how often a file system has given that number again."""
+        return self._given.get(status.st_ino, 0) << 48 | status.st_ino
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
@@ -242,7 +257,8 @@ class Recorder:
 
     def _made(self, path: str, *, is_directory: bool) -> None:
         status = os.lstat(self._path(path))
-        self._record(Made(*self._place(path), status.st_ino, is_directory, attributes_of(status)))
+        self._given[status.st_ino] = self._given.get(status.st_ino, 0) + 1
+        self._record(Made(*self._place(path), self._number(status), is_directory, attributes_of(status)))
 
     def release(self, path: str | None, fh: int) -> int:
         self._open.pop(fh)
@@ -254,7 +270,7 @@ class Recorder:
             data = data[: max(len(data) // 2, 1)]
         os.pwrite(fh, data, offset)
         status = os.fstat(fh)
-        self._record(Wrote(status.st_ino, offset, data, self._open[fh], status.st_mtime_ns))
+        self._record(Wrote(self._number(status), offset, data, self._open[fh], status.st_mtime_ns))
         return len(data)
 
     def truncate(self, path: str | None, length: int, fh: int | None = None) -> int:
@@ -272,7 +288,7 @@ class Recorder:
     def _truncate(self, fh: int, length: int) -> None:
         os.ftruncate(fh, length)
         status = os.fstat(fh)
-        self._record(Truncated(status.st_ino, length, status.st_mtime_ns))
+        self._record(Truncated(self._number(status), length, status.st_mtime_ns))
 
     def fsync(self, path: str | None, datasync: int, fh: int) -> int:
         return self._sync("fsync", fh)
@@ -281,13 +297,15 @@ class Recorder:
         return self._sync("fsyncdir", fh)
 
     def _sync(self, call: str, fh: int) -> int:
-        inode = os.fstat(fh).st_ino
+        inode = self._number(os.fstat(fh))
         try:
             self._fault(call)
         except OSError:
             if not self._is_dead:
                 self._record(Synced(inode, has_failed=True))
             raise
+        if self._syncs:
+            os.fsync(fh)
         self._record(Synced(inode))
         return 0
 
@@ -301,27 +319,28 @@ class Recorder:
 
     def rename(self, old: str, new: str) -> int:
         self._fault("rename")
-        inode = os.lstat(self._path(old)).st_ino
+        inode = self._number(os.lstat(self._path(old)))
         os.rename(self._path(old), self._path(new))
-        self._record(Moved(*self._place(new), inode, *self._place(old)))
+        if old != new:
+            self._record(Moved(*self._place(new), inode, *self._place(old)))
         return 0
 
     def link(self, target: str, source: str) -> int:
         self._fault("link")
         os.link(self._path(source), self._path(target))
-        self._record(Linked(*self._place(target), os.lstat(self._path(target)).st_ino))
+        self._record(Linked(*self._place(target), self._number(os.lstat(self._path(target)))))
         return 0
 
     def unlink(self, path: str) -> int:
         self._fault("unlink")
-        inode = os.lstat(self._path(path)).st_ino
+        inode = self._number(os.lstat(self._path(path)))
         os.unlink(self._path(path))
         self._record(Unlinked(*self._place(path), inode))
         return 0
 
     def rmdir(self, path: str) -> int:
         self._fault("rmdir")
-        inode = os.lstat(self._path(path)).st_ino
+        inode = self._number(os.lstat(self._path(path)))
         os.rmdir(self._path(path))
         self._record(Unlinked(*self._place(path), inode))
         return 0
@@ -345,7 +364,7 @@ class Recorder:
 
     def _attributed(self, path: str | None, fh: int | None) -> int:
         status = os.lstat(self._path(path or "")) if fh is None else os.fstat(fh)
-        self._record(Attributed(status.st_ino, attributes_of(status)))
+        self._record(Attributed(self._number(status), attributes_of(status)))
         return 0
 
 
