@@ -20,7 +20,7 @@ from tests.interop.tally import TALLY as COMPARISONS
 from tests.sampled import DAY, day, is_whole
 from tests.schemas import hold_to_schemas
 from tests.small_disks import MOUNTED
-from tests.workers import add_counts, counted, longest_first, make_scheduler
+from tests.workers import add_counts, counted, keep_bytecode, longest_first, make_scheduler
 
 DATA = Path(__file__).with_name("data")
 TALLIES = {"comparisons": COMPARISONS, "crashes": CRASHES, "disks": MOUNTED}
@@ -118,6 +118,7 @@ def unpacked(name: str, root: Path) -> Samples:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the kernels if their sources changed, before anything loads them; fix the day of the samples."""
+    keep_bytecode()
     if not hasattr(config, "workerinput"):
         day()
         subprocess.run([sys.executable, "-m", "storage.compiler", "--if-needed"], cwd=DATA.parents[1], check=True)

@@ -65,3 +65,11 @@ def test_the_summary_says_what_workers_tried(run_by_two: str) -> None:
     if "NOT RUN" in run_by_two:
         pytest.skip("NOT RUN: no small disk can be mounted here")
     assert "small disks filled or limited: 1 of ext4, 1 of tmpfs" in run_by_two
+
+
+def test_a_module_is_compiled_once_for_all_processes_of_a_run() -> None:
+    code = "import sys, cleaner.cli.main as main; print(sys.dont_write_bytecode, main.__cached__)"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert told[0] == "False"
+    assert Path(told[1]).exists()
+    assert not sys.dont_write_bytecode

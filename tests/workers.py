@@ -9,6 +9,8 @@ Not chosen: ``--dist loadgroup``: pytest-xdist 3.8 writes the group into the id 
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -40,6 +42,16 @@ FIRST: Final = (
     "tests/crash/test_stops.py",
 )
 """Groups that take longest, the longest first: one of these as the last would leave the other processes idle."""
+
+
+def keep_bytecode() -> None:
+    """Have this process and those that tests start keep compiled modules, whatever the environment says.
+
+    Without them each worker compiles every test anew, and each of the thousand commands that tests start compiles the
+    program: two fifths of its processor time.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def group_of(nodeid: str) -> str:
