@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from storage.names import FileIdentity, TopicPartition
@@ -80,7 +81,7 @@ class CountedRound(NamedTuple):
     found: KeyCount
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartitionFacts:
     """The facts of one partition in one log dir. Segments ascend by base offset; the last one is the active segment."""
 
@@ -113,12 +114,12 @@ class PartitionFacts:
         """The active segment: a broker would append to it."""
         return self.segments[-1]
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """The size of all ``.log`` files."""
         return sum(segment.size_bytes for segment in self.segments)
 
-    @property
+    @cached_property
     def disk_bytes(self) -> int:
         """The space that the blocks of the segments' files take."""
         return sum(segment.disk_bytes for segment in self.segments)

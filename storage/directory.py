@@ -28,11 +28,11 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile
 from storage.stores.errors import NotOnThisMachine
-from storage.stores.paths import StoredPath, is_stored, stored
+from storage.stores.paths import SEPARATOR, StoredPath
 
 if TYPE_CHECKING:
     from storage.stores.stored_file import StoredFile
@@ -243,6 +243,19 @@ def read_whole(path: Path | str) -> bytes:
         return file.read()
 
 
+def read_end(path: Path | str, size_bytes: int, parent: int | None = None) -> tuple[bytes, int]:
+    """Read the last bytes of a plain file, wherever it lies. Return them, and the size of the file.
+
+    Arguments and errors as of ``open_file``.
+    """
+    file, file_bytes = open_file(path, parent)
+    try:
+        start = max(0, file_bytes - size_bytes)
+        return pread(file, file_bytes - start, start), file_bytes
+    finally:
+        close(file)
+
+
 def pread(file: OpenFile, size_bytes: int, position: int) -> bytes:
     """Read so many bytes of an open file from a position on, fewer where it ends. Raises: OSError, as of a store."""
     return os.pread(file, size_bytes, position) if isinstance(file, int) else bytes(file.pread(size_bytes, position))
@@ -265,6 +278,16 @@ def close(file: OpenFile) -> None:
         os.close(file)
     else:
         file.close()
+
+
+def is_stored(path: Path | str) -> TypeGuard[StoredPath | str]:
+    """Return whether a path lies in a store; of a text, whether it is a URL."""
+    return isinstance(path, StoredPath) or (isinstance(path, str) and SEPARATOR in path)
+
+
+def stored(path: StoredPath | str) -> StoredPath:
+    """Return the path in a store that a URL of ours names."""
+    return path if isinstance(path, StoredPath) else StoredPath(path)
 
 
 def open_to_change(path: Path, flags: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from storage.directory import OpenFile, close, open_file, pread
+from storage.directory import close, open_file, pread, read_end
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -143,59 +143,49 @@ def last_time_index_entry(path: Path | str, base_offset: int, parent: int | None
 
 
 def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None) -> tuple[int, int] | None:
+    """Read the last entry that is not all zeros; None without one. The entry before it was read with it, as a rule."""
     try:
-        file, size_bytes = open_file(path, parent)
-        try:
-            at, before, entry = _last_entries(file, size_bytes // layout.size, layout.size)
-        finally:
-            close(file)
+        tail, size_bytes = read_end(path, (_TAIL_ENTRIES + 1) * layout.size - 1, parent)
+        start, entries = size_bytes - len(tail), size_bytes // layout.size
+        first = -(-start // layout.size)
+        tail = tail[first * layout.size - start : entries * layout.size - start]
+        used_bytes = _without_zeros(tail, layout.size)
+        if used_bytes == 0 and first > 0:
+            first, tail = _last_before_zeros(path, first, layout.size, parent)
+            used_bytes = _without_zeros(tail, layout.size) if any(tail) else 0
     except OSError as error:
         raise UnreadableFile(Path(path), error.strerror or str(error)) from error
-    if not entry:
-        return None
-    first, second = layout.unpack(entry)
-    if first < 0 or second < 0:
-        raise CorruptIndex(Path(path), at, f"negative entry ({first}, {second})")
-    previous = layout.unpack(before) if before else (-1, 0)
-    if first <= previous[0] or second < previous[1]:
-        raise CorruptIndex(Path(path), at, f"entry ({first}, {second}) does not follow {previous}")
-    return first, second
-
-
-def _last_entries(file: OpenFile, count: int, entry_bytes: int) -> tuple[int, bytes, bytes]:
-    """Find the last entry that is not all zeros.
-
-    Args:
-        file: the index.
-        count: entries in the file, zeros included.
-        entry_bytes: size of an entry.
-
-    Returns: the entry's position, the bytes of the entry before it if they were read with it, and its own bytes;
-        no bytes if there is no such entry.
-    """
-    first = max(0, count - _TAIL_ENTRIES)
-    tail = pread(file, (count - first) * entry_bytes, first * entry_bytes)
-    used_bytes = _without_zeros(tail, entry_bytes)
-    if used_bytes == 0 and first > 0:
-        first = max(0, _first_zero_entry(file, first, entry_bytes) - 1)
-        tail = pread(file, entry_bytes, first * entry_bytes)
-        used_bytes = _without_zeros(tail, entry_bytes) if any(tail) else 0
     if not used_bytes:
-        return 0, b"", b""
-    at = used_bytes - entry_bytes
-    return first * entry_bytes + at, tail[max(at - entry_bytes, 0) : at], tail[at:used_bytes]
+        return None
+    at = used_bytes - layout.size
+    place = first * layout.size + at
+    first_field, second_field = layout.unpack_from(tail, at)
+    if first_field < 0 or second_field < 0:
+        raise CorruptIndex(Path(path), place, f"negative entry ({first_field}, {second_field})")
+    previous = layout.unpack_from(tail, at - layout.size) if at else (-1, 0)
+    if first_field <= previous[0] or second_field < previous[1]:
+        raise CorruptIndex(Path(path), place, f"entry ({first_field}, {second_field}) does not follow {previous}")
+    return first_field, second_field
 
 
-def _first_zero_entry(file: OpenFile, count: int, entry_bytes: int) -> int:
-    """Count the entries, among ``count``, before the zeros. Entries ascend, so only the first can be zero."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if any(pread(file, entry_bytes, middle * entry_bytes)):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _last_before_zeros(path: Path | str, count: int, entry_bytes: int, parent: int | None) -> tuple[int, bytes]:
+    """Return the place of the last entry, among the first ``count``, that zeros follow, and its bytes.
+
+    Entries ascend, so only the first can be zero.
+    """
+    file, _ = open_file(path, parent)
+    try:
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            if any(pread(file, entry_bytes, middle * entry_bytes)):
+                low = middle + 1
+            else:
+                high = middle
+        last = max(0, low - 1)
+        return last, pread(file, entry_bytes, last * entry_bytes)
+    finally:
+        close(file)
 
 
 def _without_zeros(data: bytes, entry_bytes: int) -> int:

@@ -56,7 +56,7 @@ class Totals(NamedTuple):
             compacted_to_bytes=sum(result.compacted_to_bytes for result in compacted),
             dirty_bytes=sum(p.section.dirty_bytes for p in plan.partitions if p.section and _is_compacted(p, outcome)),
             records_unkeyed=sum(result.records_unkeyed for result in compacted),
-            space=DiskFigures.total(result.space for result in results),
+            space=DiskFigures.total([result.space for result in results]),
             disk_bytes_before=sum(log_dir.facts.disk_bytes for log_dir in plan.log_dirs),
             is_estimate=any(result.basis is Basis.ESTIMATE for result in compacted),
         )

@@ -10,14 +10,14 @@ import os
 import stat as modes
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeGuard
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from storage.stores.errors import NotOnThisMachine, WrongUrl
 
 if TYPE_CHECKING:
     from storage.stores.store import StoredEntry
 
-_SEPARATOR: Final = "://"
+SEPARATOR: Final = "://"
 _LOCAL: Final = "file"
 _ALIKE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
@@ -31,7 +31,7 @@ class StoredPath(PosixPath):
 
     def __str__(self) -> str:
         scheme, _, rest = super().__str__().partition(":/")
-        return f"{scheme}{_SEPARATOR}{rest}"
+        return f"{scheme}{SEPARATOR}{rest}"
 
     def __fspath__(self) -> NoReturn:
         raise NotOnThisMachine(str(self))
@@ -113,24 +113,14 @@ def look_anew(paths: Iterable[Path]) -> None:
             catalogue_of(path.place).forget(path.key)
 
 
-def is_stored(path: Path | str) -> TypeGuard[StoredPath | str]:
-    """Return whether a path lies in a store; of a text, whether it is a URL."""
-    return isinstance(path, StoredPath) or (isinstance(path, str) and _SEPARATOR in path)
-
-
-def stored(path: StoredPath | str) -> StoredPath:
-    """Return the path in a store that a URL of ours names."""
-    return path if isinstance(path, StoredPath) else StoredPath(path)
-
-
 def located(text: str) -> Path:
     """Return the path that a user names: a path of this machine, also as ``file://``, or a URL of a store.
 
     Raises: WrongUrl for a URL that nobody here can read.
     """
-    if _SEPARATOR not in text:
+    if SEPARATOR not in text:
         return Path(text)
-    scheme, _, rest = text.partition(_SEPARATOR)
+    scheme, _, rest = text.partition(SEPARATOR)
     scheme = _ALIKE.get(scheme.lower(), scheme.lower())
     if scheme == _LOCAL:
         return _local(text)
@@ -144,7 +134,7 @@ def located(text: str) -> Path:
         raise WrongUrl(text, f"names no {'host' if scheme == 'hdfs' else 'bucket'}; say {scheme}://NAME/DIR")
     if any(part in ("", ".", "..") for part in parts):
         raise WrongUrl(text, "has an empty part, '.' or '..' in it; a log dir below such a name cannot be read")
-    return StoredPath(f"{scheme}{_SEPARATOR}{place}", *parts)
+    return StoredPath(f"{scheme}{SEPARATOR}{place}", *parts)
 
 
 def _local(url: str) -> Path:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from cleaner.engine.outcome import Basis, Outcome, PartitionResult
@@ -57,9 +58,9 @@ class Fate:
     """Whether all have the same reason text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopicRoll:
-    """One topic: its partitions in all log dirs, and their results.
+    """One topic: its partitions in all log dirs, and their results. Each sum is made once, when it is first asked for.
 
     Attributes:
         topic: the name.
@@ -73,24 +74,24 @@ class TopicRoll:
     unreadable: tuple[UnreadablePartition, ...]
     results: tuple[tuple[PartitionPlan, PartitionResult], ...]
 
-    @property
+    @cached_property
     def partitions(self) -> int:
         """The number of partitions."""
         return len(self.plans) + len(self.unreadable)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name of the topic, or of its only partition."""
         if self.partitions > 1:
             return self.topic
         return str(self.plans[0].facts.topic_partition if self.plans else self.unreadable[0].topic_partition)
 
-    @property
+    @cached_property
     def changing(self) -> tuple[PartitionPlan, ...]:
         """The partitions that the plan changes."""
         return tuple(p for p in self.plans if p.has_work)
 
-    @property
+    @cached_property
     def concern(self) -> Concern:
         """The kind of the topic."""
         if self.changing:
@@ -98,17 +99,17 @@ class TopicRoll:
         is_held = any(p.guard or any(v.reason.code in _HELD_BACK for v in p.verdicts[:1]) for p in self.plans)
         return Concern.WAITS_FOR_A_PERSON if is_held or self.errors else Concern.UNCHANGED
 
-    @property
+    @cached_property
     def errors(self) -> list[str]:
         """A line for each partition that cannot be read, or of which a step failed."""
         return [*(p.error for p in self.unreadable), *(r.error for _, r in self.results if r.error)]
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """The size of the ``.log`` files before the run."""
         return sum(p.facts.size_bytes for p in self.plans) + sum(p.size_bytes for p in self.unreadable)
 
-    @property
+    @cached_property
     def reclaimed_bytes(self) -> int:
         """The bytes by which the ``.log`` files of the topic shrink for certain."""
         return sum(
@@ -118,17 +119,17 @@ class TopicRoll:
             for planned, result in self.results
         )
 
-    @property
+    @cached_property
     def is_estimate(self) -> bool:
         """True if a compaction may save more than ``reclaimed_bytes`` has, because the data was not read."""
         return any(result.basis is Basis.ESTIMATE for _, result in self.results)
 
-    @property
+    @cached_property
     def dirty_bytes(self) -> int:
         """The dirty bytes of the partitions that are compacted."""
         return sum(dirty_bytes(p) for p in self.plans if p.compaction)
 
-    @property
+    @cached_property
     def dirty_ratio(self) -> float | None:
         """The share of dirty bytes in what can be compacted; None if nothing is compacted."""
         sections = [p.section for p in self.plans if p.section]

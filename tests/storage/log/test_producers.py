@@ -64,6 +64,7 @@ def test_snapshot_above_the_log_end_or_at_its_start_is_not_used(directory):
 
 def test_snapshot_at_the_log_end_needs_no_replay(directory):
     write_snapshot(directory, 3, 1)
+    (directory / f"{2:020d}.log").write_bytes(b"no batch, and nobody looks" * 9)
     assert set(state_of(directory).producers) == {1}
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from storage.directory import is_stored
 from storage.stores.errors import NotOnThisMachine, WrongUrl
-from storage.stores.paths import StoredPath, is_stored, located
+from storage.stores.paths import StoredPath, located
 
 
 @pytest.mark.parametrize(
