@@ -43,15 +43,21 @@ _SNAPPY: Final = 2
 _LZ4: Final = 3
 _ZSTD: Final = 4
 
+_VERSION: Final = 2
+
 _SAMPLE: Final = np.frombuffer(b"Neither rain nor snow, neither snow nor rain, nor gloom of night. " * 40, np.uint8)
 
 
 @kernel()
-def _decompress(  # noqa: PLR0911  (each codec has its own)
-    codec: int, buf: Bytes, start: int, end: int, arena: Bytes, position: int, calls: Integers
+def decompress_body(  # noqa: PLR0911  (each codec has its own)
+    codec: int, buf: Bytes, start: int, end: int, arena: Bytes, position: int, calls: Integers, version: int
 ) -> tuple[int, int]:
+    """Decompress ``buf[start:end]``, the body of a batch of a version, to ``arena``: ``(status, next position)``.
+
+    The caller knows both ranges to lie in their arrays.
+    """
     if codec == _LZ4 and calls[LZ4_DECOMPRESS]:
-        return decompress_lz4(buf, start, end, arena, position, calls)
+        return decompress_lz4(buf, start, end, arena, position, calls, version)
     if codec == _ZSTD and calls[ZSTD_DECOMPRESS]:
         return decompress_zstd(buf, start, end, arena, position, calls)
     if codec == _SNAPPY:
@@ -77,9 +83,9 @@ def _decompress_row(
         return Status.BAD_CRC, position
     if batch.record_count == 0:  # what lies behind the header of an empty batch is not looked at, as in Kafka
         return Status.OK, position
-    status, end = _decompress(
+    status, end = decompress_body(
         batch.attributes & CODEC_MASK, buf, batch.position + HEADER_BYTES, batch.position + batch.size,
-        arena, position, calls,
+        arena, position, calls, _VERSION,
     )  # fmt: skip
     if status == Status.OUTPUT_FULL and position == 0:
         return Status.NEEDS_PYTHON, position
@@ -129,8 +135,40 @@ def decompress_batches(
     return Status.OK, last, position
 
 
+@kernel()
+def compress_body(  # noqa: PLR0911  (each codec has its own)
+    codec: int,
+    plain: Bytes,
+    start: int,
+    end: int,
+    out: Bytes,
+    position: int,
+    calls: Integers,
+    last_seen: LastSeen,
+    version: int,
+) -> tuple[int, int]:
+    """Do what ``compress_records`` does, for a batch of a version."""
+    start, end = max(start, 0), min(end, plain.size)
+    if end < start or position < 0 or position > out.size:
+        return Status.BAD_SIZE, position
+    if codec == _LZ4 and calls[LZ4_COMPRESS]:
+        return compress_lz4(plain, start, end, out, position, calls, version)
+    if codec == _ZSTD and calls[ZSTD_COMPRESS]:
+        return compress_zstd(plain, start, end, out, position, calls)
+    if codec == _SNAPPY:
+        return compress_snappy(plain, start, end, out, position, last_seen)
+    if codec == _GZIP and calls[DEFLATE]:
+        return compress_gzip(plain, start, end, out, position, calls)
+    if codec != _NONE:
+        return Status.NEEDS_PYTHON, position
+    if end - start > out.size - position:
+        return Status.OUTPUT_FULL, position
+    copy_bytes(out, position, plain, start, end - start)
+    return Status.OK, position + end - start
+
+
 @kernel(integers(2)(I64, BYTES, I64, I64, OUTPUT, I64, INTEGERS, LAST_SEEN))
-def compress_records(  # noqa: PLR0911  (each codec has its own)
+def compress_records(
     codec: int,
     plain: Bytes,
     start: int,
@@ -156,23 +194,7 @@ def compress_records(  # noqa: PLR0911  (each codec has its own)
         ``(status, next position)``. OUTPUT_FULL: nothing usable was written. NEEDS_PYTHON: the codec's functions were
         not found.
     """
-    start, end = max(start, 0), min(end, plain.size)
-    if end < start or position < 0 or position > out.size:
-        return Status.BAD_SIZE, position
-    if codec == _LZ4 and calls[LZ4_COMPRESS]:
-        return compress_lz4(plain, start, end, out, position, calls)
-    if codec == _ZSTD and calls[ZSTD_COMPRESS]:
-        return compress_zstd(plain, start, end, out, position, calls)
-    if codec == _SNAPPY:
-        return compress_snappy(plain, start, end, out, position, last_seen)
-    if codec == _GZIP and calls[DEFLATE]:
-        return compress_gzip(plain, start, end, out, position, calls)
-    if codec != _NONE:
-        return Status.NEEDS_PYTHON, position
-    if end - start > out.size - position:
-        return Status.OUTPUT_FULL, position
-    copy_bytes(out, position, plain, start, end - start)
-    return Status.OK, position + end - start
+    return compress_body(codec, plain, start, end, out, position, calls, last_seen, _VERSION)
 
 
 def body_bytes_max(plain_bytes: int) -> int:

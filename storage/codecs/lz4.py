@@ -1,6 +1,6 @@
 """lz4 frames as Kafka reads and writes them: this module walks the frame, liblz4 does its blocks.
 
-The rules are those of ``storage.codecs.lz4_frame``, for batches of version 2.
+The rules are those of ``storage.codecs.lz4_frame``.
 
 Source: Kafka ``Lz4BlockInputStream``, ``Lz4BlockOutputStream``.
 """
@@ -31,12 +31,13 @@ _BLOCK_SIZE_ID_MAX: Final = 7
 _BLOCK_BYTES: Final = 64 * 1024
 _BLOCK_DESCRIPTOR: Final = 0x40
 _HEADER_CHECKSUM: Final = 0x82  # of the flags and the descriptor that are written
+_HEADER_CHECKSUM_V0: Final = 0x1A  # of the magic, the flags and the descriptor, as message format 0 has it
 _STORED_RAW: Final = 0x80000000
 _WORD_BYTES: Final = 4
 
 
 @kernel()
-def _frame_header(buf: Bytes, start: int, end: int) -> tuple[int, int, int]:
+def _frame_header(buf: Bytes, start: int, end: int, version: int) -> tuple[int, int, int]:
     """Return ``(flags, where the blocks start, bytes of a block at most)``; flags -1: no header that Kafka takes."""
     if end - start < _HEADER_BYTES_MIN or load_le32(buf, start) != _MAGIC:
         return -1, 0, 0
@@ -47,7 +48,9 @@ def _frame_header(buf: Bytes, start: int, end: int) -> tuple[int, int, int]:
     if descriptor & 0x0F or block_size_id < _BLOCK_SIZE_ID_MIN or block_size_id > _BLOCK_SIZE_ID_MAX:
         return -1, 0, 0
     checksum_at = start + (14 if flags & _FLAG_CONTENT_SIZE else 6)
-    if checksum_at >= end or load_u8(buf, checksum_at) != xxh32(buf, start + 4, checksum_at) >> 8 & 0xFF:
+    if checksum_at >= end:
+        return -1, 0, 0
+    if version > 0 and load_u8(buf, checksum_at) != xxh32(buf, start + 4, checksum_at) >> 8 & 0xFF:
         return -1, 0, 0
     return flags, checksum_at + 1, _BLOCK_BYTES << 2 * (block_size_id - _BLOCK_SIZE_ID_MIN)
 
@@ -81,9 +84,14 @@ def _take_block(
 
 
 @kernel()
-def decompress_lz4(buf: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
-    """Decompress the first frame in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
-    flags, at, block_bytes_max = _frame_header(buf, start, end)
+def decompress_lz4(
+    buf: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers, version: int
+) -> tuple[int, int]:
+    """Decompress the first frame in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``.
+
+    In messages of version 0 the checksum of the frame's header is not looked at.
+    """
+    flags, at, block_bytes_max = _frame_header(buf, start, end, version)
     if flags < 0:
         return Status.BAD_COMPRESSED, position
     checksum_bytes = _WORD_BYTES if flags & _FLAG_BLOCK_CHECKSUM else 0
@@ -131,14 +139,16 @@ def _compress_block(source: Bytes, start: int, size: int, out: Bytes, position: 
 
 
 @kernel()
-def compress_lz4(source: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
+def compress_lz4(
+    source: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers, version: int
+) -> tuple[int, int]:
     """Write one frame of 64 KiB blocks to ``out``: ``(status, next position)``."""
     if out.size - position < _HEADER_BYTES_MIN + _WORD_BYTES:
         return Status.OUTPUT_FULL, position
     store_be32(out, position, _MAGIC_AS_WRITTEN)
     store_u8(out, position + 4, _FLAGS)
     store_u8(out, position + 5, _BLOCK_DESCRIPTOR)
-    store_u8(out, position + 6, _HEADER_CHECKSUM)
+    store_u8(out, position + 6, _HEADER_CHECKSUM if version > 0 else _HEADER_CHECKSUM_V0)
     position += _HEADER_BYTES_MIN
     for at in range(start, end, _BLOCK_BYTES):
         size = min(end - at, _BLOCK_BYTES)

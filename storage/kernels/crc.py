@@ -1,8 +1,9 @@
-"""CRC-32C (Castagnoli), the checksum of v2 batches.
+"""CRC-32C (Castagnoli), the checksum of v2 batches, and CRC-32, that of messages of v0 and v1.
 
 The crc32 instruction takes 3 cycles, but a new one can start each cycle. So three lanes of the input are fed side by
 side, and their results joined. A CRC is linear: to append n zero bytes is to multiply by a 32x32 bit matrix, which is
 kept as four tables of 256 entries. A CPU without the instruction uses Intel's slicing-by-8: eight look-ups for 8 bytes.
+So does CRC-32 on every CPU: no level has an instruction for it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from storage.machine.kernel import kernel
 from storage.machine.signatures import BYTES, I64, U32
 
 POLYNOMIAL: Final = 0x82F63B78  # bit-reversed
+_POLYNOMIAL_32: Final = 0xEDB88320
 _ALL_ONES: Final = np.uint64(0xFFFFFFFF)
 _LONG: Final = 1024  # bytes a lane
 _SHORT: Final = 128
@@ -41,11 +43,11 @@ def _zeros_tables(log2_bytes: int) -> npt.NDArray[np.uint32]:
     return _matrix_times(matrix, np.arange(256, dtype=np.uint32) << shifts)
 
 
-def _slicing_tables() -> npt.NDArray[np.uint32]:
+def _slicing_tables(polynomial: int) -> npt.NDArray[np.uint32]:
     """Make the tables ``[k][byte]``: what ``byte`` followed by ``k`` zero bytes does to the CRC."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        table = np.where(table & 1, (table >> 1) ^ np.uint32(POLYNOMIAL), table >> 1).astype(np.uint32)
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(polynomial), table >> 1).astype(np.uint32)
     tables = [table]
     for _ in range(7):
         tables.append((tables[-1] >> 8) ^ table[tables[-1] & 0xFF])
@@ -54,7 +56,8 @@ def _slicing_tables() -> npt.NDArray[np.uint32]:
 
 _AFTER_LONG: Final = _zeros_tables(_LONG.bit_length() - 1)
 _AFTER_SHORT: Final = _zeros_tables(_SHORT.bit_length() - 1)
-_SLICES: Final = _slicing_tables()
+_SLICES: Final = _slicing_tables(POLYNOMIAL)
+_SLICES_32: Final = _slicing_tables(_POLYNOMIAL_32)
 
 
 @kernel()
@@ -99,18 +102,29 @@ def _by_instruction(buf: Bytes, start: int, end: int) -> np.uint64:
 
 
 @kernel()
-def _by_tables(buf: Bytes, start: int, end: int) -> np.uint64:
+def _by_slices(slices: npt.NDArray[np.uint32], buf: Bytes, start: int, end: int) -> np.uint64:
     crc = _ALL_ONES
     while end - start >= 8:
         mixed = load_le64(buf, start) ^ crc
         crc = np.uint64(0)
         for byte in range(8):
-            crc ^= np.uint64(_SLICES[7 - byte, (mixed >> np.uint64(8 * byte)) & np.uint64(0xFF)])
+            crc ^= np.uint64(slices[7 - byte, (mixed >> np.uint64(8 * byte)) & np.uint64(0xFF)])
         start += 8
     while start < end:
-        crc = (crc >> np.uint64(8)) ^ np.uint64(_SLICES[0, (crc ^ np.uint64(load_u8(buf, start))) & np.uint64(0xFF)])
+        crc = (crc >> np.uint64(8)) ^ np.uint64(slices[0, (crc ^ np.uint64(load_u8(buf, start))) & np.uint64(0xFF)])
         start += 1
     return crc ^ _ALL_ONES
+
+
+@kernel()
+def _by_tables(buf: Bytes, start: int, end: int) -> np.uint64:
+    return _by_slices(_SLICES, buf, start, end)
+
+
+@kernel()
+def checksum_32(buf: Bytes, start: int, end: int) -> np.uint64:
+    """Compute the CRC-32 of ``buf[start:end]``, which the caller knows to lie in the buffer."""
+    return _by_slices(_SLICES_32, buf, start, end)
 
 
 # Kernels call this name. HAS_CRC32C chooses its body before anything is compiled.
@@ -121,6 +135,12 @@ checksum = _by_instruction if HAS_CRC32C else _by_tables
 def crc32c(buf: Bytes, start: int, end: int) -> int:
     """Compute the CRC-32C of ``buf[start:end]``; both are cut to the buffer."""
     return checksum(buf, max(start, 0), min(end, buf.size))  # type: ignore[return-value]
+
+
+@kernel(U32(BYTES, I64, I64))
+def crc32(buf: Bytes, start: int, end: int) -> int:
+    """Compute the CRC-32 of ``buf[start:end]``; both are cut to the buffer."""
+    return checksum_32(buf, max(start, 0), min(end, buf.size))  # type: ignore[return-value]
 
 
 @kernel()

@@ -23,6 +23,9 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+MIXED_VERSIONS: Final = 0x200
+"""Flag of a row of v0 or v1, outside the byte that is stored: a message in the wrapper is of another version than the
+wrapper (KAFKA-4298), so that the bytes are not copied even if all records stay."""
 
 BATCH: Final = np.dtype(
     [

@@ -198,7 +198,12 @@ def encode_wrapper(
     assert records, "a wrapper message holds at least one message"
     assert compression is not Compression.NONE, "a wrapper message is compressed"
     base_offset = records[0].offset if magic == 1 else 0
-    inner = b"".join(_encode(replace(one, offset=one.offset - base_offset), magic, 0) for one in records)
+    timestamp_type = _timestamp_type(magic, log_append_time_ms is not None)
+    inner = bytearray()
+    for record in records:
+        timestamp_ms = record.timestamp_ms if log_append_time_ms is None else log_append_time_ms
+        numbered = replace(record, offset=record.offset - base_offset, timestamp_ms=timestamp_ms)
+        inner += _encode(numbered, magic, timestamp_type)
     newest_ms = max(record.timestamp_ms for record in records)
     wrapper = Record(
         offset=records[-1].offset,
@@ -206,7 +211,7 @@ def encode_wrapper(
         key=None,
         value=compress(compression, inner, magic),
     )
-    return _encode(wrapper, magic, compression | _timestamp_type(magic, log_append_time_ms is not None))
+    return _encode(wrapper, magic, compression | timestamp_type)
 
 
 def _parse_message(data: memoryview, header: LegacyHeader) -> Record:

@@ -1,25 +1,29 @@
-"""Messages of versions 0 and 1 as rows of a batch table, read by the readable code of ``storage.records``.
+"""Messages of versions 0 and 1 as rows of a batch table.
 
 A message, or a wrapper with the messages in it, is one row, as if it were a v2 batch. There are two ways to read them:
 
 ``read_keys``     for a compaction. Which records survive depends on keys, offsets and the absence of values alone: the
-                  buffer that the kernels walk holds just these, in the encoding of v2 records.
-``read_records``  for who wants the records: the buffer holds keys and values, and their fields are located in it.
+                  buffer that the kernels walk holds just these, in the encoding of v2 records. A kernel reads them;
+                  what it leaves, the readable code of ``storage.records`` decides.
+``read_records``  for who wants the records: the buffer holds keys and values, and their fields are located in it. The
+                  readable code reads them.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from storage.arrays import Bytes, Integers, Table
+from storage.codecs.batches import open_codecs
 from storage.codecs.compression import Compression, decompress
+from storage.codecs.messages import read_messages
 from storage.errors import CorruptBatch
-from storage.kernels.layout import BATCH, LOCATED_FIELDS, UNKNOWN
+from storage.kernels.layout import BATCH, LOCATED_FIELDS, MIXED_VERSIONS, UNKNOWN
 from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import LegacyBatch, Record
 from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
@@ -40,11 +44,10 @@ if TYPE_CHECKING:
 MESSAGES_BYTES_MAX: Final = 128 << 20
 """The most bytes of a decompressed wrapper. It is below a v2 batch's bound, because the messages become Python objects.
 """
-ARENA_BYTES: Final = 8 << 20
+KEYS_BYTES: Final = 8 << 20
 """Keys, as the kernels read them, after which a run of rows is handed over."""
-MIXED_VERSIONS: Final = 0x200
-"""Flag in the ``attributes`` of a legacy row, outside the byte that is stored: a message in the wrapper is of another
-version than the wrapper (KAFKA-4298), so that the bytes are not copied even if all records stay."""
+_ARENA_BYTES: Final = 4 << 20
+"""The bytes of a decompressed wrapper that the kernel reads; a larger one is for the readable code."""
 
 NO_TIMESTAMP_TYPE: Final = 0x100
 """Flag in the ``attributes`` of a row, outside the byte that is stored: messages of v0 have no timestamp."""
@@ -76,40 +79,16 @@ class LegacyRows(NamedTuple):
     """BAD_SIZE if the header of the message at ``stopped`` cannot be."""
 
 
-@dataclass(slots=True)
-class _Numbering:
-    """Numbers and checks messages in the order of their offsets."""
+class _Hand(threading.local):
+    """Buffers and codecs of a thread, made when it first reads messages."""
 
-    next_offset: int
-    next_ordinal: int
+    def __init__(self) -> None:
+        self.keys = np.empty(KEYS_BYTES, np.uint8)
+        self.arena = np.empty(_ARENA_BYTES, np.uint8)
+        self.codecs = open_codecs()
 
-    def row(self, batch: LegacyBatch, position: int, arena: bytearray) -> tuple[int, ...]:
-        """Add the keys of a batch to the arena; gives its row. Raises: CorruptBatch."""
-        records = batch.records(MESSAGES_BYTES_MAX)
-        self._check(batch, records)
-        header, start, base_offset = batch.header, len(arena), records[0].offset
-        for record in records:
-            _append_key(arena, record, base_offset)
-        flags = MIXED_VERSIONS if _mixes_versions(batch, records) else 0
-        plain = start, len(arena)
-        row = _row(batch, records, position, plain, self.next_ordinal, flags, BatchFate.DELETE_EMPTY)
-        self.next_offset = header.last_offset + 1
-        self.next_ordinal += len(records)
-        return row
 
-    def _check(self, batch: LegacyBatch, records: Sequence[Record]) -> None:
-        """Check what parsing does not: offsets that ascend and end with the batch, timestamps that can be written."""
-        offset = self.next_offset - 1
-        for record in records:
-            if record.offset <= offset:
-                raise _corrupt(batch, f"offset {record.offset} behind offset {offset}")
-            if not NO_TIMESTAMP <= record.timestamp_ms <= _TIMESTAMP_MAX:
-                raise _corrupt(batch, f"timestamp {record.timestamp_ms} of a message")
-            offset = record.offset
-        if offset != batch.last_offset:
-            raise _corrupt(batch, f"the last message's offset {offset} in a wrapper of {batch.last_offset}")
-        if offset - records[0].offset > _OFFSET_DELTA_MAX:
-            raise _corrupt(batch, f"offsets {records[0].offset} to {offset} in one wrapper")
+_hand: Final = _Hand()
 
 
 def read_keys(
@@ -130,20 +109,62 @@ def read_keys(
 
     Raises: CorruptBatch.
     """
-    reader = _Numbering(next_offset, next_ordinal)
-    rows: list[tuple[int, ...]] = []
-    arena = bytearray()
+    table, keys = np.zeros(rows_max, BATCH), _hand.keys
     position, end = span
-    while len(rows) < rows_max and len(arena) < ARENA_BYTES:
-        batch = _batch_at(window, (position, end), path, file_position)
+    rows, filled = 0, 0
+    while rows < rows_max:
+        status, rows, position, next_offset, next_ordinal, filled = read_messages(
+            window, position, end, next_offset, next_ordinal, table, rows, rows_max, keys, filled,
+            _hand.arena, _hand.codecs.words, verify,
+        )  # fmt: skip
+        if rows == rows_max or (status == Status.OUTPUT_FULL and rows):
+            break
+        batch = batch_at(window, (position, end), path, file_position)
         if batch is None:
             break
         if verify:
             batch.ensure_valid()
-        rows.append(reader.row(batch, position, arena))
-        position += batch.header.size_bytes
-    keys = np.frombuffer(bytes(arena), np.uint8)
-    return LegacyRows(np.array(rows, BATCH), keys, position, reader.next_offset, reader.next_ordinal)
+        row, own = row_of_keys(batch, position, next_offset, next_ordinal)
+        if len(own) > keys.size - filled:
+            if rows:
+                break
+            keys = np.empty(len(own), np.uint8)
+        keys[filled : filled + len(own)] = np.frombuffer(own, np.uint8)
+        table[rows] = row
+        for bound in ("records_start", "records_end"):
+            table[bound][rows] += filled
+        position, next_offset = position + batch.header.size_bytes, batch.last_offset + 1
+        next_ordinal += int(table["record_count"][rows])
+        rows, filled = rows + 1, filled + len(own)
+    return LegacyRows(table[:rows], keys[:filled].copy(), position, next_offset, next_ordinal)
+
+
+def row_of_keys(
+    batch: LegacyBatch, position: int, next_offset: int, next_ordinal: int
+) -> tuple[tuple[int, ...], bytearray]:
+    """Return the row of a batch, and its keys, which the row says to begin the buffer. Raises: CorruptBatch."""
+    keys, records = bytearray(), batch.records(MESSAGES_BYTES_MAX)
+    _check(batch, records, next_offset)
+    for record in records:
+        _append_key(keys, record, records[0].offset)
+    flags = MIXED_VERSIONS if _mixes_versions(batch) else 0
+    plain = 0, len(keys)
+    return _row(batch, records, position, plain, next_ordinal, flags, BatchFate.DELETE_EMPTY), keys
+
+
+def _check(batch: LegacyBatch, records: Sequence[Record], next_offset: int) -> None:
+    """Check what parsing does not: offsets that ascend and end with the batch, timestamps that can be written."""
+    offset = next_offset - 1
+    for record in records:
+        if record.offset <= offset:
+            raise _corrupt(batch, f"offset {record.offset} behind offset {offset}")
+        if not NO_TIMESTAMP <= record.timestamp_ms <= _TIMESTAMP_MAX:
+            raise _corrupt(batch, f"timestamp {record.timestamp_ms} of a message")
+        offset = record.offset
+    if offset != batch.last_offset:
+        raise _corrupt(batch, f"the last message's offset {offset} in a wrapper of {batch.last_offset}")
+    if offset - records[0].offset > _OFFSET_DELTA_MAX:
+        raise _corrupt(batch, f"offsets {records[0].offset} to {offset} in one wrapper")
 
 
 def read_records(
@@ -169,7 +190,7 @@ def read_records(
     damage, status = None, Status.OK
     while len(located.data) < _BUFFER_BYTES and damage is None and located.next_offset < offsets.end:
         try:
-            batch = _batch_at(window, (position, end), path, file_position)
+            batch = batch_at(window, (position, end), path, file_position)
         except CorruptBatch:
             status = Status.BAD_SIZE
             break
@@ -236,7 +257,7 @@ def _row(
     )  # fmt: skip
 
 
-def _batch_at(window: Bytes, span: tuple[int, int], path: Path, file_position: int) -> LegacyBatch | None:
+def batch_at(window: Bytes, span: tuple[int, int], path: Path, file_position: int) -> LegacyBatch | None:
     """Return the message that a span of a window begins with; None for another version, or if the span cuts it.
 
     Raises: CorruptBatch.
@@ -277,17 +298,10 @@ def _append_key(arena: bytearray, record: Record, base_offset: int) -> None:
     arena += body
 
 
-def _mixes_versions(batch: LegacyBatch, records: Sequence[Record]) -> bool:
-    """Return whether a message in the wrapper is of another version than the wrapper.
-
-    By the timestamps, of which version 0 has none, as far as these tell; else the messages are looked at once more.
-    """
+def _mixes_versions(batch: LegacyBatch) -> bool:
+    """Return whether a message in the wrapper, which parsed, is of another version than the wrapper."""
     header = batch.header
     if header.compression is Compression.NONE:
-        return False
-    if header.magic == 0:
-        return any(record.timestamp_ms != NO_TIMESTAMP for record in records)
-    if all(record.timestamp_ms != NO_TIMESTAMP for record in records):
         return False
     wrapped = batch.data[LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN[header.magic] :]
     messages = decompress(header.compression, wrapped, MESSAGES_BYTES_MAX, header.magic)

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
@@ -25,8 +26,8 @@ from tests.benchmarks.results import OtherRun, Report, Settings, resumed
 from tests.benchmarks.sides import OUR_COMMAND
 from tests.benchmarks.table import markdown
 from tests.benchmarks.workloads import MANY_KEYS, Workload, many_keys, workloads
-from tests.interop.kafka_jars import KafkaUnavailable, judging_version, kafka_classpath
-from tests.interop.referee import Referee
+from tests.interop.kafka_jars import OLD, KafkaUnavailable, judging_version, kafka_classpath
+from tests.interop.referee import KAFKA_2, Referee
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,8 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         version = judging_version()
         report = resumed(options.json, Settings(options.gib, options.rounds, options.many_keys), version)
-        with Referee(kafka_classpath(version)) as referee, patch.dict(os.environ, CACHE_DIRECTORY=cache):
-            _measure(Bench(options.scratch, referee, options.ours_command), report, options)
+        with ExitStack() as stack:
+            referee = stack.enter_context(Referee(kafka_classpath(version)))
+            old_referee = stack.enter_context(Referee(kafka_classpath(OLD), main=KAFKA_2))
+            stack.enter_context(patch.dict(os.environ, CACHE_DIRECTORY=cache))
+            _measure(Bench(options.scratch, referee, old_referee, options.ours_command), report, options)
     except (KafkaUnavailable, DifferentRecords, OtherRun) as reason:
         print(reason, file=sys.stderr)
         return 1

@@ -40,23 +40,26 @@ class Bench:
     Args:
         scratch: has room for three copies of a log: generated, to be cleaned, cleaned.
         referee: Kafka's side.
+        old_referee: Kafka's side of logs in v0 and v1.
         our_command: ``{log_dir}``, ``{segment_bytes}`` and ``{threads}`` are filled in.
     """
 
-    def __init__(self, scratch: Path, referee: Referee, our_command: str) -> None:
-        self._scratch, self._referee, self._our_command = scratch, referee, our_command
+    def __init__(self, scratch: Path, referee: Referee, old_referee: Referee, our_command: str) -> None:
+        self._scratch, self._our_command = scratch, our_command
+        self._referee, self._old_referee = referee, old_referee
 
     def compare(self, workload: Workload, rounds: int) -> Comparison:
         """Raises: DifferentRecords in any round; subprocess.CalledProcessError where our command failed."""
-        source = generated(workload, self._scratch, self._referee)
+        referee = self._referee_of(workload)
+        source = generated(workload, self._scratch, referee)
         startup = self._startup(workload, rounds)
         if workload.is_cleaned_by_us:  # what the small logs of the start-up do not need has to be compiled, too
-            our_round(workload, source, self._scratch, self._referee, self._our_command, 1)
+            our_round(workload, source, self._scratch, referee, self._our_command, 1)
         kafka: list[Cost] = []
         ours: dict[int, list[Cost]] = {threads: [] for threads in THREADS}
         for number in range(rounds):
             cost, kafka_left, log_bytes = kafka_round(
-                workload, source, self._scratch, self._referee, warmups=0 if number else WARMUPS
+                workload, source, self._scratch, referee, warmups=0 if number else WARMUPS
             )
             kafka.append(cost)
             for threads in THREADS:
@@ -97,7 +100,8 @@ class Bench:
         )
 
     def _our_round(self, workload: Workload, source: Path, threads: int, kafka_left: Left) -> Cost:
-        cost, our_left = our_round(workload, source, self._scratch, self._referee, self._our_command, threads)
+        referee = self._referee_of(workload)
+        cost, our_left = our_round(workload, source, self._scratch, referee, self._our_command, threads)
         if our_left != kafka_left:
             raise DifferentRecords(f"{workload.name}: Kafka left {kafka_left}, {threads} threads left {our_left}")
         return cost
@@ -105,7 +109,7 @@ class Bench:
     def _startup(self, workload: Workload, rounds: int) -> Startup:
         """Measured behind a run that has every kernel compiled, as all but the first are."""
         warm_up, empty = (
-            replace(workload, name=f"{workload.codec}-{workload.value_bytes}-{name}", parts=(part,))
+            replace(workload, name=f"v{workload.magic}-{workload.codec}-{workload.value_bytes}-{name}", parts=(part,))
             for name, part in (("warm-up", Part(20_000, 5_000)), ("empty", Part(1, 1)))
         )
         for threads in THREADS:
@@ -115,11 +119,15 @@ class Bench:
 
     def _without_check(self, workload: Workload, threads: int) -> Cost:
         whole = replace(workload, is_first_part_clean=False, is_cleaned_by_us=False)
-        source = generated(whole, self._scratch, self._referee)
-        return our_round(whole, source, self._scratch, self._referee, self._our_command, threads)[0]
+        referee = self._referee_of(workload)
+        source = generated(whole, self._scratch, referee)
+        return our_round(whole, source, self._scratch, referee, self._our_command, threads)[0]
+
+    def _referee_of(self, workload: Workload) -> Referee:
+        return self._old_referee if workload.magic < 2 else self._referee
 
     def _codec_bound(self, workload: Workload, source: Path) -> CodecBound | None:
-        if workload.codec == "none":
+        if workload.codec == "none" or workload.magic < 2:  # of v0 and v1 no kernel decompresses and does no more
             return None
         with fresh_copy(source, self._scratch) as log_dir:
             run(our_words(workload, log_dir, self._our_command, threads=1))

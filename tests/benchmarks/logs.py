@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,10 +14,12 @@ from typing import Final
 from storage.checkpoints import format_offset_checkpoint
 from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from tests.benchmarks.workloads import Workload
-from tests.interop.referee import Referee
+from tests.interop.referee import Config, Referee
 
 PARTITION: Final = TopicPartition("bench", 0)
 READ_BYTES: Final = 1 << 24
+FORMATS: Final[Mapping[int, Config]] = {0: {"message.format.version": "0.9.0"}, 1: {"message.format.version": "0.10.2"}}
+"""The configuration with which Kafka 2.8.2 writes v0 and v1."""
 
 
 def log_dir_of(workload: Workload, scratch: Path) -> Path:
@@ -43,6 +45,7 @@ def generated(workload: Workload, scratch: Path, referee: Referee) -> Path:
             codec=workload.codec,
             segment_bytes=workload.segment_bytes,
             seed=number,
+            config=FORMATS.get(workload.magic),
         )
     if workload.is_first_part_clean:
         checkpoint = format_offset_checkpoint({PARTITION: workload.first_dirty_offset})

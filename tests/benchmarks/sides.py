@@ -14,10 +14,10 @@ from typing import Final
 from storage.log.listing import list_partition
 from storage.log.read import floor_place
 from storage.names import CLEANER_OFFSET_CHECKPOINT
-from tests.benchmarks.logs import PARTITION, fresh_copy
+from tests.benchmarks.logs import FORMATS, PARTITION, fresh_copy
 from tests.benchmarks.processes import Cost, memory_bytes, run
 from tests.benchmarks.workloads import Workload
-from tests.interop.referee import Referee
+from tests.interop.referee import Config, Referee
 
 WARMUPS: Final = 2
 OUR_COMMAND: Final = (
@@ -41,7 +41,7 @@ def kafka_round(
 ) -> tuple[Cost, Left, int]:
     """``Cleaner.doClean`` alone, behind warm-ups on further copies; with the bytes that it read of the log."""
     with fresh_copy(source, scratch) as log_dir:
-        config = {"segment.bytes": workload.segment_bytes}
+        config: Config = {"segment.bytes": workload.segment_bytes, **FORMATS.get(workload.magic, {})}
         done = referee.bench(log_dir / str(PARTITION), warmups=warmups, config=config)
         assert done.first_dirty_offset == workload.first_dirty_offset
         assert referee.pid is not None

@@ -32,8 +32,8 @@ PLOT: Final = "![Seconds to compact 1 GiB: Kafka's cleaner and logcleaner](bench
 LEGEND: Final = """\
 Ratio: Kafka's seconds to those of our whole process with one thread; at work: its start-up taken off. MB/s (of the
 log as it lies on disk) and records/s: Kafka's, then ours with one thread. Memory: RssAnon at its peak, Kafka's, then
-ours of two threads. Of the codec: the time that the codec alone takes to decompress the log once and to compress
-what stays, as a part of ours."""
+ours of two threads. v0 and v1: beside Kafka 2.8.2, the last that keeps them. Of the codec: the time that the codec
+alone takes to decompress the log once and to compress what stays, as a part of ours."""
 
 
 class NoMarkers(Exception):

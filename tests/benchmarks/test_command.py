@@ -10,16 +10,17 @@ import pytest
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.results import load
 from tests.interop.conftest import classpath_or_skip
-from tests.interop.kafka_jars import judging_version
+from tests.interop.kafka_jars import OLD, judging_version
 
 pytestmark = pytest.mark.kafka
 
 KEYS = 20_000
-ONLY = ["second-round-newest", "many-keys"]
+ONLY = ["v0-lz4-100", "second-round-newest", "many-keys"]
 
 
 def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     classpath_or_skip(judging_version())
+    classpath_or_skip(OLD)
     cache = os.environ.get("CACHE_DIRECTORY")
     file, scratch = tmp_path / "results.json", tmp_path / "scratch"
     words = ["--scratch", scratch, "--json", file, "--gib", "0.002", "--rounds", "1", "--many-keys", KEYS, "--kafka"]

@@ -19,6 +19,7 @@ TABLE: Final = (
     ("none", 100), ("none", 1024), ("lz4", 100), ("lz4", 1024), ("zstd", 100), ("zstd", 1024), ("snappy", 100),
     ("gzip", 100),
 )  # fmt: skip
+LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
 MANY_KEYS: Final = "many-keys"
 
 
@@ -41,6 +42,8 @@ class Workload:
     parts: tuple[Part, ...]
     value_bytes: int
     codec: str = "none"
+    magic: int = 2
+    """0 or 1: Kafka 2.8.2 writes and cleans the log, since later ones write version 2."""
     segment_bytes: int = SEGMENT_BYTES
     is_first_part_clean: bool = False
     """The cleaner checkpoint says that the first part was compacted."""
@@ -68,6 +71,7 @@ def workloads(gib: float) -> list[Workload]:
     newest_first_key = 1 - NEWEST_PART
     return [
         *(_updated(gib, codec, value_bytes) for codec, value_bytes in TABLE),
+        *(_updated(gib, codec, 100, magic) for magic in (0, 1) for codec in LEGACY_CODECS),
         _second_round(gib, "second-round-newest", "1 % new: newest 5 % of segments", newest_first_key),
         _second_round(gib, "second-round-uniform", "1 % new: keys anywhere", 0),
         _second_round(
@@ -83,10 +87,13 @@ def many_keys(keys: int) -> Workload:
     return Workload(MANY_KEYS, title, parts, MANY_KEYS_VALUE_BYTES)
 
 
-def _updated(gib: float, codec: str, value_bytes: int) -> Workload:
+def _updated(gib: float, codec: str, value_bytes: int, magic: int = 2) -> Workload:
     size = f"{value_bytes} B" if value_bytes < 1024 else f"{value_bytes // 1024} KiB"
     parts = (Part(_records(gib, value_bytes), KEYS),)
-    return Workload(f"{codec}-{value_bytes}", f"{codec}, {size}", parts, value_bytes, codec)
+    name, title = f"{codec}-{value_bytes}", f"{codec}, {size}"
+    if magic < 2:
+        name, title = f"v{magic}-{name}", f"v{magic}, {title}"
+    return Workload(name, title, parts, value_bytes, codec, magic)
 
 
 def _second_round(gib: float, name: str, title: str, first_part: float, *, is_foreign: bool = False) -> Workload:

@@ -11,13 +11,16 @@ import numpy.typing as npt
 
 from storage.codecs import batches
 from storage.codecs.compression import Compression, decompress
+from storage.codecs.messages import read_messages
 from storage.codecs.rewrite_batches import rewrite_batches
+from storage.codecs.rewrite_messages import rewrite_messages
 from storage.errors import CorruptCompressedData
 from storage.kernels import crc, decide, keys, map_walk, offset_map, scan
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.layout import BATCH, CODEC_MASK, WRITTEN
 from storage.kernels.status import BatchAction, Status
 from storage.records import Record, encode_batch
+from tests import legacy_twins
 from tests.fuzz.damage import Damage, Kind
 from tests.fuzz.guarded import Guarded
 from tests.storage.kernels import twin
@@ -130,6 +133,36 @@ class Bench:
                 body = data[table["position"][row] + 61 : table["position"][row] + table["size"][row]]
                 assert arena[:end].tobytes() == _by_twin(int(table["attributes"][row]) & 7, body)
 
+    def messages(self, _data: bytes, random: Random) -> None:
+        """Messages of v0 and v1 read, decided and written, kept and upgraded."""
+        data = legacy_twins.a_log(random)
+        if random.random() < 0.8:
+            data = legacy_twins.damaged(data, random)
+        buf, at_end = self._source.of(data, at_end=random.random() < 0.7), random.random() < 0.5
+        table = np.zeros(len(data) // 26 + 1, BATCH)
+        arena, plain, out = (
+            memory.room(random.choice((ROOM_BYTES, random.randrange(2000))), at_end=at_end)
+            for memory in (self._arena, self._plain, self._out)
+        )
+        verify, calls = random.random() < 0.5, self._calls
+        _, rows, stopped, _, records, filled = read_messages(
+            buf, 0, len(data), 0, 0, table, 0, table.size, out, 0, arena, calls.words, verify
+        )
+        table, expected = table[:rows], legacy_twins.read(data, verify=verify)
+        assert stopped <= expected.stopped
+        assert table.tolist() == expected.table[:rows].tolist()
+        assert expected.keys.startswith(out[:filled].tobytes())
+        kept = {ordinal for ordinal in range(records) if random.random() < 0.5}
+        table["outcome"] = random.choice((BatchAction.COPY, BatchAction.REBUILD))
+        written, row = np.zeros(rows + 1, WRITTEN), 0
+        while row < rows:
+            _, stopped, end, _ = rewrite_messages(
+                buf, table, row, rows, _bits(kept, records), random.random() < 0.5, -1, arena, plain, out, 0,
+                written, 0, calls.words, calls.last_seen,
+            )  # fmt: skip
+            assert end <= out.size
+            row = stopped + 1
+
     def _scanned(self, data: bytes, random: Random) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void]]:
         buf = self._source.of(data, at_end=random.random() < 0.7)
         table = np.zeros(len(data) // 61 + 1, BATCH)
@@ -137,7 +170,7 @@ class Bench:
         return buf, table[:rows]
 
 
-TARGETS: Final = ("scan", "records", "rewrite", "recompress", "codecs")
+TARGETS: Final = ("scan", "records", "rewrite", "recompress", "codecs", "messages")
 
 
 def a_log(random: Random) -> bytes:

@@ -39,6 +39,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -54,17 +55,24 @@ import java.util.concurrent.TimeUnit;
  * <pre>
  * read DIR...       every segment, batch and record; a log that Kafka refuses gives one "refused" line
  * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager
+ * digest DIR...     one hash over all records
+ * bench DIR...      warm-up rounds over copies, then one over each log; --warmups N
+ * generate DIR      keyed records in the format of --config message.format.version
  * workload DIR...   seeded random appends in the format of --config message.format.version, by clients of any format:
  *                   the log converts; --no-tombstones: every record has a value
  * </pre>
  */
 public final class OldReferee extends Conversation {
+    private static final int BENCH_MAP_BYTES = 256 << 20;
     private static final int CLEANER_BUFFER_BYTES = 1 << 20;
     private static final int CLEANER_BUFFER_BYTES_MAX = 20 << 20;
     private static final double CLEANER_MAP_LOAD_FACTOR = 0.9;
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
     private static final int LEADER_EPOCH = 0;
+
+    private SkimpyOffsetMap offsetMap;
+    private int offsetMapBytes;
 
     private OldReferee() {
         super(new ObjectMapper().setPropertyNamingStrategy(PropertyNamingStrategy.SNAKE_CASE)
@@ -79,7 +87,10 @@ public final class OldReferee extends Conversation {
     void run(Arguments arguments) throws Exception {
         switch (arguments.command()) {
             case "read" -> forEachDir(arguments, this::read);
+            case "digest" -> forEachDir(arguments, this::digest);
             case "clean" -> forEachDir(arguments, this::clean);
+            case "bench" -> forEachDir(arguments, this::bench);
+            case "generate" -> forEachDir(arguments, this::generate);
             case "workload" -> forEachDir(arguments, this::workload);
             default -> throw new IllegalArgumentException("no command " + arguments.command());
         }
@@ -182,6 +193,24 @@ public final class OldReferee extends Conversation {
         }
     }
 
+    private void digest(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, Map.of())) {
+            MessageDigest sha256 = sha256();
+            long records = 0;
+            for (LogSegment segment : CollectionConverters.asJava(opened.log().logSegments())) {
+                for (FileChannelRecordBatch batch : segment.log().batches()) {
+                    batch.ensureValid();
+                    for (Record record : batch) {
+                        Digests.add(record.offset(), record.timestamp(), record.key(), record.value(), record.headers(),
+                            sha256);
+                        records++;
+                    }
+                }
+            }
+            print(new Digest("digest", dir.getPath(), records, hex(sha256.digest())));
+        }
+    }
+
     private static Log describe(kafka.log.Log log) {
         List<Epoch> epochs = log.leaderEpochCache().isEmpty() ? List.of()
             : CollectionConverters.asJava(log.leaderEpochCache().get().epochEntries()).stream()
@@ -219,6 +248,19 @@ public final class OldReferee extends Conversation {
         }
     }
 
+    private void bench(File dir, Arguments arguments) throws Exception {
+        for (long warmups = arguments.number("warmups", 2); warmups > 0; warmups--) {
+            WarmUps.onCopy(dir, copy -> benchOnce(copy, arguments));
+        }
+        print(benchOnce(dir, arguments));
+    }
+
+    private Round benchOnce(File dir, Arguments arguments) throws Exception {
+        try (Opened opened = open(dir, arguments, COMPACTED)) {
+            return cleanOnce(opened, manager(opened.log()), BENCH_MAP_BYTES);
+        }
+    }
+
     private static LogCleanerManager manager(kafka.log.Log log) {
         Pool<TopicPartition, kafka.log.Log> logs = new Pool<>(Option.empty());
         logs.put(log.topicPartition(), log);
@@ -234,8 +276,9 @@ public final class OldReferee extends Conversation {
             return new Round("round", dir, null, null, null, 0, 0, 0, 0, 0, 0);
         }
         LogToClean cleanable = chosen.get();
+        Cleaner cleaner = cleaner(mapBytes);
         long started = System.nanoTime();
-        Tuple2<Object, CleanerStats> result = cleaner(mapBytes).clean(cleanable);
+        Tuple2<Object, CleanerStats> result = cleaner.clean(cleanable);
         double seconds = (System.nanoTime() - started) / 1e9;
         long endOffset = (Long) result._1();
         manager.doneCleaning(cleanable.topicPartition(), opened.log().parentDirFile(), endOffset);
@@ -245,10 +288,65 @@ public final class OldReferee extends Conversation {
             stats.invalidMessagesRead());
     }
 
-    private static Cleaner cleaner(int mapBytes) {
+    private Cleaner cleaner(int mapBytes) {
+        if (offsetMap == null || offsetMapBytes != mapBytes) {
+            offsetMap = null; // the old one may be collected before the new one is allocated
+            offsetMap = new SkimpyOffsetMap(mapBytes, "MD5");
+            offsetMapBytes = mapBytes;
+        }
         Throttler unlimited = new Throttler(Double.MAX_VALUE, 300, true, "cleaner-io", "bytes", Time.SYSTEM);
-        return new Cleaner(0, new SkimpyOffsetMap(mapBytes, "MD5"), CLEANER_BUFFER_BYTES, CLEANER_BUFFER_BYTES_MAX,
+        return new Cleaner(0, offsetMap, CLEANER_BUFFER_BYTES, CLEANER_BUFFER_BYTES_MAX,
             CLEANER_MAP_LOAD_FACTOR, unlimited, Time.SYSTEM, partition -> BoxedUnit.UNIT);
+    }
+
+    // ---- generate --------------------------------------------------------------------------------------------------
+
+    private void generate(File dir, Arguments arguments) throws Exception {
+        Files.createDirectories(dir.toPath());
+        Opened opened = open(dir, arguments, Map.of("segment.bytes", arguments.text("segment-bytes", "1073741824")));
+        kafka.log.Log log = opened.log();
+        long recordsMax = arguments.number("records", Long.MAX_VALUE);
+        Filler filler = new Filler(arguments, log.config().messageFormatVersion().recordVersion().value);
+        while (filler.records < recordsMax) {
+            log.appendAsLeader(
+                filler.nextBatch(recordsMax), LEADER_EPOCH, log.appendAsLeader$default$3(), log.appendAsLeader$default$4());
+        }
+        log.roll(Option.empty()); // all that was written is cleanable, the active segment is empty
+        log.updateHighWatermark(log.logEndOffset());
+        Generated generated = new Generated("generated", dir.getPath(), filler.records, log.size(),
+            log.numberOfSegments(), FIRST_TIMESTAMP_MS + filler.records);
+        closeAsBroker(opened);
+        print(generated);
+    }
+
+    /** Batches of generated records: wrappers, or messages one behind the other. */
+    private static final class Filler {
+        private final GeneratedRecords drawn;
+        private final byte magic;
+        private final CompressionType codec;
+        private final ByteBuffer buffer;
+        private long records;
+
+        Filler(Arguments arguments, byte magic) {
+            drawn = new GeneratedRecords(arguments);
+            this.magic = magic;
+            codec = CompressionType.forName(arguments.text("codec", "none"));
+            buffer = ByteBuffer.allocate((int) arguments.number("batch-bytes", 16_384));
+        }
+
+        MemoryRecords nextBatch(long recordsMax) {
+            buffer.clear();
+            MemoryRecordsBuilder batch = MemoryRecords.builder(buffer, magic, codec, TimestampType.CREATE_TIME, 0L);
+            ByteBuffer value;
+            do {
+                ByteBuffer key = drawn.key(records);
+                value = drawn.value();
+                batch.append(FIRST_TIMESTAMP_MS + records, key, value.duplicate());
+                records++;
+            } while (records < recordsMax && batch.hasRoomFor(FIRST_TIMESTAMP_MS + records, drawn.lastKey(), value,
+                Record.EMPTY_HEADERS));
+            return batch.build();
+        }
     }
 
     // ---- workload --------------------------------------------------------------------------------------------------

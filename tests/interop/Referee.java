@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.PropertyNamingStrategies;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
-import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.ControlRecordType;
 import org.apache.kafka.common.record.internal.EndTransactionMarker;
@@ -14,7 +13,6 @@ import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
@@ -42,10 +40,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
-import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.util.ArrayList;
@@ -58,7 +53,6 @@ import java.util.OptionalLong;
 import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledFuture;
-import java.util.stream.Stream;
 
 /**
  * Kafka's own storage classes as a referee over log directories, without a broker.
@@ -268,30 +262,13 @@ public final class Referee extends Conversation {
                 for (FileChannelRecordBatch batch : segment.log().batches()) {
                     batch.ensureValid();
                     for (Record record : batch) {
-                        add(record, sha256);
+                        Digests.add(record.offset(), record.timestamp(), record.key(), record.value(), record.headers(),
+                            sha256);
                         records++;
                     }
                 }
             }
             print(new Digest("digest", dir.getPath(), records, hex(sha256.digest())));
-        }
-    }
-
-    /** Lengths go in before bytes, so that no two records run into the same input. */
-    private static void add(Record record, MessageDigest digest) {
-        ByteBuffer fixed = ByteBuffer.allocate(28);
-        fixed.putLong(record.offset()).putLong(record.timestamp());
-        fixed.putInt(record.keySize()).putInt(record.valueSize()).putInt(record.headers().length);
-        digest.update(fixed.flip());
-        if (record.hasKey()) {
-            digest.update(record.key());
-        }
-        if (record.hasValue()) {
-            digest.update(record.value());
-        }
-        for (Header header : record.headers()) {
-            String value = header.value() == null ? "null" : hex(header.value());
-            digest.update((header.key() + "\0" + value + "\0").getBytes(StandardCharsets.UTF_8));
         }
     }
 
@@ -395,15 +372,7 @@ public final class Referee extends Conversation {
 
     private void bench(File dir, Arguments arguments) throws Exception {
         for (long warmups = arguments.number("warmups", 2); warmups > 0; warmups--) {
-            Path scratch = Files.createTempDirectory(dir.getParentFile().toPath().getParent(), "warm-up-");
-            try {
-                Path copy = scratch.resolve(dir.getName());
-                copyFiles(dir.toPath(), copy);
-                copyCleanerCheckpoint(dir.getParentFile().toPath(), scratch);
-                cleanSilently(copy.toFile(), arguments);
-            } finally {
-                Utils.delete(scratch.toFile());
-            }
+            WarmUps.onCopy(dir, copy -> cleanSilently(copy, arguments));
         }
         clean(dir, arguments);
     }
@@ -411,22 +380,6 @@ public final class Referee extends Conversation {
     private void cleanSilently(File dir, Arguments arguments) throws Exception {
         try (Opened opened = open(dir, arguments, COMPACTED)) {
             cleanOnce(opened, manager(opened.log()), (int) arguments.number("map-bytes", BENCH_MAP_BYTES));
-        }
-    }
-
-    private static void copyFiles(Path from, Path to) throws IOException {
-        Files.createDirectories(to);
-        try (Stream<Path> files = Files.list(from)) {
-            for (Path file : files.toList()) {
-                Files.copy(file, to.resolve(file.getFileName()), StandardCopyOption.COPY_ATTRIBUTES);
-            }
-        }
-    }
-
-    private static void copyCleanerCheckpoint(Path from, Path to) throws IOException {
-        String name = "cleaner-offset-checkpoint";
-        if (Files.exists(from.resolve(name))) {
-            Files.copy(from.resolve(name), to.resolve(name));
         }
     }
 
@@ -458,34 +411,17 @@ public final class Referee extends Conversation {
         print(generated);
     }
 
-    /** Batches of records with drawn or consecutive keys; values are hexadecimal noise that compresses about two to one. */
+    /** Batches of generated records. */
     private static final class Filler {
-        private static final int POOL_BYTES = 1 << 22;
-        private static final int KEY_DIGITS = 12;
-
-        private final Random random;
-        private final byte[] pool = new byte[POOL_BYTES];
-        private final byte[] key = "key-000000000000".getBytes(StandardCharsets.US_ASCII);
-        private final int firstKey;
-        private final int keys;
-        private final boolean inOrder;
-        private final int valueBytes;
+        private final GeneratedRecords drawn;
         private final Compression compression;
         private final ByteBuffer buffer;
         private long records;
 
         Filler(Arguments arguments) {
-            random = new Random(arguments.number("seed", 0));
-            firstKey = (int) arguments.number("first-key", 0);
-            keys = (int) arguments.number("keys", 1_000_000);
-            inOrder = arguments.has("in-order");
-            valueBytes = (int) arguments.number("value-bytes", 100);
+            drawn = new GeneratedRecords(arguments);
             compression = Compression.of(arguments.text("codec", "none")).build();
             buffer = ByteBuffer.allocate((int) arguments.number("batch-bytes", 16_384));
-            byte[] digits = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
-            for (int i = 0; i < POOL_BYTES; i++) {
-                pool[i] = digits[random.nextInt(digits.length)];
-            }
         }
 
         MemoryRecords nextBatch(long recordsMax) {
@@ -493,20 +429,13 @@ public final class Referee extends Conversation {
             MemoryRecordsBuilder batch = MemoryRecords.builder(buffer, compression, TimestampType.CREATE_TIME, 0L);
             ByteBuffer value;
             do {
-                writeKey(firstKey + (inOrder ? (int) (records % keys) : random.nextInt(keys)));
-                value = ByteBuffer.wrap(pool, random.nextInt(POOL_BYTES - valueBytes), valueBytes);
-                batch.append(FIRST_TIMESTAMP_MS + records, ByteBuffer.wrap(key), value.duplicate());
+                ByteBuffer key = drawn.key(records);
+                value = drawn.value();
+                batch.append(FIRST_TIMESTAMP_MS + records, key, value.duplicate());
                 records++;
-            } while (records < recordsMax
-                && batch.hasRoomFor(FIRST_TIMESTAMP_MS + records, ByteBuffer.wrap(key), value, Record.EMPTY_HEADERS));
+            } while (records < recordsMax && batch.hasRoomFor(FIRST_TIMESTAMP_MS + records, drawn.lastKey(), value,
+                Record.EMPTY_HEADERS));
             return batch.build();
-        }
-
-        private void writeKey(int number) {
-            for (int digit = 1; digit <= KEY_DIGITS; digit++) {
-                key[key.length - digit] = (byte) ('0' + number % 10);
-                number /= 10;
-            }
         }
     }
 

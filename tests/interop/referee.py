@@ -23,10 +23,12 @@ from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, Looked
 SOURCES: Final = Path(__file__).parent
 KAFKA_4: Final = "Referee"
 KAFKA_2: Final = "OldReferee"
-"""Answers ``read``, ``clean`` and ``workload``, about logs without producer ids."""
+"""Answers ``read``, ``digest``, ``clean``, ``bench``, ``generate``, ``workload``, about logs without producer ids."""
 KAFKA_MESSAGES: Final = "Messages"
 """Answers ``encode`` alone."""
-SHARED_SOURCES: Final = ("Closing", "Conversation", "DeferredTasks", "RandomRecords", "SetTime")
+SHARED_SOURCES: Final = (
+    "Closing", "Conversation", "DeferredTasks", "Digests", "GeneratedRecords", "RandomRecords", "SetTime", "WarmUps",
+)  # fmt: skip
 # What kafka-server-start.sh and kafka-run-class.sh give a broker.
 BROKER_JVM_OPTIONS: Final = (
     "-Xms1g",
@@ -213,8 +215,9 @@ class Referee:
         batch_bytes: int = 16_384,
         segment_bytes: int = 1 << 30,
         seed: int = 0,
+        config: Config | None = None,
     ) -> Generated:
-        """Append keyed records through UnifiedLog, all cleanable; the log is as a cleanly stopped broker leaves it.
+        """Append keyed records through Kafka's log, all cleanable; it is then as a cleanly stopped broker leaves it.
 
         It ends after ``records`` or when the log holds ``size_bytes``, whichever comes first. The keys are ``keys``
         numbers from ``first_key`` on: drawn uniformly, or one after the other and round again.
@@ -225,7 +228,7 @@ class Referee:
         options |= {name: bound for name, bound in bounds.items() if bound is not None}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         words += ["--in-order"] if in_order else []
-        return Generated(**self._ask("generate", [partition_dir], *words)[0][1])
+        return Generated(**self._ask("generate", [partition_dir], *words, *_settings(config))[0][1])
 
     def workload(
         self,

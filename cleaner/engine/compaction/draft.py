@@ -12,6 +12,7 @@ from storage.arrays import Bytes, Table, Words
 from storage.codecs.batches import compress_records
 from storage.codecs.compression import Compression, compress
 from storage.codecs.rewrite_batches import rewrite_batches
+from storage.codecs.rewrite_messages import rewrite_messages
 from storage.kernels.layout import WRITTEN
 from storage.kernels.status import Status
 from storage.scan.arena import ARENA_BYTES, Arena
@@ -137,6 +138,24 @@ class Recoder(Arena):
         """
         codecs, (output, position, written, rows) = self._codecs, out
         return rewrite_batches(
+            slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
+            output, position, written, rows, codecs.words, codecs.last_seen,
+        )  # fmt: skip
+
+    def rewrite_messages(
+        self, slice_: Slice, row: int, last: int, keep: tuple[Words, bool, int], out: tuple[Bytes, int, Table, int]
+    ) -> tuple[int, int, int, int]:
+        """Write messages of v0 and v1 as they were decided; ``rewrite`` tells the rest.
+
+        Args:
+            slice_: with the outcomes.
+            row: to begin with.
+            last: row to end before.
+            keep: survivors, whether what is rebuilt becomes v2, and the horizon of tombstones then, epoch ms.
+            out: as of ``rewrite``.
+        """
+        codecs, (output, position, written, rows) = self._codecs, out
+        return rewrite_messages(
             slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
             output, position, written, rows, codecs.words, codecs.last_seen,
         )  # fmt: skip

@@ -36,11 +36,12 @@ from storage.codecs.batches import body_bytes_max
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.decide import decide_batches
-from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, NOTHING_IS_DUE
+from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, MIXED_VERSIONS, NOT_HERE, NOTHING_IS_DUE
+from storage.kernels.messages import clear_tombstones
 from storage.kernels.rebuild import encode_records, write_header
 from storage.kernels.status import BatchAction, Status
 from storage.scan.arena import ARENA_BYTES
-from storage.scan.legacy_rows import MESSAGES_BYTES_MAX, MIXED_VERSIONS
+from storage.scan.legacy_rows import MESSAGES_BYTES_MAX
 from storage.scan.segments import SegmentReader
 from storage.scan.slices import Checksums, Slice
 from storage.segment import Segment, open_here
@@ -197,28 +198,24 @@ class Rewriter:
         """Decide by survivors alone: there are neither transactions nor delete horizons, and no empty batch that could
         stay."""
         table = slice_.table
-        table["tombstones"] = 0
         if self.tombstones is Tombstones.BY_HORIZON and source_ms <= self.horizons.legacy_ms:
-            self._expire_tombstones(slice_, np.flatnonzero(tombstones > 0).tolist())
+            assert slice_.keys is not None
+            table["tombstones"] = tombstones
+            with self._expiring:  # another slice's bits may lie in the same word
+                status, row = clear_tombstones(slice_.keys, table, 0, table.size, self.bitmap)
+            assert status == Status.OK, (status, row)
+        table["tombstones"] = 0
         status, row = decide_batches(slice_.buf, table, 0, table.size, self.bitmap, self._now_ms)
         assert status == Status.OK, (status, row)
         is_rebuilt = self.upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
         table["outcome"][is_rebuilt & (table["outcome"] == BatchAction.COPY)] = BatchAction.REBUILD
 
-    def _expire_tombstones(self, slice_: Slice, rows: Sequence[int]) -> None:
-        for row in rows:
-            first = int(slice_.table["first_ordinal"][row])
-            for ordinal, record in enumerate(slice_.legacy_batch(row).records(MESSAGES_BYTES_MAX), first):
-                if record.is_tombstone:
-                    with self._expiring:  # another slice's bits may lie in the same word
-                        self.bitmap[ordinal >> 6] &= ~np.uint64(1 << (ordinal & 63))
-
     def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Recoder) -> None:
-        """Long runs of copied batches from file to file, everything between by the kernel, or message by message."""
+        """Long runs of copied batches from file to file, everything between by the kernels."""
         row = 0
         for first, last in (*copies, (slice_.table.size, slice_.table.size)):
             if slice_.is_legacy:
-                self._write_messages(slice_, row, first, draft)
+                self._write_messages(slice_, row, first, draft, arena)
             else:
                 self._write_rows(slice_, row, first, draft, arena)
             draft.end_run()
@@ -226,15 +223,19 @@ class Rewriter:
                 draft.copy(first, last)
             row = last
 
-    def _write_messages(self, slice_: Slice, row: int, last: int, draft: Draft) -> None:
-        table = slice_.table
-        for at in (row + np.flatnonzero(table["outcome"][row:last] != BatchAction.DROP)).tolist():
-            position, size, count = (int(table[name][at]) for name in ("position", "size", "record_count"))
-            if table["outcome"][at] == BatchAction.REBUILD:
-                self._rebuild_messages(slice_, at, draft)
-                continue
-            message = slice_.buf[position : position + size]
-            draft.append(message, int(table["last_offset"][at]), int(table["max_timestamp"][at]), count)
+    def _write_messages(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Recoder) -> None:
+        keep = self.bitmap, self.upgrades, self.horizons.stamped_ms
+        while row < last:
+            status, row, draft.position, draft.rows = arena.rewrite_messages(
+                slice_, row, last, keep, (draft.out, draft.position, draft.written, draft.rows)
+            )
+            if status == Status.OUTPUT_FULL:
+                draft.make_room(_bound_bytes(slice_, row))
+            elif status == Status.NEEDS_PYTHON:
+                self._rebuild_messages(slice_, row, draft)
+                row += 1
+            elif status != Status.OK:
+                raise slice_.fail(status, row)
 
     def _rebuild_messages(self, slice_: Slice, row: int, draft: Draft) -> None:
         batch = slice_.legacy_batch(row)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import zlib
+
 import crc32c
 import numpy as np
 import pytest
@@ -15,11 +17,14 @@ NOISE = np.random.default_rng(5).integers(0, 256, 20_000, dtype=np.uint8)
 AROUND_LANES = [0, 1, 7, 8, 9, 383, 384, 385, 3071, 3072, 3073, 3455, 3456, 3457, 6143, 6144, 19_990]
 
 
-@pytest.mark.parametrize("implementation", [crc.crc32c, crc.crc32c_portable])
+@pytest.mark.parametrize(
+    ("implementation", "standard"),
+    [(crc.crc32c, crc32c.crc32c), (crc.crc32c_portable, crc32c.crc32c), (crc.crc32, zlib.crc32)],
+)
 @pytest.mark.parametrize("length", AROUND_LANES)
 @pytest.mark.parametrize("start", [0, 3])
-def test_any_length_and_alignment_gives_the_standard_crc(implementation, length: int, start: int) -> None:
-    assert implementation(NOISE, start, start + length) == crc32c.crc32c(NOISE[start : start + length].tobytes())
+def test_any_length_and_alignment_gives_the_standard_crc(implementation, standard, length: int, start: int) -> None:
+    assert implementation(NOISE, start, start + length) == standard(NOISE[start : start + length].tobytes())
 
 
 @compiled
@@ -28,6 +33,7 @@ def test_bounds_outside_the_buffer_are_cut(data: bytes, start: int, end: int) ->
     cut = data[max(start, 0) : max(end, 0)]
     assert crc.crc32c(window(data), start, end) == crc32c.crc32c(cut)
     assert crc.crc32c_portable(window(data), start, end) == crc32c.crc32c(cut)
+    assert crc.crc32(window(data), start, end) == zlib.crc32(cut)
 
 
 def test_the_first_batch_with_a_wrong_crc_is_named() -> None:

@@ -113,7 +113,7 @@ def test_damaged_message_is_reported_and_nothing_is_touched(tmp_path, messages, 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
 def test_bomb_is_reported(tmp_path, monkeypatch, magic, codec):
     monkeypatch.setattr(legacy_rows, "MESSAGES_BYTES_MAX", 1 << 20)
-    bomb = encode_wrapper([Record(10, NOW_MS, b"b", bytes(2 << 20))], magic, codec)
+    bomb = encode_wrapper([Record(10, NOW_MS, b"b", bytes(5 << 20))], magic, codec)
     assert len(bomb) < 1 << 18
     assert "decompresses to more than 1048576 bytes" in (error_of(tmp_path, bomb) or "")
 

@@ -1,0 +1,110 @@
+"""Messages of v0 and v1 as rows: the kernel and the readable code agree, on valid and on damaged bytes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.codecs.batches import open_codecs
+from storage.codecs.compression import Compression
+from storage.codecs.messages import read_messages
+from storage.errors import CorruptBatch
+from storage.kernels.layout import BATCH, MIXED_VERSIONS
+from storage.kernels.status import Status
+from storage.records import Record, encode_message, encode_wrapper
+from storage.scan.legacy_rows import LegacyRows, read_keys
+from tests import legacy_twins as twin
+from tests.legacy_logs import LEGACY_CODECS, mixed_versions
+from tests.storage.kernels.strategies import compiled
+
+ROOM = 1 << 16
+CALLS = open_codecs()
+seeds = st.integers(0, 2**32)
+RECORDS = [Record(10, 1000, b"k", b"v"), Record(12, 1007, None, b""), Record(15, 1005, b"", None)]
+
+
+def by_kernel(
+    data: bytes, *, verify: bool, keys_room: int = ROOM, arena_room: int = ROOM, rows_max: int = 99
+) -> tuple[int, np.ndarray, bytes, int]:
+    """Status, rows, keys, and where it stopped."""
+    table, keys, arena = np.zeros(rows_max, BATCH), np.zeros(keys_room, np.uint8), np.zeros(arena_room, np.uint8)
+    status, rows, stopped, _, _, filled = read_messages(
+        np.frombuffer(data, np.uint8), 0, len(data), 0, 0, table, 0, rows_max, keys, 0, arena, CALLS.words, verify
+    )
+    return status, table[:rows], keys[:filled].tobytes(), stopped
+
+
+def by_both(data: bytes, *, verify: bool = True) -> LegacyRows:
+    """The kernel, and behind it the readable code."""
+    window = np.frombuffer(data, np.uint8)
+    return read_keys(window, (0, len(data)), 0, twin.PATH, 0, 0, 99, verify=verify)
+
+
+@compiled
+@given(seeds, st.booleans())
+def test_a_valid_log_is_read_by_the_kernel_alone(seed: int, verify: bool) -> None:
+    data = twin.a_log(Random(seed))
+    expected = twin.read(data, verify=verify)
+    status, table, keys, stopped = by_kernel(data, verify=verify)
+    assert (status, stopped, expected.cause) == (Status.OK, len(data), None)
+    assert table.tolist() == expected.table.tolist()
+    assert keys == expected.keys
+
+
+@compiled
+@given(seeds, st.booleans())
+def test_a_damaged_log_is_read_up_to_the_same_message_and_refused_in_the_same_words(seed: int, verify: bool) -> None:
+    random = Random(seed)
+    data = twin.damaged(twin.a_log(random), random)
+    expected = twin.read(data, verify=verify)
+    _, table, keys, stopped = by_kernel(data, verify=verify)
+    assert stopped <= expected.stopped
+    assert table.tolist() == expected.table[: table.size].tolist()
+    assert expected.keys.startswith(keys)
+    if expected.cause is not None:
+        with pytest.raises(CorruptBatch) as raised:
+            by_both(data, verify=verify)
+        assert raised.value.cause == expected.cause
+        return
+    found = by_both(data, verify=verify)
+    assert (found.table.tolist(), found.keys.tobytes()) == (expected.table.tolist(), expected.keys)
+    assert found.stopped == expected.stopped
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS[1:])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_the_kernel_leaves_is_read_by_the_readable_code(magic: int, codec: Compression) -> None:
+    large = encode_wrapper([Record(20, 5, b"large", bytes(ROOM + 1))], magic, codec)
+    data = b"".join((encode_wrapper(RECORDS, magic, codec), large, encode_message(Record(21, 5, b"k", b"v"), magic)))
+    status, table, _, stopped = by_kernel(data, verify=True)
+    assert (status, table.size) == (Status.NEEDS_PYTHON, 1)
+    assert stopped == len(encode_wrapper(RECORDS, magic, codec))
+    found, expected = by_both(data), twin.read(data, verify=True)
+    assert found.table.tolist() == expected.table.tolist()
+    assert (found.table["record_count"].tolist(), found.stopped) == ([3, 1, 1], len(data))
+
+
+@pytest.mark.parametrize("room", [0, 1, 20, 40, 60])
+def test_a_full_buffer_of_keys_ends_before_the_message(room: int) -> None:
+    data = b"".join(encode_message(Record(offset, 1, b"key of 12 by", b"v"), 1) for offset in range(5))
+    status, table, keys, stopped = by_kernel(data, verify=True, keys_room=room)
+    assert (status, stopped) == (Status.OUTPUT_FULL, table.size * len(data) // 5)
+    assert twin.read(data, verify=True).keys.startswith(keys)
+
+
+def test_a_full_table_ends_the_reading() -> None:
+    data = b"".join(encode_message(Record(offset, 1, b"k", b"v"), 1) for offset in range(5))
+    status, table, _, stopped = by_kernel(data, verify=True, rows_max=3)
+    assert (status, table.size, stopped) == (Status.OK, 3, 3 * len(data) // 5)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_of_mixed_versions_is_marked_whatever_its_timestamps(magic: int) -> None:
+    untimed = [Record(offset, -1, b"k", b"v") for offset in (1, 2)]
+    data = mixed_versions(untimed, magic, 1 - magic)
+    for table in (by_kernel(data, verify=True)[1], twin.read(data, verify=True).table):
+        assert table["attributes"].tolist() == [Compression.GZIP | MIXED_VERSIONS]
