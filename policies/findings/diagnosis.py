@@ -15,6 +15,7 @@ from policies.findings.findings import UNOWNED, WORST_ADVICE, Finding, FindingCo
 from policies.findings.of_history import transaction_findings
 from policies.findings.of_log_dir import (
     BY_METADATA,
+    checkpoint_findings,
     lost_finding,
     meta_findings,
     missing_meta_findings,
@@ -357,6 +358,8 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
             "Mend what the sentence names: until then a broker takes the log dir offline, and logcleaner touches none."
         )
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
+    for checkpoint in seen.checkpoints:
+        yield from checkpoint_findings(checkpoint, {}, None)
     for lost in seen.lost:
         yield lost_finding(f"{seen.path}/{lost.topic_partition}", lost)
     for partition in seen.partitions:

@@ -188,6 +188,23 @@ class Circumstances(NamedTuple):
         return max((base for base in bases if base <= self.recovery_point), default=0)
 
 
+class Noted(NamedTuple):
+    """The lines of the checkpoint files about a partition; None for a file without one."""
+
+    high_watermark: int | None = None
+    log_start: int | None = None
+    recovery_point: int | None = None
+    first_dirty: int | None = None
+
+    def circumstances(self, *, is_live: bool, was_clean: bool) -> Circumstances:
+        """Return the state of the partition. Beside a live broker no mark of a clean stop counts."""
+        is_clean, was_compacted = was_clean and not is_live, self.first_dirty is not None
+        return Circumstances(is_live, is_clean, self.recovery_point or 0, self.log_start or 0, was_compacted)
+
+
+NOTHING_NOTED: Final = Noted()
+
+
 class SegmentHistory(NamedTuple):
     """The facts about one segment, by a check of all of it or by a glance at its ends, and its place."""
 

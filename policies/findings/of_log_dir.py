@@ -162,7 +162,11 @@ def checkpoint_findings(
         if checkpoint.takes_offline:
             harm, so = Harm.NO_START, "the broker takes the log dir offline"
         yield Finding(
-            FindingCode.CHECKPOINT_CORRUPT, harm, path, f"It cannot be read: {checkpoint.error}; {so}.", _MEND_THE_LINE
+            FindingCode.CHECKPOINT_CORRUPT,
+            harm,
+            path,
+            f"{name} cannot be read: {checkpoint.error}; {so}.",
+            _MEND_THE_LINE,
         )
         return
     for twice in checkpoint.repeated:

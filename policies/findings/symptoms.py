@@ -9,27 +9,13 @@ from typing import Final, NamedTuple
 
 from policies.explain.explanation import PartitionExplanation
 from policies.facts import PartitionFacts
-from policies.findings.findings import NOT_WALKED, Circumstances, HeaderWalk, LogHistory
+from policies.findings.findings import NOT_WALKED, NOTHING_NOTED, HeaderWalk, LogHistory, Noted
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
-from policies.findings.of_log_dir import MetaProperties, TopicId
+from policies.findings.of_log_dir import MetaProperties, OffsetCheckpoint, TopicId
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.lost import LostPartition, SetAside
 from storage.anomalies import Anomaly
 from storage.names import PARTITION_METADATA_FILE, TopicPartition
-
-
-class Noted(NamedTuple):
-    """The lines of the checkpoint files about a partition; None for a file without one."""
-
-    high_watermark: int | None = None
-    log_start: int | None = None
-    recovery_point: int | None = None
-    first_dirty: int | None = None
-
-    def circumstances(self, *, is_live: bool, was_clean: bool) -> Circumstances:
-        """Return the state of the partition. Beside a live broker no mark of a clean stop counts."""
-        is_clean, was_compacted = was_clean and not is_live, self.first_dirty is not None
-        return Circumstances(is_live, is_clean, self.recovery_point or 0, self.log_start or 0, was_compacted)
 
 
 class TopicIdentity(NamedTuple):
@@ -48,7 +34,6 @@ class TopicIdentity(NamedTuple):
 
 
 NO_HISTORY: Final = LogHistory("", ())
-NOTHING_NOTED: Final = Noted()
 UNKNOWN_TOPIC: Final = TopicIdentity()
 
 
@@ -198,6 +183,8 @@ class LogDirSymptoms:
     unlinked: UnlinkedSymptoms | None = None
     remote: tuple[RemoteMetadata, ...] = ()
     errors: tuple[str, ...] = ()
+    """The sentences of all that could not be read, but for checkpoints that do not parse."""
+    checkpoints: tuple[OffsetCheckpoint, ...] = ()
     tiered_topics: Mapping[str, bool] = field(default_factory=dict)
     """Topics of which it is known whether they are tiered."""
     lost: tuple[LostPartition, ...] = ()

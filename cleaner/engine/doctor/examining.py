@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.glancing import LogEnd
-from cleaner.engine.doctor.missing import CheckpointLines, loss_symptoms, newest_snapshot
+from cleaner.engine.doctor.missing import loss_symptoms, newest_snapshot
 from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
 from cleaner.engine.verify.hollow import hollow_swap_facts, recovered, strange_logs
-from cleaner.engine.verify.log_dir_files import read_id_of, read_meta_properties
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_id_of, read_meta_properties
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -252,8 +252,10 @@ class Examination:
         return diagnose([self._log_dir(planned) for planned in self.plan.log_dirs], self.now_ms, broken)
 
     def _log_dir(self, planned: LogDirPlan) -> LogDirSymptoms:
-        path, errors = Path(planned.facts.path), list(planned.facts.errors)
-        checkpoints = CheckpointLines.read(LogDir(path), errors)
+        path, unread = Path(planned.facts.path), list[str]()
+        checkpoints = CheckpointFiles.read(path, lambda error: unread.append(str(error)))
+        garbled = [one.path for one in checkpoints.files if one.error is not None]
+        errors = [error for error in planned.facts.errors if not any(one in error for one in garbled)]
         is_live, rule = planned.facts.locked_by is not None, OnlyCopies(LogDir(path))
         partitions: list[PartitionSymptoms] = []
         remote: list[RemoteMetadata] = []
@@ -275,7 +277,8 @@ class Examination:
             () if self.plan.request.topics else tuple(self._entries(planned)),
             None if self.plan.request.topics else unlinked_of(path, unlinked, self.now_ms),
             tuple(remote),
-            tuple(errors),
+            tuple(dict.fromkeys((*errors, *unread))),
+            checkpoints.files,
             self._tiered(),
             () if is_live or self.plan.request.topics else tuple(self._lost(planned, checkpoints)),
             read_meta_properties(path, _fail),
@@ -283,7 +286,7 @@ class Examination:
             next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
 
-    def _lost(self, planned: LogDirPlan, checkpoints: CheckpointLines) -> Iterator[LostPartition]:
+    def _lost(self, planned: LogDirPlan, checkpoints: CheckpointFiles) -> Iterator[LostPartition]:
         known = self.layers.topic_ids if self.is_known(planned) else None
         yield from lost_in(checkpoints.offsets, self.present, known, is_clean=checkpoints.was_clean)
 
@@ -328,7 +331,7 @@ class _Eyes:
         examination: Examination,
         log_dir: LogDirPlan,
         planned: PartitionPlan | UnreadablePartition,
-        checkpoints: CheckpointLines,
+        checkpoints: CheckpointFiles,
         rule: OnlyCopies,
         *,
         is_live: bool,

@@ -2,66 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.glancing import LogEnd, glance_at
 from cleaner.engine.explain.explaining import Glanced
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.hollow import emptied_segments, lone_indexes, recovered
-from policies.findings.findings import Finding, LogHistory
+from cleaner.engine.verify.log_dir_files import CheckpointFiles
+from policies.findings.findings import Finding, LogHistory, Noted
 from policies.findings.of_partition import missing_record_findings_of
-from policies.findings.symptoms import Noted, PartitionSymptoms
+from policies.findings.symptoms import PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end
 from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing, list_partition
-from storage.log_dir import LogDir, Offsets
-from storage.names import (
-    CLEAN_SHUTDOWN_FILE,
-    CLEANER_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
-)
-
-_CHECKPOINTS: Final = (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
-"""In the order of ``Noted``."""
-
-
-class CheckpointLines(NamedTuple):
-    """The checkpoint files of a log dir, by name. A file that does not parse has no lines."""
-
-    by_name: Mapping[str, Offsets]
-    was_clean: bool
-    """Whether the broker stopped cleanly."""
-
-    @classmethod
-    def read(cls, log_dir: LogDir, errors: list[str]) -> CheckpointLines:
-        """Read them before the logs, which grow beside a broker. What cannot be read is put to the errors, once."""
-        by_name: dict[str, Offsets] = {}
-        for name in _CHECKPOINTS:
-            try:
-                by_name[name] = log_dir.offsets(name)
-            except LogCleanerError as error:
-                errors += [] if str(error) in errors else [str(error)]
-        return cls(by_name, (log_dir.path / CLEAN_SHUTDOWN_FILE).exists())
-
-    def offsets(self, name: str) -> Offsets:
-        """Return the lines of one file."""
-        return self.by_name.get(name, {})
-
-    def noted(self, topic_partition: TopicPartition) -> Noted:
-        """Return what the files say of a partition."""
-        return Noted(*(self.offsets(name).get(topic_partition) for name in _CHECKPOINTS))
+from storage.log_dir import LogDir
+from storage.names import TopicPartition
 
 
 def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_live: bool) -> Iterator[Finding]:
@@ -74,8 +32,7 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
         partitions: whose directories carry their plain names.
         is_live: whether a process holds the lock of the log dir: a broker, as a rule.
     """
-    log_dir = LogDir(path)
-    rule, checkpoints = OnlyCopies(log_dir), CheckpointLines.read(log_dir, [])
+    rule, checkpoints = OnlyCopies(LogDir(path)), CheckpointFiles.read(path, lambda _: None)
     was_clean = checkpoints.was_clean
     for topic_partition in partitions:
         noted = checkpoints.noted(topic_partition)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -27,14 +27,13 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.engine.verify.hollow import strange_logs
-from cleaner.engine.verify.log_dir_files import read_checkpoints, read_entries, read_id_of, read_meta_properties
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_meta_properties
 from cleaner.engine.verify.partition_files import counted_end, partition_findings
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from policies.findings.findings import Circumstances, Finding, HeaderWalk, RepairGroup, worst_first
 from policies.findings.of_log_dir import (
     LogEnds,
     MetaProperties,
-    OffsetCheckpoint,
     TopicId,
     checkpoint_findings,
     log_dir_name_findings,
@@ -50,12 +49,8 @@ from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import (
-    CLEAN_SHUTDOWN_FILE,
-    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
-    RECOVERY_POINT_CHECKPOINT,
     FileKind,
     TopicPartition,
     parse_partition_dir_name,
@@ -173,15 +168,10 @@ class _Dir:
 
     log_dir: LogDir
     is_live: bool
-    is_clean: bool
-    checkpoints: list[OffsetCheckpoint]
+    checkpoints: CheckpointFiles
     meta: MetaProperties | None
     rule: OnlyCopies
     ends: dict[TopicPartition, LogEnds] = field(default_factory=dict)
-
-    def offsets(self, name: str) -> Mapping[TopicPartition, int]:
-        """Return the offsets of one checkpoint; none if it is absent or cannot be read."""
-        return next((one.offsets for one in self.checkpoints if one.name == name), {})
 
 
 class _Place(NamedTuple):
@@ -251,10 +241,9 @@ class _Check:
     def _open(self, log_dir: LogDir) -> _Dir | None:
         try:
             is_live = self._is_live(log_dir)
-            is_clean = (log_dir.path / CLEAN_SHUTDOWN_FILE).exists()
-            checkpoints = read_checkpoints(log_dir.path, self._unread)
+            checkpoints = CheckpointFiles.read(log_dir.path, self._unread)
             meta = read_meta_properties(log_dir.path, self._unread)
-            return _Dir(log_dir, is_live, is_clean, checkpoints, meta, OnlyCopies(log_dir))
+            return _Dir(log_dir, is_live, checkpoints, meta, OnlyCopies(log_dir))
         except UnreadableFile as error:
             self._checked.problems.append(str(error))
             return None
@@ -339,7 +328,7 @@ class _Check:
         self._checked.partitions += 1
         self._checked.segments += len(facts)
         self._checked.size_bytes += sum(one.size_bytes for one in facts)
-        first_dirty = place.dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(place.name)
+        first_dirty = place.dir.checkpoints.noted(place.name).first_dirty
         self._checked.walks[str(place.path)] = HeaderWalk.of(facts, first_dirty)
         listing = group[0][0].listing
         if facts and isinstance(listing, Listing) and not strange_logs(listing):
@@ -389,13 +378,18 @@ class _Check:
                 present = {name for name, _ in one.log_dir.partitions()} | linked | set(one.ends)
                 is_whole = self._request.is_whole and not one.is_live
                 if is_whole:
-                    gone = lost_in(one.offsets, everywhere, self._request.topic_ids, is_clean=one.is_clean)
+                    gone = lost_in(
+                        one.checkpoints.offsets,
+                        everywhere,
+                        self._request.topic_ids,
+                        is_clean=one.checkpoints.was_clean,
+                    )
                     lost = {found.topic_partition: found for found in gone}
                     self._findings += [lost_finding(f"{path}/{name}", found) for name, found in lost.items()]
                     sole = sole_copies_in(one.log_dir, [other.log_dir for other in dirs])
                     self._findings += [set_aside_finding(f"{path}/{name}", found) for name, found in sole.items()]
                     present |= lost.keys() | {found.topic_partition for found in sole.values()}
-                for checkpoint in one.checkpoints:
+                for checkpoint in one.checkpoints.files:
                     self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)
                 if self._request.is_whole:
                     self._findings += log_dir_name_findings(str(path), entries)
@@ -440,14 +434,9 @@ def _is_passing(error: LogCleanerError) -> bool:
 
 
 def _circumstances(place: _Place) -> Circumstances:
-    dir_, name = place.dir, place.name
-    return Circumstances(
-        dir_.is_live,
-        dir_.is_clean and name.topic != CLUSTER_METADATA_TOPIC,  # each start recovers that log, from its beginning on
-        dir_.offsets(RECOVERY_POINT_CHECKPOINT).get(name, 0),
-        dir_.offsets(LOG_START_OFFSET_CHECKPOINT).get(name, 0),
-        name in dir_.offsets(CLEANER_OFFSET_CHECKPOINT),
-    )
+    checkpoints, is_metadata = place.dir.checkpoints, place.name.topic == CLUSTER_METADATA_TOPIC
+    was_clean = checkpoints.was_clean and not is_metadata  # each start recovers that log, from its beginning on
+    return checkpoints.noted(place.name).circumstances(is_live=place.dir.is_live, was_clean=was_clean)
 
 
 _place_of = itemgetter(0, 2, 5)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
 
+from policies.findings.findings import Noted
 from policies.findings.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
 from policies.preflight.facts import NEWEST, KafkaFailure
 from policies.preflight.texts import read_offset_checkpoint
@@ -16,21 +18,55 @@ from storage.directory import opened
 from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
 from storage.log.leader_epochs import read_topic_id
 from storage.log_dir import read_file
-from storage.names import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, TopicPartition, parse_topic_partition
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_topic_partition,
+)
 from storage.properties import parse_properties
 
+_AS_NOTED: Final = (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+"""In the order of ``Noted``."""
 
-def read_checkpoints(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> list[OffsetCheckpoint]:
-    """Read the checkpoint files that are there; ``unread`` hears of each that cannot be read."""
-    found = []
-    for name in CHECKPOINTS:
-        try:
-            checkpoint = _read_checkpoint(log_dir / name)
-        except UnreadableFile as error:
-            unread(error)
-        else:
-            found += [checkpoint] if checkpoint is not None else []
-    return found
+
+class CheckpointFiles(NamedTuple):
+    """The checkpoint files of a log dir that are there. A file that does not parse has no lines, and says why."""
+
+    files: tuple[OffsetCheckpoint, ...]
+    was_clean: bool
+    """Whether the broker stopped cleanly."""
+
+    @staticmethod
+    def read(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> CheckpointFiles:
+        """Read them before the logs, which grow beside a broker; ``unread`` hears of each that cannot be read."""
+        found = []
+        for name in CHECKPOINTS:
+            try:
+                checkpoint = _read_checkpoint(log_dir / name)
+            except UnreadableFile as error:
+                unread(error)
+            else:
+                found += [checkpoint] if checkpoint is not None else []
+        return CheckpointFiles(tuple(found), (log_dir / CLEAN_SHUTDOWN_FILE).exists())
+
+    def offsets(self, name: str) -> Mapping[TopicPartition, int]:
+        """Return the lines of one file; none if it is absent or cannot be read."""
+        return next((one.offsets for one in self.files if one.name == name), {})
+
+    def noted(self, topic_partition: TopicPartition) -> Noted:
+        """Return what the files say of a partition."""
+        return Noted(*[self.offsets(name).get(topic_partition) for name in _AS_NOTED])
 
 
 def _read_checkpoint(path: Path) -> OffsetCheckpoint | None:

@@ -275,6 +275,14 @@ def empty_meta(healthy: Healthy) -> None:
     (healthy.log_dir / "meta.properties").write_text("")
 
 
+def garbled_checkpoint(healthy: Healthy) -> None:
+    (healthy.log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("nonsense")
+
+
+def two_lines(healthy: Healthy) -> None:
+    (healthy.log_dir / RECOVERY_POINT_CHECKPOINT).write_text("0\n2\nclicks 0 6\nclicks 0 6\n")
+
+
 def stray(healthy: Healthy) -> None:
     (healthy.log_dir / f"old-0.{'ab' * 16}-stray").mkdir()
 
@@ -351,6 +359,8 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
     (without_meta, "META_PROPERTIES", 4, ""),
     (empty_meta, "META_PROPERTIES", 4, ""),
+    (garbled_checkpoint, "CHECKPOINT_CORRUPT", 4, ""),
+    (two_lines, "CHECKPOINT_CORRUPT", 4, ""),
     (stray, "STRAY_DIRECTORY", 0, "KAFKA-15605"),
     (deleting, "DELETE_DIRECTORY", 0, ""),
     (lost_as("stray"), "PARTITION_LOST", 4, ""),
