@@ -118,9 +118,9 @@ class OffsetBorders(NamedTuple):
     """The offsets that tell records apart."""
 
     log_start_offset: int
-    """Nobody reads what lies below."""
+    """Consumers read no record below this offset."""
     first_dirty_offset: int
-    """A cleaner has looked at what lies below."""
+    """A cleaner has looked at all records below this offset."""
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ class ConfigurationReport:
         scopes: the broker, or some topics.
         read: what was read.
         every_key: show also the keys that nobody stated.
-        differing_topics: the number of topics for which something else holds than for the broker.
+        differing_topics: the number of topics whose values differ from the broker's.
     """
 
     scopes: Sequence[Scope]

@@ -392,7 +392,7 @@ def _stretch(
 
 
 def _told(fate: SegmentFate, planned: PartitionPlan, now_ms: int) -> Iterator[str]:
-    """Yield the rule that decides on a segment, with its limit against the number that is compared with it."""
+    """Yield the sentence of the rule that decides on a segment: its limit, and the number compared with the limit."""
     if fate.retention is None and fate.compaction is None:
         yield fate.verdict.reason.text
         return

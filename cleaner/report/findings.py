@@ -114,7 +114,7 @@ class Savings(AnalysisRow):
 
 @dataclass(frozen=True, slots=True)
 class CurveStep(AnalysisRow):
-    """The bytes that a limit would keep, if it is above the limit of the step before and at most this one."""
+    """The bytes that a limit would keep. They hold for all limits above the step before, up to this step's limit."""
 
     key: str
     """``retention.ms`` or ``retention.bytes``."""

@@ -170,7 +170,7 @@ def _topic(topic: str, members: Sequence[PartitionOwners], causes: Sequence[Size
 def _around(
     page: Page, topic: str, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause], room: _Room
 ) -> tuple[Page, Page]:
-    """Return what stands above the owners of a topic, and what stands below."""
+    """Return the lines above the table of a topic's owners, and the lines below it."""
     above, below = page.draft(), page.draft()
     _head(above, topic, partitions)
     if not page.view.summary_only:

@@ -133,7 +133,7 @@ class Page:
         self.line(words, style, indent=2, hanging=2)
 
     def fate(self, word: str, rest: str, style: str) -> None:
-        """Add a note that begins with a word of a style; the rest has none, and so is well read on each terminal."""
+        """Add a note whose first word has a style. The rest has no style, so that every terminal shows it readably."""
         self.line(word + rest, style, indent=2, hanging=2, styled=len(word))
 
 
@@ -265,7 +265,7 @@ def sparkline(amounts: Sequence[int]) -> str:
 
 
 def bar(parts: Sequence[tuple[str, int]], full: int, columns: int) -> str:
-    """Return a bar of some parts, one behind the other.
+    """Return a bar whose parts stand in a row.
 
     Args:
         parts: a character and an amount each. An amount that is not 0 has at least one column.
@@ -281,12 +281,12 @@ def bar(parts: Sequence[tuple[str, int]], full: int, columns: int) -> str:
 
 
 def beside(rows: Sequence[Drawn], columns: int, days: int) -> list[Pieces]:
-    """Return what stands to the right of a table: the headings, then the pictures of each row.
+    """Return the pictures to the right of a table: a line of headings, then a line for each row.
 
     Args:
         rows: of the table.
-        columns: that are left of the terminal; with too few of them, each row gets nothing.
-        days: of a sparkline, which is left out first.
+        columns: the columns of the terminal that are left. If they are too few, no row gets a picture.
+        days: of a sparkline. If space is short, the sparkline is left out first.
     """
     with_growth = columns >= BAR_MIN + len(_GAP_OF_BARS) + max(days, len("GROWTH")) + len(_GAP_OF_BARS) and any(
         r.by_day for r in rows

@@ -210,7 +210,7 @@ def _told(log: LogStart, step: StartStep) -> str:
 
 
 def _listed(page: Page, head: str, lines: Sequence[str], so: str | None = None, style: str = "red") -> None:
-    """Show lines below a headline, and what follows of them; nothing where there is no line."""
+    """Show a headline, the lines below it, and their consequence. Show nothing if there are no lines."""
     if not lines:
         return
     page.note(head, style)

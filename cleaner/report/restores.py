@@ -170,7 +170,10 @@ def _partition(result: RestoreResult, page: Page) -> None:
 
 
 def _run(code: RestoreCode, newest_first: Sequence[RestoreVerdict], result: RestoreResult, page: Page) -> None:
-    """Add the lines for neighbours of one code; the sentence is that of the newest, from which the others follow."""
+    """Add the lines for neighbouring segments of one code.
+
+    They get the sentence of the newest segment, which decides on all of them.
+    """
     newest, oldest = newest_first[0].segment, newest_first[-1].segment
     word = "kept out" if code is not RestoreCode.RESTORABLE else "restored" if result.is_done else "restorable"
     where = f"{offsets(oldest.base_offset, newest.end_offset)}, {counted(len(newest_first), 'segment')}"

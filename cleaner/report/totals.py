@@ -17,7 +17,7 @@ class Totals(NamedTuple):
     unknown: int
     """Partitions that keep everything, because no source states their cleanup policy."""
     guarded: int
-    """Partitions of which a guard rail holds the change back: all of it, or the compaction."""
+    """The number of partitions with a change that a guard rail holds back, whole or the compaction alone."""
     bytes_before: int
     deleting_partitions: int
     deleted_segments: int

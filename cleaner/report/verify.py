@@ -19,7 +19,7 @@ from policies.reasons import counted, size
 from storage.names import parse_partition_dir_name
 
 ALIKE_MAX: Final = 3
-"""So many findings of one code, and of one partition, are told, unless the user asks for all."""
+"""The most findings that are shown of one code, and of one partition, unless the user asks for all."""
 _HEADLINES: Final = {
     Harm.DATA_LOST: ("Records are lost, or will be", "bold red"),
     Harm.WRONG_ANSWER: ("Readers or replicas get wrong answers", "bold red"),
@@ -185,7 +185,7 @@ def tell_repairs(page: Page, repairs: Repairs) -> None:
 
 
 def _tell(page: Page, subject: Sequence[Finding], base: str) -> None:
-    """Tell the worst of some findings, the others shortly, and the remedy of the worst."""
+    """Show the worst of some findings with its remedy, and each further finding in short."""
     worst, *others = subject
     page.line(f"{_title(worst)}  {_place(worst, base)}", hanging=4)
     page.note(worst.text)
@@ -214,7 +214,7 @@ def _code_of(subject: Sequence[Finding]) -> FindingCode:
 
 
 def _partition_of(finding: Finding, log_dirs: Sequence[str]) -> str | None:
-    """Return the path of the partition's directory that a finding is about; None if it is about something else."""
+    """Return the path of the partition directory that a finding is about; None if the finding is about no partition."""
     path = finding.about or finding.path
     for log_dir in log_dirs:
         name = path.removeprefix(f"{log_dir}/").partition("/")[0]

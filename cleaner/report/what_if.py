@@ -297,7 +297,7 @@ class _Table:
         return 0 if view.summary_only else view.limit or max(_TOPIC_LINES_MAX // len(self._supposals.all), 1)
 
     def _rows(self, topic: str) -> Iterator[tuple[str, Supposed]]:
-        """Yield label and figures: of the value in force, then of each other one."""
+        """Yield label and figures: first of the value in force, then of each other value."""
         in_force = self._supposals.in_force
         yield f"{in_force.stated[topic].shown} (now)", in_force.topics[topic]
         for answer in self._supposals.asked:
@@ -362,7 +362,7 @@ class _Table:
         return f"Runway{whose}: {'; '.join(lasting)}"
 
     def _note_troubles(self) -> None:
-        """Add what keeps partitions from being planned; values of which the same is to be said share a line."""
+        """Add the reasons why partitions cannot be planned. Values with the same reason share a line."""
         told: dict[tuple[str, str], list[str]] = {}
         for answer in self._supposals.all:
             for trouble in _troubles(answer):

@@ -88,7 +88,7 @@ def read_layer(layer: Layer, raw: RawLayer, problems: list[InvalidConfig]) -> St
 
 
 def unread_of(layer: Layer, raw: RawLayer) -> RawLayer:
-    """Return what a layer states by names that we do not know: of a newer Kafka, or of something else."""
+    """Return the statements of a layer whose keys we do not know: keys of a newer Kafka, or of another program."""
     return {written: said for written, said in raw.items() if written not in _NAMES[layer]}
 
 

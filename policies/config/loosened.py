@@ -29,7 +29,7 @@ _OF_COMPACTION: Final = (
     *("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms", "min.cleanable.dirty.ratio"),
 )
 _SMALLER: Final = (*_OF_RETENTION, *_OF_COMPACTION, "file.delete.delay.ms")
-"""Limits of which a smaller one lets more go, or lets it go sooner."""
+"""Limits whose smaller values let more go, or let it go sooner."""
 
 _OF_FILES: Final = (Layer.SERVER_PROPERTIES, Layer.DEFAULTS)
 _Values = Mapping[str, Value]
@@ -90,7 +90,7 @@ def loosened(before: ConfigLayers, after: ConfigLayers, topics: Iterable[str]) -
     Args:
         before: the configuration that held.
         after: the configuration that is to hold.
-        topics: the topics to compare, also topics of which the first configuration says nothing.
+        topics: the topics to compare, also topics that the first configuration does not name.
 
     Returns:
         The keys of the broker first, then those of each topic in the order of ``topics``. It leaves out keys that
@@ -269,7 +269,7 @@ def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ..
 
 
 def named(topics: Sequence[str]) -> str:
-    """Return the names of some topics, and the number of the others: ``a, b, c and 4 more``."""
+    """Return the names of the first topics, and the number of further topics: ``a, b, c and 4 more``."""
     others = len(topics) - _NAMED_MAX
     return ", ".join(topics) if others <= 1 else f"{', '.join(topics[:_NAMED_MAX])} and {others:,} more"
 

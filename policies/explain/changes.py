@@ -54,7 +54,7 @@ def coming_changes(case: Case) -> tuple[ComingChange, ...]:
 
 
 def _expiry(case: Case) -> Iterator[ComingChange]:
-    """Yield the next expiry: all segments that expire with the oldest one that stays."""
+    """Yield the next expiry: the oldest segment that stays, and all segments that expire with it."""
     kept = case.fates[case.deleted :]
     if not kept or (at_ms := kept[0].expires_ms) is None:
         return

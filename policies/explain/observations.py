@@ -96,7 +96,7 @@ class TopicHere(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """All that is known of one partition beside its facts."""
+    """The observations of one partition that its facts do not hold."""
 
     times: tuple[SegmentTimes, ...]
     """One for each segment of the facts, in order."""

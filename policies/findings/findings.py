@@ -132,7 +132,7 @@ class Finding(NamedTuple):
     repair: RepairGroup | None = None
     """The KIND of ``verify --repair=KIND`` that mends it."""
     about: str | None = None
-    """The directory of the partition that it is about, where that is not the one of the path."""
+    """The directory of the partition that the finding is about, if the path lies elsewhere."""
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:

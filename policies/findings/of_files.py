@@ -64,13 +64,13 @@ def tail_finding(
     is_zero: bool,
     counted: int | None = None,
 ) -> Finding | None:
-    """Return the finding of the bytes behind the last batch; None where a broker is writing them.
+    """Return the finding of the bytes behind the last batch; None if a broker is writing these bytes.
 
     Args:
         standing: of the segment.
         what: what is seen there, without a full stop.
         position: byte in the file.
-        offset: the one behind the last batch, if it is known.
+        offset: the offset behind the last batch, if it is known.
         is_zero: whether all of them are zeros.
         counted: the offset that a start behind a clean stop takes for the end of the log; None if it takes none.
     """
@@ -102,8 +102,8 @@ def early_end_findings(
         log: the partition.
         found: the findings of its files: of bytes behind the last batch these tell already.
         counted: the offset that the start takes for the end of the log; None if it looks for the end, or fails.
-        is_lost: whether something says that there were records behind it. The offset index is evidence then; else it
-            is wrong by itself, and can be made anew.
+        is_lost: whether a file names records behind the last whole batch. If so, the offset index is evidence; if not,
+            the index is wrong by itself, and can be made anew.
     """
     if counted is None or not log.segments or counted >= log.end_offset or log.segments[-1].facts.is_damaged:
         return []
@@ -363,7 +363,7 @@ class IndexedTail(NamedTuple):
 
 
 class EmptiedSegment(NamedTuple):
-    """A segment without a record, of which an index file has entries."""
+    """A segment without a record, whose index files have entries."""
 
     directory: str
     base_offset: int
@@ -392,7 +392,7 @@ def missing_record_findings(
         log: the partition.
         tails: of its segments.
         lone: index files with entries, whose ``.log`` is gone, and does not wait as ``.deleted``.
-        log_start_offset: what lies below it may be gone.
+        log_start_offset: the log start offset. Records below it may be gone.
         whole_to: the end of the log as the broker noted it when it stopped cleanly; None where it did not.
     """
     known = {tail.base_offset: tail for tail in tails}
@@ -422,9 +422,10 @@ def missing_record_findings(
 
 
 def _named_behind(tail: IndexedTail, next_offset: int, due_offset: int | None) -> Iterator[str]:
-    """Yield what files of a segment name behind its end, below the next segment.
+    """Yield a text for each record that an index file of a segment names behind the segment's end, below the next
+    segment.
 
-    Two fields of an entry must agree on it: one that is wrong by itself is no evidence.
+    Two fields of an entry must agree: an entry with one wrong field is no evidence.
     """
     ends = f"and the batches end at {next_offset}"
     for offset, position in tail.batches:

@@ -150,7 +150,7 @@ def is_lost(stretch: EpochRun, entries: Sequence[EpochStart], log_start_offset: 
     Args:
         stretch: the batches.
         entries: of the checkpoint, ascending by epoch.
-        log_start_offset: the entries of what lies below it were cut off, but for one.
+        log_start_offset: the log start offset. All entries below it but one were cut off.
     """
     if stretch.last_offset < log_start_offset:
         return False
@@ -436,7 +436,9 @@ def _has_producers(segment: SegmentHistory, offset: int = 0) -> bool:
 
 
 def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
-    """Take the log segment by segment, and hold the snapshots at their bases, and at the end, against what it tells."""
+    """Compare each producer snapshot, at the base of a segment or at the log end, with the state that the batches below
+    it give.
+    """
     told = _Told({}, OpenTransactions(), log.is_whole, log.is_whole and log.start_offset == 0)
     for segment in log.segments:
         yield from _at(segment.standing.base_offset, log, snapshots, told)

@@ -239,8 +239,8 @@ def gap_findings(directory: str, path: str, position: int, gap: tuple[int, int],
         directory: of the partition.
         path: of the ``.log`` behind the gap.
         position: of the batch behind it.
-        gap: the first offset that is not there, and the first one behind it.
-        named: an offset in the gap that a producer snapshot has as that of a batch.
+        gap: the first missing offset, and the first offset behind the gap.
+        named: an offset in the gap at which a producer snapshot has a batch.
     """
     if named is not None:
         text = f"Records are missing: nothing has the offsets {gap[0]} to {gap[1] - 1}, and a snapshot names {named}."

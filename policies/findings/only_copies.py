@@ -61,9 +61,10 @@ class SegmentBelow(NamedTuple):
     changed_ns: int
     mtime_ms: int
     is_put_in: bool = False
-    """Whether it still carries ``.swap``: then the sources went before it, whatever the times say."""
+    """Whether the segment is still called ``.swap``. If so, its sources were renamed before, whatever the times say."""
     is_untouched: bool = False
-    """Whether it is what the journal's line of the compaction had as a source: then the round did not come to it."""
+    """Whether the segment is still a source that the journal's line of the compaction names. If so, the round ended
+    before this segment."""
 
 
 class LogAround(NamedTuple):
@@ -83,7 +84,8 @@ class LogAround(NamedTuple):
 def lacking(
     retired: RetiredLog, below: SegmentBelow | None, above_base_offset: int | None, log: LogAround
 ) -> tuple[int, int] | None:
-    """Return the first offset that the log needs of a retired one, and the first behind; None if it needs none.
+    """Return the range of offsets that the log needs of a retired log: the first offset, and the first behind; None if
+    it needs none.
 
     Args:
         retired: the ``.deleted`` log.
@@ -98,7 +100,9 @@ def lacking(
 
 
 def is_source(retired: RetiredLog, below: SegmentBelow, following_ms: Collection[int], log: LogAround) -> bool:
-    """Return whether a compaction put what it kept of a retired log into the segment below, by any of four signs.
+    """Return whether a compaction put the survivors of a retired log into the segment below.
+
+    Any of four signs suffices.
 
     Args:
         retired: a ``.deleted`` log in a gap.

@@ -205,7 +205,10 @@ def targets_of(findings: Iterable[Finding], asked: Collection[RepairKind]) -> tu
 
 
 def missing_near(path: str, kind: RepairKind, findings: Iterable[Finding]) -> str | None:
-    """Return what is gone of the batches that a file is made of: an index of its own segment, all else of any."""
+    """Return a sentence about missing batches that a file would be made of; None if none are missing.
+
+    An index needs the batches of its segment, any other file all batches.
+    """
     here = PurePath(path)
     lost = {one.path: one.text for one in findings if one.code is FindingCode.OFFSET_GAP and one.harm is Harm.DATA_LOST}
     for where, text in lost.items():
@@ -311,7 +314,7 @@ def _missing_records(facts: RepairFacts) -> _Refusal:
 
 
 def _behind(facts: RepairFacts) -> _Refusal:
-    """Refuse to end a log where a whole batch follows, or where its indexes cannot go with it."""
+    """Refuse to cut a log if a whole batch follows behind the cut, or if its indexes cannot be replaced."""
     end = facts.log_end
     if end is None:
         return None
@@ -375,7 +378,7 @@ class RepairNote(NamedTuple):
     """The new file; None if zeros were cut off."""
     cut_from: int | None
     cut_to: int | None
-    """The sizes of a ``.log`` before and after its zeros, or what else was no batch, were cut off."""
+    """The sizes of a ``.log`` before and after a repair cut zeros, or other bytes that are no batch, off its end."""
     tail: Content | None = None
     """The bytes that were cut off and kept; None if they were zeros."""
     tail_name: str = ""
@@ -383,7 +386,7 @@ class RepairNote(NamedTuple):
 
 
 class FoundContent(NamedTuple):
-    """The file of a note as it is now, and what waits of it. None where there is no file."""
+    """The present content of a repaired file, and of the copy that waits. A file that is missing is None."""
 
     present: Content | None
     waiting: Content | None
@@ -405,7 +408,7 @@ class RevertVerdict(NamedTuple):
 
 
 def revert_verdicts(found: Iterable[tuple[RepairNote, FoundContent]]) -> tuple[RevertVerdict, ...]:
-    """Decide on the newest repair of each file. A repair of which nothing waits any more is left out."""
+    """Decide on the newest repair of each file. A repair whose copy no longer waits is left out."""
     return tuple(verdict for note, content in found if (verdict := _verdict(note, content)))
 
 

@@ -27,7 +27,7 @@ _NAME_TAKEN: Final = (
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings with those of one kind in one index file as one, which names the first entry.
+    """Return findings, with one finding for all findings of one kind in one index file. It names the first entry.
 
     Args:
         findings: of one partition, in any order.
@@ -64,7 +64,7 @@ def without_repairs(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def with_one_remedy(findings: Sequence[Finding], directory: str, end_offset: int) -> list[Finding]:
-    """Return findings, those that come of a log end that a start would not find with the one remedy for it.
+    """Return findings. If a start would not find the end of the log, the findings that this causes get one remedy.
 
     Args:
         findings: all of one partition.
@@ -95,7 +95,7 @@ def with_one_remedy(findings: Sequence[Finding], directory: str, end_offset: int
 
 
 def with_true_remedies(findings: Sequence[Finding], deleted: Collection[str]) -> list[Finding]:
-    """Return findings, with another remedy where ``verify --repair`` would refuse the one that they name.
+    """Return findings. If ``verify --repair`` would refuse the remedy of a finding, the finding gets another remedy.
 
     Args:
         findings: all of one partition.

@@ -308,7 +308,7 @@ def _short(name: str, letters: int) -> str:
 
 
 def _folded(names: Sequence[str], series: Sequence[Series]) -> tuple[list[str], list[list[int]]]:
-    """Return the bars that are shown: the first ones, and one for all others."""
+    """Return the bars that are shown: the first bars, and one bar for all further names."""
     if len(names) <= _BARS_MAX:
         return list(names), [list(one.values) for one in series]
     shown = [*names[: _BARS_MAX - 1], f"{len(names) - _BARS_MAX + 1:,} others"]

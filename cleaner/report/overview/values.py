@@ -176,7 +176,7 @@ class Overview:
     totals: OverviewTotals
     topics: tuple[TopicOverview, ...]
     partitions: tuple[PartitionOverview, ...]
-    """The partitions in the order of the plan, with those that could not be read."""
+    """All partitions in the order of the plan, unreadable partitions included."""
     reasons: tuple[ReasonOverview, ...]
     runways: tuple[Runway, ...]
     later: Later

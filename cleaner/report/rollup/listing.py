@@ -175,7 +175,7 @@ def _head(roll: TopicRoll, page: Page, *, with_offsets: bool = False) -> None:
 
 
 def _change(before_bytes: int, after_bytes: int, is_estimate: bool) -> str:
-    """Return a size and what becomes of it, unless that is the same."""
+    """Return the size before and the size after, or one size if they are equal."""
     if before_bytes == after_bytes:
         return size(before_bytes)
     return f" -> {'at most ' if is_estimate else ''}".join(two_sizes(before_bytes, after_bytes))
@@ -257,7 +257,7 @@ def _and_more(page: Page, concern: Concern, left_out: Sequence[TopicRoll]) -> bo
 
 
 def _in_short(page: Page, every: _ByConcern, wanted: _ByConcern, outcome: Outcome, lines_max: int | None) -> None:
-    """Write two or three lines for each topic that changes, and a row for each other one."""
+    """Write two or three lines for each topic that changes, and a row for each topic that does not."""
     for concern, rolls in wanted.items():
         lesser = (len(wanted[one]) for one in Concern if one > concern)
         kept = sum(min(number, _ROWS_KEPT) + 2 for number in lesser if number)

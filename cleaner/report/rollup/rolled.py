@@ -65,7 +65,7 @@ class TopicRoll:
     Attributes:
         topic: the name.
         plans: the partitions that could be read.
-        unreadable: the others.
+        unreadable: the partitions that could not be read.
         results: of those partitions that have one.
     """
 
@@ -101,7 +101,7 @@ class TopicRoll:
 
     @cached_property
     def errors(self) -> list[str]:
-        """A line for each partition that cannot be read, or of which a step failed."""
+        """A line for each partition that cannot be read, or has a step that failed."""
         return [*(p.error for p in self.unreadable), *(r.error for _, r in self.results if r.error)]
 
     @cached_property
@@ -260,7 +260,9 @@ def freed_of(plan: Plan, totals: Totals, outcome: Outcome) -> Freed:
 
 
 def freed_words(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> str:
-    """Return what the file systems have gained, and what they gain when; empty if there is nothing to say."""
+    """Return a text about the space that the file systems have gained, and will gain, and when; empty if they gain
+    nothing.
+    """
     if not (totals.deleted_segments or totals.compacted_partitions or outcome.swept_bytes):
         return ""
     freed = freed_of(plan, totals, outcome)

@@ -172,7 +172,7 @@ def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _changes(*values: Integers) -> npt.NDArray[np.bool_]:
-    """Return flags: True at a place where any of the values differs from the one before, and at the first place."""
+    """Return flags: True at the first place, and at each place where an array differs from the place before."""
     changes = np.ones(values[0].size, np.bool_)
     changes[1:] = np.logical_or.reduce([value[1:] != value[:-1] for value in values])
     return changes

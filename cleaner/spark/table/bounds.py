@@ -79,11 +79,11 @@ def resolve(bound: Bound, log: Log, name: TopicPartition, end: int, *, fails: bo
     """Return the offset that a bound means.
 
     Args:
-        bound: the bound; if it names partitions, it names this one.
+        bound: the bound. If it names partitions, it names this partition.
         log: the partition.
         name: the partition's name.
         end: the end of the offsets that can be read.
-        fails: True if an offset outside the log is an error; else the nearest offset is taken.
+        fails: True if an offset outside the log is an error. Otherwise the nearest offset is taken.
 
     Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
     """

@@ -158,7 +158,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of a partition that one task wrote."""
+    """The records of one partition, written by one task."""
 
     topic_partition: TopicPartition
     task: int
