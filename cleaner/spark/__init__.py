@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cleaner.errors import how_to_install
-from cleaner.spark.session import SparkUnavailable
+from cleaner.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""A Spark session of our own, checked before it starts, and quiet; and the errors of Spark."""
+"""A Spark session of our own: checked before it starts, and quiet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from storage.errors import LogCleanerError
+from cleaner.spark.errors import SparkUnavailable
 
 JAVA_VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -27,48 +27,6 @@ _OURS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
-
-
-class UnseenLogDir(LogCleanerError):
-    """A Spark executor does not see the files that the driver sees."""
-
-    path: Path
-    host: str
-    cause: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: on the Spark executor at {self.host}: {self.cause}; every executor has to see the log dir "
-            f"under the same path: mount it there, or use --engine local"
-        )
-
-
-class SparkJobFailed(LogCleanerError):
-    """Spark gave a job up. The job wrote nothing that a broker would see."""
-
-    cause: str
-
-    def __str__(self) -> str:
-        return f"Spark gave the compactions up: {self.cause}; nothing of them was written, run again"
-
-
-class SparkUnavailable(LogCleanerError):
-    """Spark cannot be started here: pyspark or Java is missing, or Spark does not run on this version of Java."""
-
-    cause: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"Spark cannot be started: {self.cause}; {self.remedy}"
-
-
-class AnalysisFailed(LogCleanerError):
-    """An analysis that Spark gave up. Faults in the files raise no error: the analysis reports them as problems."""
-
-    cause: str
-
-    def __str__(self) -> str:
-        return f"Spark gave the analysis up: {self.cause}; every executor needs this package, and sees the log dirs"
 
 
 def start_session(master: str, config: Mapping[str, str]) -> SparkSession:

@@ -19,7 +19,8 @@ import pytest
 
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk
-from cleaner.spark.session import UnseenLogDir, start_session
+from cleaner.spark.errors import UnseenLogDir
+from cleaner.spark.session import start_session
 from tests.spark.cluster import Cluster, standalone
 from tests.spark.rounds import assert_same_by, skewed
 

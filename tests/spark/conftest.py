@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cleaner.spark import open_session
-from cleaner.spark.session import SparkUnavailable
+from cleaner.spark.errors import SparkUnavailable
 from tests.interop.jvms import QUICK
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed
 

@@ -21,7 +21,8 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.errors import UnwritableFile
 from cleaner.report.findings import TABLES, Analysis, AnalysisRow, CurveStep, Savings
 from cleaner.spark.analysis.analyzing import TOP_KEYS, PlannedRead, analyze, take_snapshot, write_tables
-from cleaner.spark.session import AnalysisFailed, cause_of
+from cleaner.spark.errors import AnalysisFailed
+from cleaner.spark.session import cause_of
 from policies import Plan, Request
 from policies.config.config_layers import Configured
 from policies.config.config_sources import Said

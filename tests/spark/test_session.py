@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import cleaner.spark
-from cleaner.spark.session import SparkUnavailable, check_java
+from cleaner.spark.errors import SparkUnavailable
+from cleaner.spark.session import check_java
 
 
 def fake_java(directory: Path, says: str, status: int = 0) -> Path:

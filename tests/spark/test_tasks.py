@@ -19,7 +19,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
 from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, SpanWalk, new_suffix, sweep
-from cleaner.spark.session import SparkJobFailed, UnseenLogDir
+from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from policies.config.config_layers import Configured
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch

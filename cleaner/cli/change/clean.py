@@ -194,7 +194,7 @@ def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
         from cleaner.spark.bulk.bulk import Bulk
         from cleaner.spark.session import start_session
     except ImportError as error:
-        from cleaner.spark.session import SparkUnavailable
+        from cleaner.spark.errors import SparkUnavailable
 
         raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
     session = start_session(args.master or _EMBEDDED, {})

@@ -48,7 +48,8 @@ from cleaner.report.findings import (
     TopKey,
 )
 from cleaner.spark.analysis.task_facts import KEY, STRETCH
-from cleaner.spark.session import AnalysisFailed, cause_of
+from cleaner.spark.errors import AnalysisFailed
+from cleaner.spark.session import cause_of
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
 from policies.config.policy import BrokerPolicy
 from policies.facts import PartitionFacts

@@ -47,7 +47,8 @@ from cleaner.spark.bulk.tasks import (
     SurveyTask,
     sweep,
 )
-from cleaner.spark.session import SparkJobFailed, UnseenLogDir, cause_of
+from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
+from cleaner.spark.session import cause_of
 from policies.facts import KeyCount
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem

@@ -33,7 +33,7 @@ from cleaner.engine.compaction.fates import Fates, resolve
 from cleaner.engine.compaction.key_map import Secret
 from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones, Walk, Walked
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.spark.session import UnseenLogDir
+from cleaner.spark.errors import UnseenLogDir
 from policies.facts import KeyCount
 from policies.retain import TransactionFates
 from storage.arrays import Integers, Table, Words

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cleaner.report.findings import Analysis
-from cleaner.spark.session import SparkUnavailable
+from cleaner.spark.errors import SparkUnavailable
 from tests.cleaner.report.analyses import an_analysis
 from tests.partition_dirs import committed
 

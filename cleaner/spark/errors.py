@@ -1,0 +1,49 @@
+"""Errors of Spark. They are importable without Spark: one of them says that it is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.errors import LogCleanerError
+
+
+class UnseenLogDir(LogCleanerError):
+    """A Spark executor does not see the files that the driver sees."""
+
+    path: Path
+    host: str
+    cause: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: on the Spark executor at {self.host}: {self.cause}; every executor has to see the log dir "
+            f"under the same path: mount it there, or use --engine local"
+        )
+
+
+class SparkJobFailed(LogCleanerError):
+    """Spark gave a job up. The job wrote nothing that a broker would see."""
+
+    cause: str
+
+    def __str__(self) -> str:
+        return f"Spark gave the compactions up: {self.cause}; nothing of them was written, run again"
+
+
+class SparkUnavailable(LogCleanerError):
+    """Spark cannot be started here: pyspark or Java is missing, or Spark does not run on this version of Java."""
+
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"Spark cannot be started: {self.cause}; {self.remedy}"
+
+
+class AnalysisFailed(LogCleanerError):
+    """An analysis that Spark gave up. Faults in the files raise no error: the analysis reports them as problems."""
+
+    cause: str
+
+    def __str__(self) -> str:
+        return f"Spark gave the analysis up: {self.cause}; every executor needs this package, and sees the log dirs"
