@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from threading import RLock
 from typing import Final
@@ -43,10 +44,17 @@ class Catalogue:
         parent, _, name = key.rpartition("/")
         with self._lock:
             if key in self._listed or not name:
-                return StoredEntry(name, is_directory=True)
+                return self._told_apart(key, StoredEntry(name, is_directory=True))
             if parent in self._listed:
-                return self._known(parent, name)
+                return self._told_apart(key, self._known(parent, name))
+            with suppress(FileNotFoundError):  # a directory is what is mostly asked for so; its names are wanted next
+                self._directory(key)
+                return self._told_apart(key, StoredEntry(name, is_directory=True))
         return self.store.look(key)
+
+    def _told_apart(self, key: str, entry: StoredEntry) -> StoredEntry:
+        """Return the entry; that of a directory with a version of its own, which stands for its inode."""
+        return entry._replace(version=f"{self._place}/{key}") if entry.is_directory else entry
 
     def _known(self, parent: str, name: str) -> StoredEntry:
         found = self._listed[parent].get(name)
