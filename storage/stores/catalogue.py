@@ -28,12 +28,16 @@ class Catalogue:
     """The names of one store, as far as they are known. Several threads may ask."""
 
     def __init__(self, place: str) -> None:
-        """Know nothing yet. Raises: ClientMissing, StoreFailed."""
+        """Know nothing yet."""
         self._place = place
-        self.store: Store = store_of(place)
         self._listed: dict[str, Mapping[str, StoredEntry]] = {}
         self._siblings: Counter[str] = Counter()
         self._lock = RLock()
+
+    @property
+    def store(self) -> Store:
+        """The store, opened. Raises: ClientMissing, StoreFailed."""
+        return store_of(self._place)
 
     def entries(self, directory: str) -> Iterable[StoredEntry]:
         """Return the names in a directory. Raises: FileNotFoundError if there is none, as ``Store``."""
@@ -117,5 +121,5 @@ class Catalogue:
 
 @cache
 def catalogue_of(place: str) -> Catalogue:
-    """Return the catalogue of a store, by the URL of the store. Raises: ClientMissing, StoreFailed."""
+    """Return the catalogue of a store, by the URL of the store."""
     return Catalogue(place)
