@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from configparser import ConfigParser
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -87,7 +88,7 @@ class Bucket:
         self._obstore, self._place, tries = obstore, place, RETRIES
         self._given_up: tuple[float, str] | None = None
         """When a request was given up, and what the store or the network said to it."""
-        given = {**(_profile() if place.startswith("s3:") else {}), **config}
+        given = {**(profile() if place.startswith("s3:") else {}), **config}
         try:
             self._store: ObjectStore = from_url(  # type: ignore[call-overload] # one for each kind of store
                 place,
@@ -126,8 +127,12 @@ class Bucket:
                     yield meta["path"].rpartition("/")[0], _entry(meta)
 
     def look(self, name: str) -> StoredEntry:
-        """Return the entry of a file. Raises: as ``Store``."""
-        return _entry(self._asked(name, lambda: self._obstore.head(self._store, name)))
+        """Return the entry of a file or directory. Raises: as ``Store``."""
+        with suppress(FileNotFoundError):
+            return _entry(self._asked(name, lambda: self._obstore.head(self._store, name)))
+        if not self.list(name):
+            raise not_there(self._url(name))
+        return StoredEntry(name.rpartition("/")[2], is_directory=True)
 
     def range(self, name: str, start: int, end: int, version: str | None) -> Piece:
         """Read ``[start, end)`` of a file. Arguments and errors as of ``Store.range``."""
@@ -228,7 +233,7 @@ def _cause_in(text: str) -> str:
     return text.strip().splitlines()[0].rpartition(" - ")[2].removesuffix(".").removeprefix("HTTP error: ")
 
 
-def _profile() -> dict[str, str]:
+def profile() -> dict[str, str]:
     """Return the credentials of a profile, if the environment has none: obstore reads no such file.
 
     Source: the files ``credentials`` and ``config`` of the AWS tools.

@@ -20,7 +20,7 @@ from storage.stores.errors import (
     StoreFailed,
     StoreUnreachable,
 )
-from storage.stores.objects import Bucket, _profile
+from storage.stores.objects import Bucket, profile
 from storage.stores.store import Store
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Fault, Proxy
@@ -115,6 +115,7 @@ def test_what_is_not_there_is_not_found(store: Store) -> None:
         assert not isinstance(raised.value, ObjectChanged)
         assert raised.value.filename == "s3://archives/nothing"
     assert store.list("nothing") == []
+    assert store.look("new").is_dir()
 
 
 def test_another_version_is_never_read(s3: str, through: Proxy) -> None:
@@ -211,9 +212,9 @@ def test_profile_says_who_asks(proxy: Proxy, bucket: str, tmp_path: Path, monkey
     (tmp_path / "config").write_text(f"[profile cold]\nregion = us-east-1\nendpoint_url = {proxy.url}\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    assert _profile() == {}
+    assert profile() == {}
     monkeypatch.setenv("AWS_PROFILE", "cold")
-    assert _profile() == {"access_key_id": "k", "secret_access_key": "s%x", "region": "us-east-1",
+    assert profile() == {"access_key_id": "k", "secret_access_key": "s%x", "region": "us-east-1",
                           "endpoint": proxy.url}  # fmt: skip
     assert opening.store_of(bucket).list("new")
 
