@@ -104,6 +104,16 @@ def old_samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     return unpacked("kafka-2.8.2", tmp_path_factory.mktemp("kafka-2.8.2"))
 
 
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``demo`` makes: a real, small log dir; never to be changed in place."""
+    from cleaner.cli.main import main  # most tests need no command
+
+    directory = tmp_path_factory.mktemp("demo") / "data"
+    assert main(["demo", str(directory)]) == 0
+    return directory
+
+
 def unpacked(name: str, root: Path) -> Samples:
     """The log dirs of an archive, in an empty directory."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)

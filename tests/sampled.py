@@ -40,3 +40,8 @@ def some(cases: Sequence[_Case], count: int, always: Collection[_Case] = ()) -> 
     others = [case for case in cases if case not in always]
     drawn = random.Random(day()).sample(others, min(len(others), max(0, count - len(always))))
     return [case for case in cases if case in always or case in drawn]
+
+
+def shuffled(cases: Sequence[_Case]) -> list[_Case]:
+    """Return all cases, in the order that the day draws: for a test that ends once it has seen what it must see."""
+    return random.Random(day()).sample(cases, len(cases))

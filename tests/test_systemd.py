@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -257,9 +258,8 @@ def traced(tmp_path: Path, calls: set[str], *command: str | Path) -> set[str]:
     return {line.strip() for line in log.read_text().splitlines()[1:]} & calls
 
 
-def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(tmp_path: Path) -> None:
-    log_dir = tmp_path / "data"
-    assert main(["demo", str(log_dir)]) == 0
+def test_a_clean_with_compaction_makes_only_calls_that_its_unit_allows(demo: Path, tmp_path: Path) -> None:
+    log_dir = shutil.copytree(demo, tmp_path / "data")
     config = tmp_path / "logcleaner.toml"
     config.write_text(f'log.dirs = ["{log_dir}"]\n[metrics]\ntextfile = "logcleaner.prom"\n')
     forbidden = members("@known") - allowed("logcleaner-clean.service")
@@ -295,8 +295,8 @@ kill -TERM $! && wait $!
 """
 
 
-def test_the_daemon_makes_only_calls_that_its_unit_allows(tmp_path: Path) -> None:
-    assert main(["demo", str(tmp_path / "data")]) == 0
+def test_the_daemon_makes_only_calls_that_its_unit_allows(demo: Path, tmp_path: Path) -> None:
+    shutil.copytree(demo, tmp_path / "data")
     config, log = tmp_path / "logcleaner.toml", tmp_path / "log"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -311,8 +311,8 @@ def test_the_daemon_makes_only_calls_that_its_unit_allows(tmp_path: Path) -> Non
 WRITES_AND_EXECUTES = "import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)"
 
 
-def test_a_clean_with_compaction_executes_no_memory_that_it_wrote(tmp_path: Path) -> None:
-    assert main(["demo", str(tmp_path / "data")]) == 0
+def test_a_clean_with_compaction_executes_no_memory_that_it_wrote(demo: Path, tmp_path: Path) -> None:
+    shutil.copytree(demo, tmp_path / "data")
     command = (sys.executable, "-m", "cleaner", "clean", "--log-dir", tmp_path / "data", "--yes")
     done = run(*command, "--dry-run", "--json", env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert '"compact"' in done.stdout, done.stdout + done.stderr
@@ -323,8 +323,8 @@ def test_a_clean_with_compaction_executes_no_memory_that_it_wrote(tmp_path: Path
     assert DENIED.search(refused)
 
 
-def test_the_daemon_and_its_child_execute_no_memory_that_they_wrote(tmp_path: Path) -> None:
-    assert main(["demo", str(tmp_path / "data")]) == 0
+def test_the_daemon_and_its_child_execute_no_memory_that_they_wrote(demo: Path, tmp_path: Path) -> None:
+    shutil.copytree(demo, tmp_path / "data")
     config, log = tmp_path / "logcleaner.toml", tmp_path / "log"
     config.write_text(f'log.dirs = ["{tmp_path / "data"}"]\n')
     calls = executed_memory(tmp_path, "sh", "-c", UNTIL_COMPACTED, sys.executable, config, log)

@@ -38,11 +38,15 @@ def _tests(*paths: str, **environment: str) -> Part:
 
 PARTS: Final[Mapping[str, Part]] = {
     "kernels": _tests("storage/machine/test_library.py", LOGCLEANER_KERNELS="all"),
+    "levels": _tests("storage/machine/test_levels.py"),
     "moments": _tests("policies/explain/test_moments.py"),
+    "copies": _tests("cleaner/engine/copy/test_copying_beside_a_writer.py"),
+    "lookups": _tests("cleaner/cli/test_lookup.py", "interop/test_lookups.py"),
     "models": Part(("tests.models",)),
     "crash": Part(("tests.crash", "--rounds", "1")),
     "disk-cuts": Part(("tests.disk", "--cuts", "10000")),
     "disk-kills": Part(("tests.disk", "--kills", "300")),
+    "disks": _tests("disk/test_cuts.py", "disk/test_dying.py", "disk/test_real.py", "disk/test_seam.py"),
     "crash-leftovers": Part(("tests.interop.crash_leftovers", "--seeds", "40")),
     "random-logs": _tests("interop/test_random_logs.py", LOGCLEANER_RANDOM_LOGS="500"),
     "old-logs": _tests("interop/test_old_kafka.py", LOGCLEANER_RANDOM_LOGS="200"),

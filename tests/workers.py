@@ -24,12 +24,16 @@ FIRST: Final = (
     "tests/interop/test_broker.py",
     "tests/cleaner/report/html/test_in_browser.py",
     "tests/docs/test_commands.py",
+    "tests/interop/test_delete_records.py",
     "tests/interop/test_verified_broker.py",
     "tests/packaging/test_image.py",
-    "tests/interop/test_configuration.py",
-    "tests/interop/test_delete_records.py",
+    "tests/interop/test_filtered_logs.py",
+    "tests/interop/test_crash_points.py",
+    "tests/interop/test_doctor.py",
+    "tests/interop/test_log_lives.py",
     "tests/interop/test_import.py",
     "tests/interop/test_dump.py",
+    "tests/interop/test_configuration.py",
     "tests/interop/test_rounds.py",
     "tests/storage/machine/test_levels.py",
     "tests/storage/machine/test_library.py",
@@ -40,6 +44,8 @@ FIRST: Final = (
     "tests/benchmarks/test_command.py",
     "tests/crash/test_twins.py",
     "tests/crash/test_stops.py",
+    "tests/test_wheel.py",
+    "tests/test_workers.py",
 )
 """Groups that take longest, the longest first: one of these as the last would leave the other processes idle."""
 

@@ -22,8 +22,7 @@ from cleaner.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from cleaner.spark.table.source import KafkaLogSource
+    from pyspark.sql.datasource import DataSource
 
 __all__ = ["open_session", "register"]
 
@@ -31,11 +30,10 @@ __all__ = ["open_session", "register"]
 def register(spark: SparkSession) -> None:
     """Register ``kafka-log`` with a session, for ``spark.read``, ``readStream`` and ``df.write``.
 
-    Buckets are read as Hadoop's keys ``fs.s3a.*`` (``spark.hadoop.fs.s3a.*``) say now, else as the environment says.
-
     Raises: SparkUnavailable.
     """
-    _register(spark, _source())
+    source = _source()
+    spark.dataSource.register(source)
 
 
 def open_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -51,21 +49,11 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
     from cleaner.spark.session import start_session  # noqa: PLC0415
 
     spark = start_session(master, config or {})
-    _register(spark, source)
+    spark.dataSource.register(source)
     return spark
 
 
-def _register(spark: SparkSession, source: type[KafkaLogSource]) -> None:
-    from cleaner.spark.table.options import s3_of  # noqa: PLC0415
-
-    try:
-        hadoop = spark.sparkContext._jsc.hadoopConfiguration().get
-    except (AttributeError, NotImplementedError):  # Spark Connect has no JVM here
-        return spark.dataSource.register(source)
-    return spark.dataSource.register(source.reading(s3_of(hadoop)))
-
-
-def _source() -> type[KafkaLogSource]:
+def _source() -> type[DataSource]:
     try:
         from cleaner.spark.table.source import KafkaLogSource  # noqa: PLC0415
     except ImportError as error:

@@ -18,8 +18,7 @@ from storage.guarded import Unwritten
 from storage.log.listing import Listing
 from storage.log.swap import remove_retired, swap_in
 from storage.names import FileState, SegmentFileName
-from storage.segment import BLOCK_BYTES, Segment, SegmentFile
-from storage.stores.paths import StoredPath
+from storage.segment import Segment, SegmentFile
 
 
 class Destination(Protocol):
@@ -147,10 +146,8 @@ class Nowhere:
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Count the blocks; nothing is written."""
         segments = [walked.span.segment for _, walked in group]
-        self.space = self.space.plus(expected(segments, cleaned.measured(), self._block_bytes(), at_once=self.at_once))
-
-    def _block_bytes(self) -> int:
-        return BLOCK_BYTES if isinstance(self.directory, StoredPath) else os.statvfs(self.directory).f_frsize
+        block_bytes = os.statvfs(self.directory).f_frsize
+        self.space = self.space.plus(expected(segments, cleaned.measured(), block_bytes, at_once=self.at_once))
 
     def keep(self, segment: Segment) -> None:
         """Do nothing: nothing is written."""

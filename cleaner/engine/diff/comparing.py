@@ -30,7 +30,6 @@ from storage.names import (
     TopicPartition,
     parse_topic_partition,
 )
-from storage.stores.paths import StoredPath, path_of_text
 
 if TYPE_CHECKING:
     from cleaner.engine.diff.record_diff import Difference
@@ -135,9 +134,7 @@ class ComparedDir:
         """Return whether this is a copy of the other place's log dir, as it lies there."""
         if self.manifest is None:
             return False
-        original = path_of_text(self.manifest.original)
-        if isinstance(other.log_dir.path, StoredPath) or isinstance(original, StoredPath):
-            return original == other.log_dir.path
+        original = Path(self.manifest.original)
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:

@@ -129,11 +129,3 @@ def run(tmp_path: Path) -> Callable[..., int]:
         return main([command, "--log-dir", str(tmp_path), *options])
 
     return run_command
-
-
-@pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real, small log dir; not to be changed."""
-    directory = tmp_path_factory.mktemp("demo") / "data"
-    assert main(["demo", str(directory)]) == 0
-    return directory

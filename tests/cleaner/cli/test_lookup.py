@@ -21,8 +21,9 @@ from storage.scan.partitions import FoundPartition
 from tests.cleaner.cli.test_export import state_of
 from tests.cleaner.cli.test_main import ROOT
 from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed
+from tests.sampled import day, is_whole
 
-FUZZED = 5_000
+FUZZED = 5_000 if is_whole() else 1_000
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ def test_reader_that_goes_early_leaves_no_traceback(orders: PartitionDir) -> Non
 
 
 def test_damage_gives_an_answer_or_an_error_of_ours(orders: PartitionDir) -> None:
-    random, files = Random(24), sorted(orders.path.iterdir())
+    random, files = Random(day()), sorted(orders.path.iterdir())
     whole = {path: path.read_bytes() for path in files}
     found = FoundPartition(TopicPartition("orders", 0), orders.path, 0)
     answered = failed = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -153,13 +154,12 @@ def test_a_metadata_log_dir_that_is_not_there_yet_is_no_wrong_configuration(
     assert (there / "orders-0" / EXPIRED).exists()
 
 
-def test_metadata_in_a_log_dir_that_is_there_is_enough(tmp_path: Path, gone: Path) -> None:
-    demo = tmp_path / "demo"
-    assert main(["demo", str(demo)]) == 0
-    before = {path.name for path in demo.rglob("*.log")}
-    assert (demo / "__cluster_metadata-0").is_dir()
-    assert cleaned(tmp_path, gone, demo) == 1
-    assert {path.name for path in demo.rglob("*.log")} < before
+def test_metadata_in_a_log_dir_that_is_there_is_enough(tmp_path: Path, gone: Path, demo: Path) -> None:
+    log_dir = shutil.copytree(demo, tmp_path / "demo")
+    before = {path.name for path in log_dir.rglob("*.log")}
+    assert (log_dir / "__cluster_metadata-0").is_dir()
+    assert cleaned(tmp_path, gone, log_dir) == 1
+    assert {path.name for path in log_dir.rglob("*.log")} < before
 
 
 @pytest.mark.parametrize("command", [("clean", "--dry-run"), ("run", "--once"), ("history",), ("restore",)])

@@ -43,38 +43,45 @@ def failed_in(stderr: str) -> list[str]:
 
 
 @pytest.mark.parametrize("delay", DELAYS)
-@pytest.mark.parametrize("partition", ["orders-0", "clicks-0", "sessions-0"])
-def test_unreadable_log_fails_its_partition_alike_in_run_and_dry_run(partition: str, delay, log_dir: Path) -> None:
-    second_log(log_dir, partition).chmod(0)
-    before = files_of(log_dir / partition)
+def test_unreadable_logs_fail_their_partitions_alike_in_run_and_dry_run(delay, log_dir: Path) -> None:
+    """One that is compacted, one that is shortened, one that both befalls."""
+    partitions = ("clicks-0", "orders-0", "sessions-0")
+    for partition in partitions:
+        second_log(log_dir, partition).chmod(0)
+    before = {partition: files_of(log_dir / partition) for partition in partitions}
+    all_before = files_of(log_dir)
     for dry in (("--dry-run",), ("--dry-run", "--exact"), ()):
+        assert files_of(log_dir) == all_before
         done = run_as_ordinary_user("clean", "--log-dir", log_dir, *delay, *dry)
         assert done.returncode == 1
-        assert failed_in(done.stderr) == [partition.replace("-", " partition=")]
-        assert re.search(rf"FAILED:\s+{log_dir}/{partition}/", done.stdout)
-        assert files_of(log_dir / partition) == before
+        assert failed_in(done.stderr) == [partition.replace("-", " partition=") for partition in partitions]
+        assert all(re.search(rf"FAILED:\s+{log_dir}/{partition}/", done.stdout) for partition in partitions)
+        assert {partition: files_of(log_dir / partition) for partition in partitions} == before
+    assert files_of(log_dir) != all_before, "the others are cleaned"
     assert not list(log_dir.rglob("*.swap")) + list(log_dir.rglob("*.cleaned"))
 
 
 @pytest.mark.parametrize("flag", ["+i", "+a"])
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("suffix", [".log", ".index"])
-@pytest.mark.parametrize("partition", ["orders-0", "clicks-0"])
-def test_immutable_file_fails_its_partition_alike_in_run_and_dry_run(
-    partition: str, suffix: str, delay, flag: str, log_dir: Path, capsys
+def test_immutable_files_fail_their_partitions_alike_in_run_and_dry_run(
+    suffix: str, delay, flag: str, log_dir: Path, capsys
 ) -> None:
-    file = second_log(log_dir, partition).with_suffix(suffix)
-    chattr(flag, file)
-    before = files_of(log_dir / partition)
+    """One that is compacted, and one that is shortened."""
+    files = {name: second_log(log_dir, name).with_suffix(suffix) for name in ("clicks-0", "orders-0")}
+    for file in files.values():
+        chattr(flag, file)
+    before = {name: files_of(log_dir / name) for name in files}
     for dry in (("--dry-run",), (), ()):
         assert main(["clean", "--log-dir", str(log_dir), *delay, *dry]) == 1
-        told = capsys.readouterr()
-        (line,) = told.err.splitlines()
-        assert f"{file}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a" in line
-        assert files_of(log_dir / partition) == before
-    chattr(flag.replace("+", "-"), file)
+        told = sorted(capsys.readouterr().err.splitlines())
+        for line, (name, file) in zip(told, files.items(), strict=True):
+            assert f"{file}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a" in line
+            assert files_of(log_dir / name) == before[name]
+    for file in files.values():
+        chattr(flag.replace("+", "-"), file)
     assert main(["clean", "--log-dir", str(log_dir), *delay]) == 0
-    assert files_of(log_dir / partition) != before
+    assert all(files_of(log_dir / name) != before[name] for name in files)
 
 
 def test_immutable_directory_fails_its_partition(log_dir: Path, capsys) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -106,10 +107,8 @@ def test_one_round_of_the_daemon_leaves_its_page(demo_copy: Path, tmp_path: Path
 
 
 @pytest.fixture
-def demo_copy(tmp_path: Path) -> Path:
-    directory = tmp_path / "data"
-    assert main(["demo", str(directory)]) == 0
-    return directory
+def demo_copy(demo: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(demo, tmp_path / "data"))
 
 
 def test_the_daemon_does_not_start_without_the_extra(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from storage.machine.library import LEVEL_VARIABLE
+from tests.sampled import is_whole
 from tests.storage.kernels.bytes_of import Batch, Record
 
-compiled = settings(deadline=None)
+EXAMPLES_MAX: Final = 25 if LEVEL_VARIABLE in os.environ and not is_whole() else 100
+"""A plain run tries fewer at the lower CPU levels: the code is the same, compiled otherwise."""
+compiled = settings(deadline=None, max_examples=EXAMPLES_MAX)
 """For tests whose first example may compile a kernel that is no entry point."""
 
 _keys = st.none() | st.sampled_from([b"", b"a", b"bb", b"a key of 18 bytes!", b"k" * 7, b"k" * 8, b"k" * 300])

@@ -67,11 +67,9 @@ def opened(
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
+def pages(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
     """Pages of the demo, each with the document of the same run."""
     directory = tmp_path_factory.mktemp("pages")
-    demo = directory / "data"
-    assert main(["demo", str(demo)]) == 0
     commands = {
         "clean": ("clean", "--dry-run", "--what-if", "retention.ms=1d,5d"),
         "explain": ("explain", "future-0"),
