@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from policies.compaction import Cleanable, CompactionRound
@@ -207,10 +206,10 @@ class Plan:
         Topics of a log dir that wait for the same reason, as by an edit of ``[topics."*"]``, have one line.
         """
         whole = {log_dir.facts.path for log_dir in self.log_dirs}
-        lines = defaultdict[tuple[ReasonCode, str, str], list[PurePath]](list)
+        lines = defaultdict[tuple[ReasonCode, str, str], list[str]](list)
         for guard, path in self._guards():
             is_topic = guard.code is ReasonCode.RELOAD_GUARD and path not in whole
-            lines[guard.code, str(PurePath(path).parent) if is_topic else path, guard.text].append(PurePath(path))
+            lines[guard.code, path.rpartition("/")[0] if is_topic else path, guard.text].append(path)
         for (code, place, text), paths in lines.items():
             yield f"{code}: {paths[0] if len(paths) == 1 else f'{place}: {_named(paths)}'}: {text}"
 
@@ -230,10 +229,10 @@ class Plan:
         yield from dict.fromkeys(pair for log_dir in self.log_dirs for pair in guards_of(log_dir))
 
 
-def _named(topics: Sequence[PurePath]) -> str:
-    """Return how many topics they are, and the first names."""
+def _named(topics: Sequence[str]) -> str:
+    """Return how many topics they are, and the first names, by their paths."""
     rest = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
-    return f"{len(topics):,} topics ({', '.join(path.name for path in topics[:_NAMED_MAX])}{rest})"
+    return f"{len(topics):,} topics ({', '.join(path.rpartition('/')[2] for path in topics[:_NAMED_MAX])}{rest})"
 
 
 def guards_of(log_dir: LogDirPlan) -> Iterator[tuple[Reason, str]]:
@@ -247,7 +246,7 @@ def guards_of(log_dir: LogDirPlan) -> Iterator[tuple[Reason, str]]:
         if isinstance(partition, PartitionPlan) and partition.guard:
             path = path_of(partition.facts)
             of_topic = partition.guard.code is ReasonCode.RELOAD_GUARD
-            yield partition.guard, str(path.parent / partition.policy.topic if of_topic else path)
+            yield partition.guard, f"{path.rpartition('/')[0]}/{partition.policy.topic}" if of_topic else path
 
 
 def guard_key(guard: Reason, path: str) -> str:
@@ -255,6 +254,6 @@ def guard_key(guard: Reason, path: str) -> str:
     return f"{guard.code} {path}" if guard.code is ReasonCode.CLOCK_JUMPED else f"{guard.code} {path} {guard.text}"
 
 
-def path_of(facts: PartitionFacts) -> PurePath:
-    """Return the partition's directory."""
-    return PurePath(facts.log_dir) / str(facts.topic_partition)
+def path_of(facts: PartitionFacts) -> str:
+    """Return the path of the partition's directory, or its URL."""
+    return f"{facts.log_dir.rstrip('/')}/{facts.topic_partition}"

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile
 from storage.stores.errors import NotOnThisMachine
-from storage.stores.paths import SEPARATOR, StoredPath
+from storage.stores.paths import PREFIXES, StoredPath
 
 if TYPE_CHECKING:
     from storage.stores.stored_file import StoredFile
@@ -282,7 +282,7 @@ def close(file: OpenFile) -> None:
 
 def is_stored(path: Path | str) -> TypeGuard[StoredPath | str]:
     """Return whether a path lies in a store; of a text, whether it is a URL."""
-    return isinstance(path, StoredPath) or (isinstance(path, str) and SEPARATOR in path)
+    return isinstance(path, StoredPath) or (isinstance(path, str) and path.startswith(PREFIXES))
 
 
 def stored(path: StoredPath | str) -> StoredPath:
@@ -339,9 +339,16 @@ def is_there(path: Path) -> bool:
     return path.exists() if isinstance(path, StoredPath) else os.path.lexists(path)
 
 
-def status_of(path: Path) -> os.stat_result:
-    """Return the status of an entry; that of a symlink, not of its target. Raises: OSError, as of a store."""
+def status_of(path: Path, parent: int | None = None) -> os.stat_result:
+    """Return the status of an entry; that of a symlink, not of its target. Raises: OSError, as of a store.
+
+    Args:
+        path: of the entry.
+        parent: as for ``open_sized``.
+    """
+    if parent is not None:
+        return os.stat(path.name, dir_fd=parent, follow_symlinks=False)
     if isinstance(path, StoredPath):
         return path.stat()
-    with opened(path.parent) as parent:
-        return os.stat(path.name, dir_fd=parent, follow_symlinks=False)
+    with opened(path.parent) as its_directory:
+        return os.stat(path.name, dir_fd=its_directory, follow_symlinks=False)

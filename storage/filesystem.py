@@ -22,7 +22,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Self
 
-from storage.directory import open_to_change, opened, status_of
+from storage.directory import OpenFile, open_to_change, opened, pread, status_of
 from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile
 from storage.holes import data_extents
 
@@ -126,17 +126,20 @@ class NewFile:
             raise typed(error, self.path, len(rest)) from error
         self.size_bytes = max(self.size_bytes, position)
 
-    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+    def copy_from(self, source: OpenFile, offset_bytes: int, count_bytes: int) -> None:
         """Append bytes of an open file without moving them through user space where the kernel can.
 
         Args:
-            source: a readable descriptor.
+            source: a file that is open for reading.
             offset_bytes: where to start in it.
             count_bytes: how many; the file must hold them.
 
         Raises: OutOfSpace, EOFError where the source ends early (it changed under us).
         """
         remaining = count_bytes
+        if not isinstance(source, int):
+            self._copy_by_reading(source, offset_bytes, remaining)
+            return
         try:
             while remaining:
                 copied = os.copy_file_range(
@@ -152,9 +155,9 @@ class NewFile:
                 raise typed(error, self.path, remaining) from error
             self._copy_by_reading(source, offset_bytes, remaining)
 
-    def _copy_by_reading(self, source: int, offset_bytes: int, remaining: int) -> None:
+    def _copy_by_reading(self, source: OpenFile, offset_bytes: int, remaining: int) -> None:
         while remaining:
-            piece = os.pread(source, min(remaining, 1 << 20), offset_bytes)
+            piece = pread(source, min(remaining, 1 << 20), offset_bytes)
             if not piece:
                 raise EOFError(f"{remaining} bytes missing")
             self.write(piece)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from storage.directory import OpenFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.lock import LogDirLock
 
@@ -129,7 +130,7 @@ class _Counted(NewFile):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.size_bytes += len(memoryview(data).cast("B"))
 
-    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+    def copy_from(self, source: OpenFile, offset_bytes: int, count_bytes: int) -> None:
         self.size_bytes += count_bytes
 
     def extend_to(self, size_bytes: int) -> None:

@@ -23,6 +23,7 @@ from storage.directory import (
 from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry, last_time_index_entry
 from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
+from storage.stores.paths import StoredPath
 
 BLOCK_BYTES: Final = 512
 """The unit of ``st_blocks``, whatever the file system's own is."""
@@ -193,8 +194,12 @@ def ensure_changeable(directory: Path, base_offsets: Collection[int], *, and_rea
         base_offsets: of the segments that are to be renamed or removed; those that are gone are passed over.
         and_readable: refuse also a ``.log`` that cannot be opened.
 
+    Nothing is asked of a store: what a run would do with a copy of what lies there does not depend on it.
+
     Raises: ImmutableFile, UnreadableFile.
     """
+    if isinstance(directory, StoredPath):
+        return
     with as_unreadable(directory), opened(directory) as parent:
         ensure_not_immutable(parent, directory)
         to_change: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import NotConfirmed, complain
@@ -105,7 +104,7 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
         complain(f"{guard.code}: {path_of(facts)}: {guard.text}")
     if not _answer("Do it anyway?"):
         return None
-    keys = {guard_key(guard, str(path_of(facts))) for facts, guard in held}
+    keys = {guard_key(guard, path_of(facts)) for facts, guard in held}
     names = tuple(str(facts.topic_partition) for facts, _ in held)
     return replace(request, topics=names, confirmed_guards=request.confirmed_guards | keys)
 
@@ -115,6 +114,7 @@ def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
     from policies.guards import may_be_an_old_copy
     from policies.reasons import ReasonCode
     from storage.log_dir import LogDir
+    from storage.stores.paths import path_of_text
 
     for guard in plan.guards:
         is_old = guard.startswith(ReasonCode.CLOCK_JUMPED) and may_be_an_old_copy(guard)
@@ -126,7 +126,7 @@ def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
         if line not in held:
             complain(f"{line}; {'you confirmed it' if request.confirmed_guards else consequence}")
     for log_dir in plan.log_dirs if is_dry else ():
-        if refusal := LogDir(Path(log_dir.facts.path)).refusal():
+        if refusal := LogDir(path_of_text(log_dir.facts.path)).refusal():
             complain(f"a run without --dry-run would be refused: {refusal}")
 
 

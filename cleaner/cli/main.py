@@ -23,6 +23,7 @@ from cleaner import __version__
 from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_status_of
 from cleaner.cli.parser import Parser, commands_of
 from cleaner.config.files import CommandFiles
+from storage.errors import LogCleanerError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -77,9 +78,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.words = words
         args.inputs = CommandFiles()
         has_acted = _acts(args)
+        from cleaner.cli.naming import check_places
+
+        check_places(args, acts=has_acted)
         status = _run(args)
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
+    except LogCleanerError as error:  # of an operand that names a place in a store
+        has_acted, status = False, exit_status_of(error, show_traceback=False)
     except KeyboardInterrupt:
         status = ExitStatus.SIGINT
     return status_if_shown(status, has_acted=has_acted)

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from cleaner.cli.exit_status import complain
 from cleaner.cli.parser import actions_of, did_you_mean, nearest
 from cleaner.journald import Level
-from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
+from storage.directory import is_there
+from storage.errors import ErrorKind, InvalidConfig, InvalidConfigs, LogCleanerError, UnreadableFile
 from storage.names import CLUSTER_METADATA_TOPIC, DirState, TopicPartition, parse_partition_dir_name
+from storage.stores.errors import WrongUrl
+from storage.stores.paths import StoredPath, located, names_a_store
 
 if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
@@ -32,6 +35,62 @@ _MOVE = "put the directory itself there, or mount it there"
 LOG_DIR: Final = "DIR"
 
 
+class NothingChangedThere(LogCleanerError):
+    """A log dir in a store, named to a command that changes log dirs."""
+
+    kind = ErrorKind.USAGE
+
+    url: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url}: lies in a store, where nothing is changed in place; look at it with clean --dry-run, or copy "
+            f"it to this machine and write a cleaned copy with clean --output DIR"
+        )
+
+
+class NotReadThere(LogCleanerError):
+    """A log dir in a store, named to a command that reads log dirs of this machine alone."""
+
+    kind = ErrorKind.USAGE
+
+    url: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.url}: lies in a store, and {self.command} reads directories of this machine; copy it here first"
+
+
+def place(text: str) -> Path:
+    """Parse what names a directory or file: a path, or a URL. Raises: argparse.ArgumentTypeError."""
+    try:
+        return located(text)
+    except WrongUrl as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def check_places(args: argparse.Namespace, *, acts: bool) -> None:
+    """Refuse URLs of stores, unless the command says by ``reads_stores`` that it reads there.
+
+    Args:
+        args: of the command.
+        acts: whether the command changes log dirs.
+
+    Raises: NothingChangedThere, NotReadThere.
+    """
+    values = [value for said in vars(args).values() for value in (said if isinstance(said, list) else [said])]
+    texts = [str(value) for value in values if isinstance(value, (StoredPath, str))]
+    url = next((str(located(text)) for text in texts if names_a_store(text)), None)
+    if url is None:
+        return
+    if acts:
+        raise NothingChangedThere(url)
+    if args.command == "clean" and not args.dry_run:
+        raise NotReadThere(url, "clean --output")
+    if not getattr(args, "reads_stores", False):
+        raise NotReadThere(url, args.command)
+
+
 class LogDirs(argparse.Action):
     """Takes operands that name log dirs, and adds them to those of ``--log-dir``.
 
@@ -46,7 +105,7 @@ class LogDirs(argparse.Action):
         for word in values:
             if os.sep not in word and not os.path.lexists(word):
                 raise argparse.ArgumentError(None, f"no such directory: {word}{_meant(parser, word)}")
-        _add(namespace, map(Path, values))
+        _add(namespace, map(located, values))
 
 
 class OnePartition(argparse.Action):
@@ -69,10 +128,10 @@ class OnePartition(argparse.Action):
 
         if values is None:
             return
-        path = Path(values)
+        path = located(values)
         found = parse_topic_partition(path.absolute().name)
         is_named = os.sep not in values and found is not None
-        is_to_come = os.sep in values and found is not None and not os.path.lexists(path)  # it may be mounted later
+        is_to_come = os.sep in values and found is not None and not is_there(path)  # it may be mounted later
         if is_named or not (path.is_dir() or is_to_come):
             try:
                 setattr(namespace, self.dest, self._named(values))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cleaner.cli.exit_status import complain
-from cleaner.cli.naming import OPERAND, check_partition, check_topics, warn_of_names, warn_of_symlinks
+from cleaner.cli.naming import OPERAND, check_partition, check_topics, place, warn_of_names, warn_of_symlinks
 from cleaner.engine.means import Listener
 from cleaner.events import Event
 from storage.directory import world_writable_mode
@@ -312,10 +312,11 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         "--log-dir",
         action="extend",
         nargs="+",
-        type=Path,
+        type=place,
         default=[],
         metavar="DIR",
-        help="directories of the broker's log.dirs; they replace the configured ones",
+        help="directories of the broker's log.dirs; they replace the configured ones. Or URLs of copies, such as "
+        "s3://bucket/dir",
     )
     group.add_argument(
         "--config",

@@ -23,6 +23,7 @@ from policies.config.config_sources import misspelt_in
 from storage.errors import InvalidConfig, as_unreadable
 from storage.names import LOCK_FILE
 from storage.properties import Property, parse_properties
+from storage.stores.paths import StoredPath
 
 STDIN: Final = Path("-")
 _State = tuple[int, ...]
@@ -135,7 +136,7 @@ def misspelt(path: Path, found: Mapping[str, Property]) -> tuple[str, ...]:
 def state_of_file(path: Path | str) -> tuple[int, ...]:
     """Return the state of a single file, or of an entry of a directory; an absent file has a state, too."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - the path may be that of a scanned entry
+        found = path.stat() if isinstance(path, StoredPath) else os.stat(path)  # noqa: PTH116 - it may be an entry's
     except OSError:
         return ()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -147,6 +148,8 @@ def state_of_directory(path: Path) -> State:
     The state of a log dir changes with a checkpoint, and with the names in a partition (a roll, a deletion, a
     compaction). It does not change with an append.
     """
+    if isinstance(path, StoredPath):  # what was listed there counts for the whole command
+        return (str(path),)
     try:
         with os.scandir(path) as entries:
             return tuple(

@@ -25,6 +25,7 @@ from storage.errors import ErrorKind, InvalidConfig, LogCleanerError, NotALogDir
 from storage.log_dir import LogDir, LogDirNotThere, read_file
 from storage.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES_FILE, TopicPartition
 from storage.properties import Property, parse_properties
+from storage.stores.paths import StoredPath
 
 if TYPE_CHECKING:
     from storage.metadata.metadata_log import ClusterMetadata
@@ -208,6 +209,8 @@ def _check_mounted(metadata_log_dir: Path) -> None:
 
 def _is_open(log_dir: Path) -> bool:
     """Return whether this user may look into a directory. Raise nothing: opening the log dir reports its error."""
+    if isinstance(log_dir, StoredPath):
+        return log_dir.is_dir()
     return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
 
 

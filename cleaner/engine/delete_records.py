@@ -58,6 +58,7 @@ from storage.scan.partitions import OffsetRange
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage, Slice
 from storage.segment import Segment, ensure_changeable
+from storage.stores.paths import path_of_text
 
 EXTENT_BYTES: Final = 64 << 20
 
@@ -115,7 +116,7 @@ def plan_deletion(cleaner: Cleaner, wanted: TopicPartition, before: Before, requ
     """
     log_dir, planned = _found(cleaner.plan(request), wanted)
     decided = record_deletion(log_dir, planned, _offset(planned, before))
-    topic_id = topic_id_if_readable(Path(log_dir.facts.path) / str(wanted))
+    topic_id = topic_id_if_readable(path_of_text(log_dir.facts.path) / str(wanted))
     return DeletedRecords(wanted, log_dir.facts.path, before, decided, time_ms=request.now_ms, topic_id=topic_id)
 
 
@@ -134,7 +135,7 @@ def delete_records(
         if isinstance(shown.decided, RefusedDeletion):
             return shown
         _ensure_as_agreed(agreed, shown)
-        log_dir = LogDir(Path(shown.log_dir))
+        log_dir = LogDir(path_of_text(shown.log_dir))
         with closing(Journal(log_dir.path, opened.means.fs, opened.means.clock.boot())) as journal:
             _recover(opened, log_dir, request, journal)
             found = Before(shown.decided.log_start_offset)  # of a time; to look it up again would read as much again
@@ -248,12 +249,14 @@ def _offset(planned: PartitionPlan, before: Before) -> int | None:
     facts = planned.facts
     watermark = facts.log_start_offset if facts.high_watermark is None else facts.high_watermark
     try:
-        segments = plan_recovery(_listed(Path(facts.log_dir), facts.topic_partition)).listing.segments
+        segments = plan_recovery(_listed(path_of_text(facts.log_dir), facts.topic_partition)).listing.segments
         record = LogSearch(segments, facts.log_start_offset).by_timestamp(before.time_ms).record
         check_usable()
         if record is None or record.offset >= watermark:
             # a lookup ends at what it cannot read in the active segment; what lies behind may be as late
-            committed = LogDir(Path(facts.log_dir)).offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition, 0)
+            committed = (
+                LogDir(path_of_text(facts.log_dir)).offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition, 0)
+            )
             unread = OffsetRange(max(facts.log_start_offset, segments[-1].base_offset), committed)
             first_as_late(facts.topic_partition, segments, unread, before.time_ms)
             return None
@@ -273,7 +276,7 @@ def _listed(log_dir: Path, name: TopicPartition) -> Listing:
 def _ensure_as_agreed(agreed: DeletedRecords, shown: DeletedRecords) -> None:
     """Refuse a deletion that differs from the one that the user saw. Raises: PlanOutOfDate."""
     if (changed := shown.changed_since(agreed)) is not None:
-        raise PlanOutOfDate(Path(shown.log_dir) / str(shown.topic_partition), changed)
+        raise PlanOutOfDate(path_of_text(shown.log_dir) / str(shown.topic_partition), changed)
 
 
 def _recover(opened: OpenLogDirs, log_dir: LogDir, request: Request, journal: Journal) -> None:

@@ -39,6 +39,7 @@ from policies.rescue import (
 from storage.log_dir import LogDir
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from storage.segment import BLOCK_BYTES, SegmentFile
+from storage.stores.paths import StoredPath
 
 _NO_DELAY_MS: Final = 0
 WAIT_SECONDS_MAX: Final = 10.0
@@ -67,9 +68,9 @@ class Rescued:
 
 
 def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
-    """Return the file systems that log dirs lie on, as they are now."""
-    spaces = {log_dir: log_dir.space() for log_dir in log_dirs}
-    by_device = sorted(log_dirs, key=lambda log_dir: spaces[log_dir].device)
+    """Return the file systems that log dirs lie on, as they are now; a store is none."""
+    spaces = {log_dir: log_dir.space() for log_dir in log_dirs if not isinstance(log_dir.path, StoredPath)}
+    by_device = sorted(spaces, key=lambda log_dir: spaces[log_dir].device)
     volumes = []
     for _, group in groupby(by_device, key=lambda log_dir: spaces[log_dir].device):
         together = tuple(group)

@@ -9,13 +9,14 @@ partitions, is in a file of its own.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from policies.facts import Boot, LastRun
 from policies.plan import Compaction, Deletion
@@ -24,6 +25,7 @@ from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 from storage.log_dir import read_file
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, parse_topic_partition
+from storage.stores.paths import StoredPath
 
 GUARDED: Final = "guarded"
 """The kind of the line behind that of a compaction which a guard rail then held back: the compaction did nothing."""
@@ -194,10 +196,14 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
     """
     for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
         path = log_dir / name
-        with as_unreadable(path), suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as file:
+        with as_unreadable(path), suppress(FileNotFoundError), _lines(path) as file:
             while line := file.readline(LINE_BYTES_MAX):
                 if line != b"\n":  # written behind a torn line
                     yield _decoded(line.removesuffix(b"\n"))
+
+
+def _lines(path: Path) -> IO[bytes]:
+    return io.BytesIO(path.read_bytes()) if isinstance(path, StoredPath) else os.fdopen(open_plain(path), "rb")
 
 
 def read_entries(log_dir: Path, what: str) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import FileKind, FileState, parse_segment_file_name, segment_file_name
 from storage.segment import SegmentFile
+from storage.stores.paths import path_of_text
 
 
 class Swept(NamedTuple):
@@ -76,7 +77,7 @@ class Leftovers(NamedTuple):
             is_asked: whether the user of this run asked for the delay.
         """
         facts = partition.facts
-        rule = rule or OnlyCopies(LogDir(Path(facts.log_dir)))
+        rule = rule or OnlyCopies(LogDir(path_of_text(facts.log_dir)))
         renamed_ms, kept = rule.renamed_ms(facts.topic_partition), rule.of(facts.topic_partition, listing)
         return cls(partition, listing, delay_ms, renamed_ms, kept, is_asked)
 
@@ -180,11 +181,11 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
     if plan.guard:
         return
     partitions = [p for p in plan.partitions if isinstance(p, PartitionPlan) and _may_go(p)]
-    rule = OnlyCopies(LogDir(Path(plan.facts.path)))
+    rule = OnlyCopies(LogDir(path_of_text(plan.facts.path)))
     for partition in partitions:
         delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
         try:
-            listing = list_partition(Path(path_of(partition.facts)))
+            listing = list_partition(path_of_text(path_of(partition.facts)))
         except UnreadableFile:  # its actions meet it again, and tell; beside a live broker it may be gone
             continue
         yield Leftovers.of(partition, listing, delay_ms, rule, is_asked=override_ms is not None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -44,6 +43,7 @@ from storage.scan.slices import Damage
 from storage.schemas.coordinator import CLIENT_MESSAGES, TRANSACTIONS_TOPIC, CoordinatorRecords
 from storage.schemas.decoding import decode
 from storage.schemas.offsets_topic import OFFSETS_TOPIC
+from storage.stores.paths import path_of_text
 from storage.txn_index import AbortedTxn
 
 _RECORD_OVERHEAD_BYTES: Final = 8
@@ -269,7 +269,7 @@ def shared_out(batch_bytes: Integers, located: Integers) -> Integers:
 
 def _extents(facts: PartitionFacts) -> Iterator[Extent]:
     """Yield all of the log, also what lies below its start. Raises: PartitionChanged, CorruptIndex, UnreadableFile."""
-    directory = Path(path_of(facts))
+    directory = path_of_text(path_of(facts))
     listing = plan_recovery(list_partition(directory)).listing
     by_base = {segment.base_offset: segment for segment in listing.segments}
     segments = [by_base[s.base_offset] for s in facts.segments if s.base_offset in by_base]

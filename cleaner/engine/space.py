@@ -38,7 +38,7 @@ from cleaner.engine.leftovers import leftovers_of
 from cleaner.engine.repair.kept import is_kept_other
 from policies.plan import LogDirPlan, Plan
 from policies.rescue import Volume
-from storage.directory import opened, status_of
+from storage.directory import entries, opened_as_parent, status_of
 from storage.errors import UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.names import (
@@ -63,6 +63,7 @@ from storage.names import (
     parse_partition_dir_name,
 )
 from storage.segment import BLOCK_BYTES, Segment, SegmentFile
+from storage.stores.paths import path_of_text
 
 OTHERS_MAX = 10
 _OF_A_BROKER: Final = frozenset({
@@ -285,10 +286,11 @@ def account_of(directory: Path, listing: Listing | None = None, counted: Inodes 
     try:
         found = listing or list_partition(directory)
         tally.add_files(found.files)
-        with opened(directory) as descriptor:
+        with opened_as_parent(directory) as parent:
             for name in found.others:
                 with suppress(FileNotFoundError):
-                    tally.add_entry(directory / name, os.stat(name, dir_fd=descriptor, follow_symlinks=False))
+                    path = directory / name
+                    tally.add_entry(path, status_of(path, parent))
     except (UnreadableFile, OSError) as error:
         tally.cannot_read(directory, error)
     return tally.account()
@@ -317,7 +319,7 @@ class Accountant:
         return tuple(self._account(log_dir) for log_dir in planned.log_dirs)
 
     def _account(self, planned: LogDirPlan) -> Account:
-        path = Path(planned.facts.path)
+        path = path_of_text(planned.facts.path)
         counted = self._counted[path]
         tally, partitions = _Tally(path, counted), {}
         if not self._topics:
@@ -339,7 +341,7 @@ class Accountant:
 def space_of(planned: LogDirPlan, topic_partition: TopicPartition) -> PartitionSpace:
     """Return what the directory of one partition of a plan takes."""
     removals = removals_of(planned).get(topic_partition, ())
-    return PartitionSpace(account_of(Path(planned.facts.path) / str(topic_partition)), removals)
+    return PartitionSpace(account_of(path_of_text(planned.facts.path) / str(topic_partition)), removals)
 
 
 def removals_of(planned: LogDirPlan) -> Mapping[TopicPartition, tuple[Removal, ...]]:
@@ -504,7 +506,7 @@ class _Tally:
     def add_directory(self, path: Path) -> None:
         """Count a directory itself, unless it is gone."""
         try:
-            self.add(SpaceKind.DIRECTORIES, path.lstat())
+            self.add(SpaceKind.DIRECTORIES, path.stat(follow_symlinks=False))
         except OSError as error:
             self.cannot_read(path, error)
 
@@ -553,8 +555,8 @@ class _Tally:
         """Yield the entries of a directory by name. What cannot be read is noted, what has vanished is left out."""
         found = []
         try:
-            with opened(directory) as descriptor, os.scandir(descriptor) as entries:
-                for entry in entries:
+            with entries(directory) as listed:
+                for entry in listed:
                     with suppress(FileNotFoundError):
                         found.append((entry.name, entry.stat(follow_symlinks=False)))
         except OSError as error:

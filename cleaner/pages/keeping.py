@@ -31,6 +31,7 @@ from policies.forecast.runway import runway
 from policies.plan import Plan
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
+from storage.stores.paths import path_of_text
 
 KEY: Final = "report.html"
 _SECONDS_MAX: Final = 120.0
@@ -146,7 +147,7 @@ def _document(plan: Plan, loaded: LoadedLayers, command: Sequence[str]) -> dict[
     """Return the document of a plan, as a dry run prints it."""
     at_once = plan.request.is_at_once
     results = {p.key: expected_result(p, at_once=at_once) for p in plan.partitions if p.has_work}
-    volumes = volumes_of([LogDir(Path(log_dir.facts.path)) for log_dir in plan.log_dirs])
+    volumes = volumes_of([LogDir(path_of_text(log_dir.facts.path)) for log_dir in plan.log_dirs])
     runways = tuple(runway(volume, plan) for volume in volumes)
     outcome = Outcome(True, results, runways=runways)
     provenance = provenance_of(loaded, command, SystemClock().now_ms())

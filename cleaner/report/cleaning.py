@@ -24,6 +24,7 @@ from policies.guards import may_drop_unkeyed
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.planning import scratch_bytes
 from policies.reasons import Action, Limit, Reason, as_int64, counted, duration, moment, offsets, size
+from storage.directory import is_stored
 
 if TYPE_CHECKING:
     from cleaner.report.overview.values import Overview
@@ -298,7 +299,7 @@ def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> N
     page.line(
         f"{facts.path}: {sparse(facts.size_bytes, facts.disk_bytes)} in "
         f"{counted(len(planned.partitions), 'partition')}, "
-        f"{size(facts.free_bytes)} free on its file system",
+        f"{'in a store' if is_stored(facts.path) else f'{size(facts.free_bytes)} free on its file system'}",
         "bold",
     )
     if outcome.dry_run and (scratch := scratch_bytes(planned, at_once=at_once)):

@@ -22,7 +22,8 @@ from cleaner.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource
+
+    from cleaner.spark.table.source import KafkaLogSource
 
 __all__ = ["open_session", "register"]
 
@@ -30,10 +31,11 @@ __all__ = ["open_session", "register"]
 def register(spark: SparkSession) -> None:
     """Register ``kafka-log`` with a session, for ``spark.read``, ``readStream`` and ``df.write``.
 
+    Buckets are read as Hadoop's keys ``fs.s3a.*`` (``spark.hadoop.fs.s3a.*``) say now, else as the environment says.
+
     Raises: SparkUnavailable.
     """
-    source = _source()
-    spark.dataSource.register(source)
+    _register(spark, _source())
 
 
 def open_session(master: str = "local[*]", config: Mapping[str, str] | None = None) -> SparkSession:
@@ -49,11 +51,21 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
     from cleaner.spark.session import start_session  # noqa: PLC0415
 
     spark = start_session(master, config or {})
-    spark.dataSource.register(source)
+    _register(spark, source)
     return spark
 
 
-def _source() -> type[DataSource]:
+def _register(spark: SparkSession, source: type[KafkaLogSource]) -> None:
+    from cleaner.spark.table.options import s3_of  # noqa: PLC0415
+
+    try:
+        hadoop = spark.sparkContext._jsc.hadoopConfiguration().get
+    except (AttributeError, NotImplementedError):  # Spark Connect has no JVM here
+        return spark.dataSource.register(source)
+    return spark.dataSource.register(source.reading(s3_of(hadoop)))
+
+
+def _source() -> type[KafkaLogSource]:
     try:
         from cleaner.spark.table.source import KafkaLogSource  # noqa: PLC0415
     except ImportError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from threading import RLock
 from typing import Final
@@ -27,12 +28,16 @@ class Catalogue:
     """The names of one store, as far as they are known. Several threads may ask."""
 
     def __init__(self, place: str) -> None:
-        """Know nothing yet. Raises: ClientMissing, StoreFailed."""
+        """Know nothing yet."""
         self._place = place
-        self.store: Store = store_of(place)
         self._listed: dict[str, Mapping[str, StoredEntry]] = {}
         self._siblings: Counter[str] = Counter()
         self._lock = RLock()
+
+    @property
+    def store(self) -> Store:
+        """The store, opened. Raises: ClientMissing, StoreFailed."""
+        return store_of(self._place)
 
     def entries(self, directory: str) -> Iterable[StoredEntry]:
         """Return the names in a directory. Raises: FileNotFoundError if there is none, as ``Store``."""
@@ -43,10 +48,17 @@ class Catalogue:
         parent, _, name = key.rpartition("/")
         with self._lock:
             if key in self._listed or not name:
-                return StoredEntry(name, is_directory=True)
+                return self._told_apart(key, StoredEntry(name, is_directory=True))
             if parent in self._listed:
-                return self._known(parent, name)
+                return self._told_apart(key, self._known(parent, name))
+            with suppress(FileNotFoundError):  # a directory is what is mostly asked for so; its names are wanted next
+                self._directory(key)
+                return self._told_apart(key, StoredEntry(name, is_directory=True))
         return self.store.look(key)
+
+    def _told_apart(self, key: str, entry: StoredEntry) -> StoredEntry:
+        """Return the entry; that of a directory with a version of its own, which stands for its inode."""
+        return entry._replace(version=f"{self._place}/{key}") if entry.is_directory else entry
 
     def _known(self, parent: str, name: str) -> StoredEntry:
         found = self._listed[parent].get(name)
@@ -109,5 +121,5 @@ class Catalogue:
 
 @cache
 def catalogue_of(place: str) -> Catalogue:
-    """Return the catalogue of a store, by the URL of the store. Raises: ClientMissing, StoreFailed."""
+    """Return the catalogue of a store, by the URL of the store."""
     return Catalogue(place)

@@ -62,7 +62,7 @@ class Hdfs:
                 yield _key(status).rpartition("/")[0], _entry(status)
 
     def look(self, name: str) -> StoredEntry:
-        """Return the entry of a file or directory. Raises: as ``Store``."""
+        """Return the entry of a file. Raises: as ``Store``."""
         return _entry(self._asked(name, lambda: self._client.get_file_info(f"/{name}")))
 
     def range(self, name: str, start: int, end: int, version: str | None) -> Piece:

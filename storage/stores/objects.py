@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from configparser import ConfigParser
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -127,12 +126,8 @@ class Bucket:
                     yield meta["path"].rpartition("/")[0], _entry(meta)
 
     def look(self, name: str) -> StoredEntry:
-        """Return the entry of a file or directory. Raises: as ``Store``."""
-        with suppress(FileNotFoundError):
-            return _entry(self._asked(name, lambda: self._obstore.head(self._store, name)))
-        if not self.list(name):
-            raise not_there(self._url(name))
-        return StoredEntry(name.rpartition("/")[2], is_directory=True)
+        """Return the entry of a file. Raises: as ``Store``."""
+        return _entry(self._asked(name, lambda: self._obstore.head(self._store, name)))
 
     def range(self, name: str, start: int, end: int, version: str | None) -> Piece:
         """Read ``[start, end)`` of a file. Arguments and errors as of ``Store.range``."""

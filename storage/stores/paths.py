@@ -7,6 +7,7 @@ Whoever hands it to the operating system gets ``NotOnThisMachine``: no call take
 from __future__ import annotations
 
 import os
+import re
 import stat as modes
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PosixPath
@@ -22,6 +23,8 @@ _LOCAL: Final = "file"
 _ALIKE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
 """Of paths in stores. Other spellings of them are read as these."""
+PREFIXES: Final = tuple(f"{scheme}{SEPARATOR}" for scheme in SCHEMES)
+_URL: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class StoredPath(PosixPath):
@@ -113,12 +116,23 @@ def look_anew(paths: Iterable[Path]) -> None:
             catalogue_of(path.place).forget(path.key)
 
 
+def names_a_store(text: str) -> bool:
+    """Return whether a word of a user is a URL that ``located`` takes for a path in a store."""
+    scheme = text.partition(SEPARATOR)[0].lower() if _URL.match(text) else ""
+    return _ALIKE.get(scheme, scheme) in SCHEMES
+
+
+def path_of_text(text: str) -> Path:
+    """Return the path whose text is in a plan or a report."""
+    return StoredPath(text) if text.startswith(PREFIXES) else Path(text)
+
+
 def located(text: str) -> Path:
     """Return the path that a user names: a path of this machine, also as ``file://``, or a URL of a store.
 
     Raises: WrongUrl for a URL that nobody here can read.
     """
-    if SEPARATOR not in text:
+    if not _URL.match(text):
         return Path(text)
     scheme, _, rest = text.partition(SEPARATOR)
     scheme = _ALIKE.get(scheme.lower(), scheme.lower())

@@ -69,7 +69,7 @@ class Store(Protocol):
         ...
 
     def look(self, name: str) -> StoredEntry:
-        """Return the entry of one file, or of one directory."""
+        """Return the entry of one file."""
         ...
 
     def range(self, name: str, start: int, end: int, version: str | None) -> Piece:

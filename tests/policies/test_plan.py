@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePath
 
 import pytest
 
@@ -355,4 +354,4 @@ def test_the_same_facts_give_the_same_plan() -> None:
 
 
 def test_a_partition_lies_in_its_log_dir() -> None:
-    assert path_of(a_log("orders-7").facts()) == PurePath("/data/orders-7")
+    assert path_of(a_log("orders-7").facts()) == "/data/orders-7"

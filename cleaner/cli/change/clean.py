@@ -78,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
     add_view_arguments(output, "topics")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import check_globs, warn_of_symlinks
+from cleaner.cli.naming import check_globs, place, warn_of_symlinks
 from cleaner.cli.opening import add_topics_argument
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
@@ -30,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         also={ExitStatus.DAMAGED: "no cleaning accounts for a record that is gone, changed or new"},
     )
     parser.add_argument(
-        "before", type=Path, metavar="BEFORE", help="the earlier state: a log dir or a partition directory"
+        "before", type=place, metavar="BEFORE", help="the earlier state: a log dir or a partition directory"
     )
-    parser.add_argument("after", type=Path, metavar="AFTER", help="the later state, or a copy with a manifest")
+    parser.add_argument("after", type=place, metavar="AFTER", help="the later state, or a copy with a manifest")
     add_topics_argument(parser)
     parser.add_argument(
         "--now", type=moment, metavar="TIME", help="take this as the time: delete horizons up to it have passed"
@@ -46,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delete.retention.ms=VALUE, if no cluster metadata beside AFTER or BEFORE states it",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.diff/1")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

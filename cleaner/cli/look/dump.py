@@ -15,6 +15,7 @@ from cleaner.journald import Level
 from cleaner.printable import printable_lines
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import parse_partition_dir_name, parse_topic_partition
+from storage.stores.paths import located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--only-batches", action="store_true", help="show batches, and none of their records")
     output.add_argument("--json", action="store_true", help="print JSON lines, schema logcleaner.dump/1")
     add_place_arguments(parser, with_topics=False)
+    parser.set_defaults(reads_stores=True)
 
 
 def _add_kafkas(group: argparse._ArgumentGroup) -> None:
@@ -151,7 +153,7 @@ def _decoder(args: argparse.Namespace, selection: RecordSelection) -> TopicDecod
     is_kafkas = selection.takes_all or args.print_data_log or args.deep_iteration
     if is_kafkas or (args.key_decoder, args.value_decoder) != ("string", "string"):
         return None
-    places = [Path(word).absolute() for word in args.what]
+    places = [located(word).absolute() for word in args.what]
     names = [parse_partition_dir_name((path.parent if path.is_file() else path).name) for path in places]
     topics = {name.topic_partition.topic if name else "" for name in names}
     return decoder_of(topics.pop()) if len(topics) == 1 else None
@@ -189,7 +191,7 @@ def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Itera
 
     only_batches = options.reads_records or options.only_batches
     for word in args.what:
-        path = Path(word)
+        path = located(word)
         if path.is_dir():
             yield from within(files_in(path, only_batches=only_batches), options.selection)
         elif path.exists() or recognised(path) or parse_topic_partition(word) is None:

@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(topic=[])
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.explain/1")
     add_html_argument(parser)
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection_arguments(parser)
     add_place_arguments(parser, with_topics=False)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.export/1")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", action="store_true", help="tell each step: its file, entry and position")
     add_place_arguments(parser, with_topics=False)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.lookup/1")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

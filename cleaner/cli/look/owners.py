@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.owners/1")
     add_view_arguments(output, "groups and transactional ids")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from cleaner.cli.waiting import Waiting, stopping_on_signals
 from cleaner.journald import Level
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import CLUSTER_METADATA_TOPIC, TopicPartition, parse_topic_partition
+from storage.stores.paths import located
 
 if TYPE_CHECKING:
     from cleaner.engine.means import Means
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_repair_arguments(parser)
     add_quiet_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.verify/1")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -294,7 +296,7 @@ def _named(args: argparse.Namespace) -> _Named:
     by_name: list[TopicPartition] = []
     is_whole = not args.places
     for text in args.places:
-        path, name = Path(text), parse_topic_partition(text)
+        path, name = located(text), parse_topic_partition(text)
         if name is not None and os.sep not in text and not path.is_dir():
             by_name.append(name)
             continue

@@ -16,6 +16,7 @@ import numpy as np
 from cleaner.engine.compaction.draft import Copied, Draft
 from policies.retain import AbortedTransaction
 from storage.arrays import Table
+from storage.directory import OpenFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.kernels.index import index_batches
 from storage.kernels.layout import WRITTEN, index_state
@@ -58,13 +59,13 @@ class CleanedSegment:
             self._log_file = self.fs.create(self._path(FileKind.LOG), self.directory, Purpose.CLEAN)
         return self._log_file
 
-    def append(self, draft: Draft, slice_: Slice, source: int) -> None:
+    def append(self, draft: Draft, slice_: Slice, source: OpenFile) -> None:
         """Take up what a slice left.
 
         Args:
             draft: of the slice.
             slice_: rows of it are copied.
-            source: a descriptor of the slice's file.
+            source: the slice's file, open for reading.
 
         Raises: OutOfSpace, EOFError where the file ends early.
         """
@@ -78,11 +79,11 @@ class CleanedSegment:
             self._add_to_indexes(written, start)
             self._log.write_out()
 
-    def append_copied(self, source: int, file_position: int, table: Table) -> None:
+    def append_copied(self, source: OpenFile, file_position: int, table: Table) -> None:
         """Copy consecutive batches of a source file as they are, within the kernel where it can.
 
         Args:
-            source: a descriptor of the file that ``table`` was scanned from.
+            source: the file, open for reading, that ``table`` was scanned from.
             file_position: in it, of position 0 in the table.
             table: rows that lie side by side.
         """

@@ -9,7 +9,6 @@ Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from cleaner.engine.compaction.legacy_rewrite import (
 from cleaner.engine.compaction.passes import Group, Horizons, Tombstones, Walked, WalkedSlice
 from storage.arrays import Words
 from storage.codecs.batches import body_bytes_max
+from storage.directory import OpenFile, close
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels.bitmap import count_bits
 from storage.kernels.decide import decide_batches
@@ -44,7 +44,7 @@ from storage.scan.arena import ARENA_BYTES
 from storage.scan.legacy_rows import MESSAGES_BYTES_MAX
 from storage.scan.segments import SegmentReader
 from storage.scan.slices import Checksums, Slice
-from storage.segment import Segment, open_here
+from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
 """Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
@@ -110,7 +110,7 @@ class Rewriter:
         """
         is_changed = len(group) > 1
         for reader, walked in group:
-            file = open_here(reader.path)
+            file = open_to_read(reader.path)
             try:
                 is_changed = self._rewrite_span(reader, walked, file, cleaned, is_changed)
             except EOFError as error:
@@ -118,12 +118,12 @@ class Rewriter:
             else:
                 reader.let_go()
             finally:
-                os.close(file)
+                close(file)
             cleaned.append_aborted(self.fates.take_retained())
         return is_changed
 
     def _rewrite_span(
-        self, reader: SegmentReader, walked: Walked, file: int, cleaned: CleanedSegment, is_changed: bool
+        self, reader: SegmentReader, walked: Walked, file: OpenFile, cleaned: CleanedSegment, is_changed: bool
     ) -> bool:
         skipped = self._leading_without_survivors(walked)
         if skipped:
@@ -279,7 +279,7 @@ class Rewriter:
         draft.note(size, int(table["last_offset"][row]), latest_ms, kept)
 
 
-def _copy_prefix(reader: SegmentReader, file: int, rows: int, cleaned: CleanedSegment) -> None:
+def _copy_prefix(reader: SegmentReader, file: OpenFile, rows: int, cleaned: CleanedSegment) -> None:
     """Yield the batches of the slices that were found unchanged before the first changed one."""
     if not rows:
         return

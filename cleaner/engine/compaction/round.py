@@ -108,7 +108,7 @@ def round_of(
 
 
 def _guard_of(partition: PartitionPlan, request: Request, count: KeyCount) -> Reason | None:
-    return unless_confirmed(unkeyed_guard(count, partition.policy), str(path_of(partition.facts)), request)
+    return unless_confirmed(unkeyed_guard(count, partition.policy), path_of(partition.facts), request)
 
 
 class Compacted(NamedTuple):

@@ -18,7 +18,8 @@ from storage.guarded import Unwritten
 from storage.log.listing import Listing
 from storage.log.swap import remove_retired, swap_in
 from storage.names import FileState, SegmentFileName
-from storage.segment import Segment, SegmentFile
+from storage.segment import BLOCK_BYTES, Segment, SegmentFile
+from storage.stores.paths import StoredPath
 
 
 class Destination(Protocol):
@@ -146,8 +147,10 @@ class Nowhere:
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Count the blocks; nothing is written."""
         segments = [walked.span.segment for _, walked in group]
-        block_bytes = os.statvfs(self.directory).f_frsize
-        self.space = self.space.plus(expected(segments, cleaned.measured(), block_bytes, at_once=self.at_once))
+        self.space = self.space.plus(expected(segments, cleaned.measured(), self._block_bytes(), at_once=self.at_once))
+
+    def _block_bytes(self) -> int:
+        return BLOCK_BYTES if isinstance(self.directory, StoredPath) else os.statvfs(self.directory).f_frsize
 
     def keep(self, segment: Segment) -> None:
         """Do nothing: nothing is written."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ from storage.errors import LogCleanerError, as_unreadable
 from storage.log_dir import read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.segment import open_here
+from storage.stores.paths import StoredPath
 
 SCHEMA: Final = "logcleaner.manifest/1"
 _FAILED: Final = "FAILED"
@@ -154,6 +156,11 @@ def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[s
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, hexadecimal. Raises: UnreadableFile."""
+    if isinstance(path, StoredPath):
+        from storage.scan.witness import WitnessFile  # noqa: PLC0415 - loads numpy
+
+        with closing(WitnessFile(path)) as stored:
+            return stored.sha256()
     with as_unreadable(path), open(open_here(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -30,6 +30,7 @@ from storage.names import (
     TopicPartition,
     parse_topic_partition,
 )
+from storage.stores.paths import StoredPath, path_of_text
 
 if TYPE_CHECKING:
     from cleaner.engine.diff.record_diff import Difference
@@ -134,7 +135,9 @@ class ComparedDir:
         """Return whether this is a copy of the other place's log dir, as it lies there."""
         if self.manifest is None:
             return False
-        original = Path(self.manifest.original)
+        original = path_of_text(self.manifest.original)
+        if isinstance(other.log_dir.path, StoredPath) or isinstance(original, StoredPath):
+            return original == other.log_dir.path
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:

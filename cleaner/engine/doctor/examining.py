@@ -76,6 +76,7 @@ from storage.names import (
 from storage.schemas.decoding import Fields, decode
 from storage.schemas.remote_log import REMOTE_LOG
 from storage.segment import Segment
+from storage.stores.paths import path_of_text
 
 COLLECTED_WITHIN_MS: Final = 3_600_000
 """A broker lets go of what it deleted itself within this time."""
@@ -252,7 +253,7 @@ class Examination:
         return diagnose([self._log_dir(planned) for planned in self.plan.log_dirs], self.now_ms, broken)
 
     def _log_dir(self, planned: LogDirPlan) -> LogDirSymptoms:
-        path, unread = Path(planned.facts.path), list[str]()
+        path, unread = path_of_text(planned.facts.path), list[str]()
         checkpoints = CheckpointFiles.read(path, lambda error: unread.append(str(error)))
         garbled = [one.path for one in checkpoints.files if one.error is not None]
         errors = [error for error in planned.facts.errors if not any(one in error for one in garbled)]
@@ -291,15 +292,15 @@ class Examination:
         yield from lost_in(checkpoints.offsets, self.present, known, is_clean=checkpoints.was_clean)
 
     def _entries(self, planned: LogDirPlan) -> Iterator[EntrySymptoms]:
-        log_dirs = [LogDir(Path(one.facts.path)) for one in self.plan.log_dirs]
-        own, is_known = LogDir(Path(planned.facts.path)), self.is_known(planned)
+        log_dirs = [LogDir(path_of_text(one.facts.path)) for one in self.plan.log_dirs]
+        own, is_known = LogDir(path_of_text(planned.facts.path)), self.is_known(planned)
         sole = sole_copies_in(own, log_dirs, self.broker.metadata_log_dir, asks_metadata=is_known)
         return entries_of(own.path, self.layers, self.now_ms, sole)
 
     @cached_property
     def present(self) -> set[TopicPartition]:
         """The partitions with a directory in any of the log dirs, whatever its suffix."""
-        names = [entry.name for planned in self.plan.log_dirs for entry in Path(planned.facts.path).iterdir()]
+        names = [entry.name for planned in self.plan.log_dirs for entry in path_of_text(planned.facts.path).iterdir()]
         return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
 
     def _tiered(self) -> Mapping[str, bool]:
@@ -345,7 +346,7 @@ class _Eyes:
             self._planned, self._error, self.topic_partition = planned, None, planned.facts.topic_partition
         else:
             self._planned, self._error, self.topic_partition = None, planned.error, planned.topic_partition
-        self.path = Path(log_dir.facts.path) / str(self.topic_partition)
+        self.path = path_of_text(log_dir.facts.path) / str(self.topic_partition)
 
     def symptoms(self) -> PartitionSymptoms | None:
         """Look at the partition; again if a file vanishes. None if it is gone, or never stays the same for a look."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cleaner.engine.explain.contents import RecordFound, SegmentContents, contents_of, record_at
 from cleaner.engine.explain.explaining import PartitionChanged
@@ -18,6 +17,7 @@ from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.log.search import lookup_record
 from storage.segment import Segment
+from storage.stores.paths import path_of_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def choose(explained: PartitionExplanation, wish: Wish) -> ChosenSegment:
         InvalidConfig: the log does not have it.
         CorruptBatch, UnreadableFile, PartitionChanged: it cannot be read.
     """
-    directory = Path(path_of(explained.planned.facts))
+    directory = path_of_text(path_of(explained.planned.facts))
     listing = plan_recovery(list_partition(directory)).listing
     segments = {segment.base_offset: segment for segment in listing.segments}
     if any(fate.facts.base_offset not in segments for fate in explained.segments):

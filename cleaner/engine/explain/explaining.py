@@ -52,6 +52,7 @@ from storage.records.v2 import OFFSET_MAX
 from storage.schemas.coordinator import TRANSACTIONS_TOPIC
 from storage.schemas.decoding import decode
 from storage.segment import Segment, SegmentFile, reading
+from storage.stores.paths import path_of_text
 
 HORIZON_BYTES_MAX: Final = 1 << 30
 """Unless all is asked for, delete horizons are looked for only in so much of a log: every byte of it is read."""
@@ -192,7 +193,7 @@ def observe(
     Raises: LogCleanerError if the partition itself cannot be listed.
     """
     facts, problems = planned.facts, list[str]()
-    directory = Path(path_of(facts))
+    directory = path_of_text(path_of(facts))
     listing = glanced.listing if glanced else plan_recovery(list_partition(directory)).listing
     by_base = {segment.base_offset: segment for segment in listing.segments}
     segments = [by_base[s.base_offset] for s in facts.segments if s.base_offset in by_base]
@@ -210,7 +211,7 @@ def observe(
     edges = dict(zip(by_base, seen.edges, strict=True)) if seen else {}
     times = told(lambda: _times(segments, edges), tuple(SegmentTimes() for _ in segments))
     state = told(lambda: _producers(facts, listing, look), ProducerState())
-    at = LogDir(Path(facts.log_dir))
+    at = LogDir(path_of_text(facts.log_dir))
     return Observations(
         times,
         told(lambda: _use(segments, edges), UNUSED),
@@ -242,12 +243,12 @@ def failed_attempts(facts: PartitionFacts) -> FailedAttempts | None:
     Raises: UnreadableFile.
     """
     name = str(facts.topic_partition)
-    entries = [entry for entry in read_journal(Path(facts.log_dir)) if entry.get("partition") == name]
+    entries = [entry for entry in read_journal(path_of_text(facts.log_dir)) if entry.get("partition") == name]
     failing = failing_since(entries)
     noted = uncleanable_in(entries).get(name)
     if failing is None or noted is None:
         return None
-    changed = noted.may_retry(list_partition(Path(path_of(facts))))
+    changed = noted.may_retry(list_partition(path_of_text(path_of(facts))))
     return FailedAttempts(*failing, noted.cause, changed)
 
 
@@ -274,7 +275,7 @@ def failing_since(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int] | Non
 def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
     """Return the ``.deleted`` files of a partition that may go; None if there are none. Raises: UnreadableFile."""
     facts = planned.facts
-    listing = list_partition(Path(path_of(facts)))
+    listing = list_partition(path_of_text(path_of(facts)))
     if not listing.in_state(FileState.DELETED):
         return None
     left = Leftovers.of(planned, listing, planned.policy.file_delete_delay_ms)
@@ -436,7 +437,7 @@ def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -
 def _replaced_ms(facts: PartitionFacts) -> dict[int, int]:
     """Return when a compaction of ours last began to replace the segment of each base offset, epoch ms."""
     replaced_ms: dict[int, int] = {}
-    for entry in read_journal(Path(facts.log_dir)):
+    for entry in read_journal(path_of_text(facts.log_dir)):
         match entry:
             case {"what": "compact", "partition": name, "time_ms": int(time_ms), "groups": list(groups)}:
                 if name == str(facts.topic_partition):

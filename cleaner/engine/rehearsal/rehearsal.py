@@ -15,6 +15,7 @@ from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.segment import ensure_changeable
+from storage.stores.paths import path_of_text
 
 
 class Rehearsal:
@@ -29,7 +30,7 @@ class Rehearsal:
         expected, begun = self._expected(partition), PartitionResult(Basis.EXACT)
         start_seconds = self._means.clock.seconds()
         try:
-            directory, compaction = Path(path_of(partition.facts)), partition.compaction
+            directory, compaction = path_of_text(path_of(partition.facts)), partition.compaction
             if partition.deletion:
                 ensure_changeable(directory, partition.deletion.base_offsets)
                 begun = self._expected(replace(partition, compaction=None)) if compaction else expected

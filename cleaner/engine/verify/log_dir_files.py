@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from policies.preflight.facts import NEWEST, KafkaFailure
 from policies.preflight.texts import read_offset_checkpoint
 from policies.preflight.texts import read_topic_id as read_as_kafka
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
-from storage.directory import opened
+from storage.directory import DirectoryEntry, entries
 from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
 from storage.log.leader_epochs import read_topic_id
 from storage.log_dir import read_file
@@ -113,11 +112,11 @@ def read_meta_properties(log_dir: Path, unread: Callable[[UnreadableFile], objec
 
 def read_entries(log_dir: Path) -> list[NamedEntry]:
     """List a log dir; a symlink counts as what it leads to, as for a broker. Raises: UnreadableFile."""
-    with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
-        return [NamedEntry(entry.name, _is_directory(entry, log_dir)) for entry in entries]
+    with as_unreadable(log_dir), entries(log_dir) as listed:
+        return [NamedEntry(entry.name, _is_directory(entry, log_dir)) for entry in listed]
 
 
-def _is_directory(entry: os.DirEntry[str], log_dir: Path) -> bool:
+def _is_directory(entry: DirectoryEntry, log_dir: Path) -> bool:
     return (log_dir / entry.name).is_dir() if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 

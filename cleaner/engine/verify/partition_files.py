@@ -59,6 +59,7 @@ from storage.names import (
 )
 from storage.records import iter_headers
 from storage.segment import Segment, reading
+from storage.stores.paths import path_of_text
 
 _BATCH: Final = Struct(">ii")
 _TIME: Final = Struct(">qi")
@@ -192,7 +193,7 @@ def _loss_findings(
 
 
 def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
-    path = Path(log.directory) / LEADER_EPOCH_CHECKPOINT
+    path = path_of_text(log.directory) / LEADER_EPOCH_CHECKPOINT
     data = read_file(path)
     try:
         entries = None if data is None else [EpochStart(*entry) for entry in parse_leader_epochs(data, path)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
 from policies.preflight.lost import LostPartition, SetAside, is_here, lost_partitions, sole_copies
+from storage.directory import names_of
 from storage.errors import LogCleanerError, as_unreadable
 from storage.log.end import next_offset_of
 from storage.log.leader_epochs import topic_id_if_readable
@@ -83,7 +83,7 @@ def _beside(
 
 def _named(log_dir: LogDir) -> Iterator[tuple[str, PartitionDirName]]:
     with as_unreadable(log_dir.path):
-        names = sorted(os.listdir(log_dir.path))  # noqa: PTH208 - names alone
+        names = sorted(names_of(log_dir.path))
     for name in names:
         if (found := parse_partition_dir_name(name)) is not None:
             yield name, found

@@ -64,6 +64,7 @@ from storage.names import TopicPartition
 from storage.records import ControlType
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import OffsetRange
+from storage.stores.paths import path_of_text
 
 _TYPES: Final[dict[type, pa.DataType]] = {
     int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
@@ -113,7 +114,7 @@ class PlannedRead:
     @property
     def places(self) -> dict[Path, int]:
         """The places by partition directory."""
-        return {Path(path_of(planned.facts)): place for place, planned in enumerate(self.partitions)}
+        return {path_of_text(path_of(planned.facts)): place for place, planned in enumerate(self.partitions)}
 
 
 def take_snapshot(plan: Plan) -> PlannedRead:
@@ -407,7 +408,7 @@ def _key_sums(keys: DataFrame) -> DataFrame:
 
 
 def _extents(facts: PartitionFacts) -> list[Extent]:
-    listing = plan_recovery(list_partition(Path(path_of(facts)))).listing
+    listing = plan_recovery(list_partition(path_of_text(path_of(facts)))).listing
     wanted = Wanted(OffsetRange(facts.log_start_offset, facts.log_end_offset), None, PARTITION_BYTES_DEFAULT, False)
     return list(cut_partition(facts.topic_partition, listing.segments, wanted))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,6 +16,8 @@ from storage.errors import InvalidConfig
 from storage.log import LogConfig, SpecialTimestamp
 from storage.names import TopicPartition
 from storage.scan.partitions import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
+from storage.stores.opening import configure
+from storage.stores.paths import located, names_a_store
 
 Value = TypeVar("Value")
 
@@ -31,6 +33,14 @@ _NAMES: Final = (
     "pushdown",
 )  # fmt: skip
 _EPOCH_MS_MAX: Final = 2**63 - 1
+_S3A: Final = {
+    "access_key_id": "access.key",
+    "secret_access_key": "secret.key",
+    "session_token": "session.token",
+    "endpoint": "endpoint",
+    "region": "endpoint.region",
+}
+"""Keys of Hadoop's S3A. Path style is what our client uses with any endpoint."""
 _SINK_NAMES: Final = ("path", "topic", "compression", "segment.bytes")
 
 
@@ -40,6 +50,24 @@ class Mode(StrEnum):
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
     DROPMALFORMED = "DROPMALFORMED"
+
+
+def s3_of(hadoop: Callable[[str], str | None]) -> dict[str, str]:
+    """Return the configuration of buckets that Hadoop's keys ``fs.s3a.*`` state; none without any of them.
+
+    Args:
+        hadoop: returns the value of a key; None without one.
+    """
+    stated = {ours: value for ours, key in _S3A.items() if (value := hadoop(f"fs.s3a.{key}"))}
+    if "Anonymous" in (hadoop("fs.s3a.aws.credentials.provider") or ""):
+        stated["skip_signature"] = "true"
+    endpoint = stated.get("endpoint", "")
+    if endpoint and "://" not in endpoint:
+        is_plain = (hadoop("fs.s3a.connection.ssl.enabled") or "").lower() == "false"
+        stated["endpoint"] = f"{'http' if is_plain else 'https'}://{endpoint}"
+    if stated.get("endpoint", "").endswith("//s3.amazonaws.com"):
+        del stated["endpoint"]  # the default: the region names the server
+    return stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +103,13 @@ class Options:
     offsets_per_trigger_max: int | None
     pushdown: bool
     """True if the filters of a query may narrow the plan. That is right only if one query uses the frame, once."""
+    s3: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
+
+    def open_stores(self) -> None:
+        """Have this process read buckets as the session that registered the source was told to."""
+        if self.s3:
+            configure("s3", self.s3)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -115,8 +150,11 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     said = _known(given, _SINK_NAMES)
     if not said.get("path"):
         raise InvalidConfig("path", None, 'name a log dir: save("/var/lib/kafka/data")', _WHERE)
+    if names_a_store(said["path"]):
+        reason = "lies in a store, and the sink writes to directories of this machine"
+        raise InvalidConfig("path", said["path"], reason, _WHERE)
     return SinkOptions(
-        log_dir=Path(said["path"]).absolute(),
+        log_dir=located(said["path"]).absolute(),
         topic=said.get("topic"),
         compression=_read(said, "compression", _compression, Compression.NONE),
         segment_bytes=_read(said, "segment.bytes", _positive, LogConfig().segment_bytes),

@@ -30,6 +30,7 @@ def read_extent(extent: Extent, columns: tuple[str, ...], options: Options) -> I
     from storage.scan.segments import open_extent  # noqa: PLC0415
     from storage.scan.slices import Damage  # noqa: PLC0415
 
+    options.open_stores()
     schema = arrow_schema(columns)
     with open_extent(extent) as reader:
         for found in chunks(reader, extent, with_control="control" in columns):

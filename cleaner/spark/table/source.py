@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -54,6 +54,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class KafkaLogSource(DataSource):
     """The data source: log dirs as a table, with a row for each record."""
 
+    s3: ClassVar[Mapping[str, str]] = {}
+    """The configuration of buckets."""
+
+    @classmethod
+    def reading(cls, s3: Mapping[str, str]) -> type[KafkaLogSource]:
+        """Return a source that reads buckets so. Spark pickles the class, and shows nothing of it."""
+        return type("ConfiguredSource", (cls,), {"s3": dict(s3)})
+
     @classmethod
     def name(cls) -> str:
         """Return the name for ``spark.read.format``."""
@@ -65,14 +73,14 @@ class KafkaLogSource(DataSource):
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """Return the reader of one frame. Raises: InvalidConfig: the schema has an unknown column."""
-        options = parse_options(self.options)
+        options = replace(parse_options(self.options), s3=self.s3)
         return (PushdownReader if options.pushdown else KafkaLogReader)(options, column_names(schema))
 
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
         """Return the reader of one streaming query. Raises: InvalidConfig, also if the options name an end."""
         from cleaner.spark.table.stream import KafkaLogStreamReader  # noqa: PLC0415  (Spark 4.2; batch reads need 4.0)
 
-        return KafkaLogStreamReader(parse_options(self.options), column_names(schema))
+        return KafkaLogStreamReader(replace(parse_options(self.options), s3=self.s3), column_names(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaLogWriter:
         """Return the writer of one write. Raises: InvalidConfig, NotALogDir."""
@@ -97,6 +105,7 @@ class KafkaLogReader(DataSourceReader):
 
         Raises: LogCleanerError: a path, offset or file is not there, or cannot be read.
         """
+        self._options.open_stores()
         found = find_partitions(self._options.paths, self._options.choice)
         check_chosen(self._options, found)
         check_named((self._options.starting, self._options.ending), found)

@@ -126,6 +126,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return {one.topic_partition: self._end(one) for one in self._found()}
 
     def _found(self) -> list[FoundPartition]:
+        self._options.open_stores()
         return find_partitions(self._options.paths, self._options.choice)
 
     def _end(self, partition: FoundPartition) -> int:

@@ -1,0 +1,111 @@
+"""Log dirs in a bucket as tables: the rows are those of the same log dirs here, and no secret is shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.spark import register
+from cleaner.spark.table.options import parse_sink_options, s3_of
+from storage.errors import InvalidConfig
+from tests.conftest import Samples
+from tests.storage.stores.s3 import ENVIRONMENT, KEYS, serving, upload, writer
+
+WHOLE = "orders,payments,ledger,single,empty"
+"""Topics of the new archive of which every record is there."""
+SECRET = "a-secret-that-nobody-shows"
+
+
+@pytest.fixture(scope="module")
+def endpoint(samples: Samples, old_samples: Samples) -> Iterator[str]:
+    with serving() as url:
+        store = writer(url, "tables")
+        upload(samples.root / "before", store, "new")
+        upload(old_samples.root / "before", store, "old")
+        yield url
+
+
+@pytest.fixture(scope="module")
+def table(spark: Any, endpoint: str) -> Any:
+    """A session that knows the bucket by Hadoop's keys alone."""
+    assert not [name for name in ENVIRONMENT if name in os.environ]
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3a.access.key", KEYS["access_key_id"])
+    hadoop.set("fs.s3a.secret.key", SECRET)
+    hadoop.set("fs.s3a.endpoint", endpoint.removeprefix("http://"))
+    hadoop.set("fs.s3a.connection.ssl.enabled", "false")
+    hadoop.set("fs.s3a.endpoint.region", "us-east-1")
+    register(spark)
+    return spark
+
+
+def rows(spark: Any, path: str, **options: str) -> list[Any]:
+    read = spark.read.format("kafka-log").option("includeMetadata", "true").options(**options)
+    return sorted(read.load(path).drop("segment").collect(), key=lambda row: (row.topic, row.partition, row.offset))
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_rows_are_those_of_the_log_dir_here(table: Any, samples: Samples, isolation: str) -> None:
+    options = {"subscribe": WHOLE, "isolation.level": isolation}
+    here = rows(table, str(samples.root / "before"), **options)
+    assert rows(table, "s3a://tables/new", **options) == here
+    assert len(here) > 10_000
+
+
+def test_small_tasks_and_times_choose_the_same_rows(table: Any, samples: Samples) -> None:
+    options = {"subscribe": "orders", "maxPartitionBytes": "100000", "startingTimestamp": "1794982000000"}
+    here = rows(table, str(samples.root / "before"), **options)
+    assert rows(table, "s3://tables/new", **options) == here
+    assert 0 < len(here) < 10_000
+
+
+def test_old_formats_and_globs(table: Any, old_samples: Samples) -> None:
+    here = rows(table, str(old_samples.root / "before"))
+    assert rows(table, "s3://tables/o*d") == here
+    assert here
+
+
+def test_no_secret_is_shown(table: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    frame = table.read.format("kafka-log").option("subscribe", "orders").load("s3://tables/new")
+    frame.explain("extended")
+    frame.createOrReplaceTempView("orders")
+    table.sql("describe extended orders").show(truncate=False)
+    assert frame.where("offset < 10").count() == 10
+    out, err = capfd.readouterr()
+    assert SECRET not in out + err
+    assert SECRET not in str(frame._jdf.queryExecution().toString())
+
+
+def test_wrong_place_is_told(table: Any) -> None:
+    with pytest.raises(Exception, match="s3://tables/nothing: does not exist"):
+        table.read.format("kafka-log").load("s3://tables/nothing").count()
+    with pytest.raises(Exception, match="s3://tables/z*: matches no directory".replace("*", r"\*")):
+        table.read.format("kafka-log").load("s3://tables/z*").count()
+
+
+@pytest.mark.parametrize(
+    ("said", "config"),
+    [
+        ({}, {}),
+        ({"access.key": "a", "secret.key": "b", "session.token": "c"},
+         {"access_key_id": "a", "secret_access_key": "b", "session_token": "c"}),
+        ({"endpoint": "https://store:9000"}, {"endpoint": "https://store:9000"}),
+        ({"endpoint": "store:9000", "connection.ssl.enabled": "false"}, {"endpoint": "http://store:9000"}),
+        ({"endpoint": "store:9000"}, {"endpoint": "https://store:9000"}),
+        ({"endpoint": "s3.amazonaws.com", "endpoint.region": "eu-west-1"}, {"region": "eu-west-1"}),
+        ({"aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
+         {"skip_signature": "true"}),
+    ],
+)  # fmt: skip
+def test_hadoops_keys_mean_what_they_mean_there(said: dict[str, str], config: dict[str, str]) -> None:
+    assert s3_of({f"fs.s3a.{key}": value for key, value in said.items()}.get) == config
+
+
+def test_sink_writes_here_alone(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="lies in a store, and the sink writes to directories of this machine"):
+        parse_sink_options({"path": "s3a://tables/new"})
+    assert parse_sink_options({"path": f"file://{tmp_path}"}).log_dir == tmp_path
