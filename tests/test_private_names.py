@@ -23,6 +23,7 @@ OF_OTHERS: Final = {
     "_base_executable": "sys",
     "_exit": "os",
     "_PARTITION_EOF": "confluent_kafka",
+    "_jdf": "pyspark",
     "_jsc": "pyspark",
     "_corrupt_batch": "the column of the source",
 }
