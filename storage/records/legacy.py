@@ -209,7 +209,7 @@ def encode_wrapper(
         offset=records[-1].offset,
         timestamp_ms=newest_ms if log_append_time_ms is None else log_append_time_ms,
         key=None,
-        value=compress(compression, inner, magic),
+        value=compress(compression, memoryview(inner), magic),
     )
     return _encode(wrapper, magic, compression | timestamp_type)
 
