@@ -16,7 +16,7 @@ from storage.kernels.layout import BATCH
 from storage.kernels.status import Status
 from storage.log_dir import read_file
 from storage.names import FileKind, parse_segment_file_name
-from storage.records.v2 import OFFSET_MAX
+from storage.records.v2 import OFFSET_MAX, V2_HEADER_BYTES
 from storage.scan.files import FileBytes, MappedFile, file_of, file_to_read
 from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
 from storage.scan.reader import BatchReader
@@ -178,7 +178,8 @@ class SegmentReader:
 
     def _walk(self, start: Position, rows_max: int, checksums: Checksums, *, goes_on: bool) -> Iterator[Slice | Damage]:
         manner, row = self._manner, start.row
-        table = np.zeros(rows_max, BATCH)
+        possible = max(self._end - start.position, 0) // V2_HEADER_BYTES + 1  # a small file has few batches
+        table = np.zeros(min(rows_max, possible), BATCH)
         reader = BatchReader(self._file.window, start.position, self._end, table, manner.window_bytes)
         reader.go_on(*start[:3])
         while reader.next_offset < manner.end_offset and (found := reader.read()) is not None:

@@ -62,6 +62,7 @@ from storage.log.listing import Listing, list_partition
 from storage.log.read import AnyBatch, read_batches
 from storage.log_dir import LogDir
 from storage.names import (
+    HIGH_WATERMARK_CHECKPOINT,
     IMPORT_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     REMOTE_INDEX_CACHE,
@@ -393,7 +394,7 @@ class _Eyes:
             end,
             is_live=self._is_live,
             was_clean=self._checkpoints.was_clean,
-            with_keys=is_compact,
+            keys=self._with.budget.small_segments if is_compact else None,
         )
         walked, log, walked_segments = NOT_WALKED, losses.log, 0
         if self._with.walks is not None:
@@ -457,7 +458,10 @@ class _Eyes:
             return None
         examination = self._with
         topic = examination.topics[self.topic_partition.topic]
-        look = Look(examination.now_ms, examination.broker.producer_id_expiration_ms, is_brief=True)
+        known = self._checkpoints.offsets(HIGH_WATERMARK_CHECKPOINT)
+        look = Look(
+            examination.now_ms, examination.broker.producer_id_expiration_ms, is_brief=True, high_watermarks=known
+        )
         seen = observe(self._log_dir.facts, planned, topic, look, glanced)
         return explain(planned, seen, examination.plan.request, examination.broker)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.engine.explain.contents import located_in
 from cleaner.engine.explain.explaining import Glanced
@@ -22,6 +22,9 @@ from storage.names import FileKind
 from storage.records import BatchHeader
 from storage.segment import Segment, SegmentFile, reading
 
+if TYPE_CHECKING:
+    from storage.scan.small_segments import SmallSegments
+
 _CHUNK_BYTES: Final = 1 << 20
 _TIME_ENTRY_BYTES: Final = 12
 
@@ -35,7 +38,7 @@ class Glance(NamedTuple):
 
 
 def glance_at(
-    glanced: Glanced, circumstances: Circumstances, end: LogEnd, *, is_unfinished: bool, with_keys: bool
+    glanced: Glanced, circumstances: Circumstances, end: LogEnd, *, is_unfinished: bool, keys: SmallSegments | None
 ) -> Glance:
     """Look at the ends of all segments of a partition.
 
@@ -46,7 +49,7 @@ def glance_at(
         circumstances: of the partition.
         end: the end of the log.
         is_unfinished: whether a compaction was interrupted: a start makes the time indexes that it left out.
-        with_keys: whether the records of the first batches are asked for their keys.
+        keys: a reader that asks the records of the first batches for their keys; None if nobody asks.
 
     Raises: UnreadableFile.
     """
@@ -61,7 +64,7 @@ def glance_at(
             if not is_rebuilt:
                 found = _with_time_index(found, segment, edges, parent, is_unfinished=is_unfinished)
             facts.append(found)
-            if with_keys and first is not None and _is_first_unkeyed(segment, first.size_bytes):
+            if keys is not None and first is not None and _is_first_unkeyed(segment, first.size_bytes, keys):
                 unkeyed.append(first.base_offset if isinstance(first, BatchHeader) else segment.base_offset)
     return Glance(tuple(facts), tuple(unkeyed))
 
@@ -147,9 +150,12 @@ def _ends_with_a_zero_entry(index: SegmentFile, parent: int | None) -> bool:
     return len(entry) == _TIME_ENTRY_BYTES and not any(entry)
 
 
-def _is_first_unkeyed(segment: Segment, batch_bytes: int) -> bool:
+def _is_first_unkeyed(segment: Segment, batch_bytes: int, small: SmallSegments) -> bool:
     """Return whether the first batch, of so many bytes, holds a record without a key; damage and a marker hold none."""
     with suppress(LogCleanerError):
+        lacks = small.lacks_a_key(segment, batch_bytes)
+        if lacks is not None:
+            return lacks
         return any(
             (located[KEY_BYTES] < 0).any() for located in located_in(segment, 0, batch_bytes, with_control=False)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cleaner.engine.doctor.glancing import LogEnd, glance_at
 from cleaner.engine.explain.explaining import Glanced
@@ -20,6 +21,9 @@ from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.scan.small_segments import SmallSegments
 
 
 def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_live: bool) -> Iterator[Finding]:
@@ -56,7 +60,7 @@ def loss_symptoms(
     *,
     is_live: bool,
     was_clean: bool,
-    with_keys: bool = False,
+    keys: SmallSegments | None = None,
 ) -> PartitionSymptoms:
     """Read what tells of missing records in one partition.
 
@@ -69,12 +73,12 @@ def loss_symptoms(
         end: of the log.
         is_live: whether a process holds the lock of the log dir.
         was_clean: whether the broker stopped cleanly.
-        with_keys: see ``glance_at``.
+        keys: see ``glance_at``.
 
     Raises: LogCleanerError.
     """
     circumstances = noted.circumstances(is_live=is_live, was_clean=was_clean)
-    facts, unkeyed = glance_at(glanced, circumstances, end, is_unfinished=listing.needs_recovery, with_keys=with_keys)
+    facts, unkeyed = glance_at(glanced, circumstances, end, is_unfinished=listing.needs_recovery, keys=keys)
     counted = counted_end_of(glanced.listing.segments[-1]) if facts and was_clean and not is_live else None
     directory = str(listing.directory)
     return PartitionSymptoms(

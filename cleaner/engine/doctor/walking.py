@@ -6,30 +6,42 @@ share one, so that log dirs of terabytes take no longer than large ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from storage.anomalies import CheckedSegment
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.log_dir import read_file
 from storage.names import FileKind
-from storage.records.v2 import OFFSET_MAX
+from storage.records.v2 import ATTRIBUTE_TRANSACTIONAL, OFFSET_MAX
 from storage.segment import Segment
 from storage.txn_index import AbortedTxn, parse_txn_index
+
+if TYPE_CHECKING:
+    from storage.scan.slices import Slice
+    from storage.scan.small_segments import SmallSegments
 
 PARTITION_BYTES_MAX: Final = 64 << 20
 ALL_BYTES_MAX: Final = 4 << 30
 
 
-@dataclass(slots=True)
+@dataclass  # no slots: it keeps buffers
 class WalkBudget:
     """The bytes whose headers may still be walked over."""
 
     is_deep: bool = False
     """Whether there is no bound."""
     left_bytes: int = ALL_BYTES_MAX
+
+    @cached_property
+    def small_segments(self) -> SmallSegments:
+        """The reader of small segments, whose buffers serve one after the other."""
+        from storage.scan.small_segments import SmallSegments  # noqa: PLC0415 - it loads the kernels
+
+        return SmallSegments()
 
     def take(self, sizes: Sequence[int]) -> int:
         """Return how many segments of these sizes, in bytes, are walked over, the oldest first."""
@@ -59,46 +71,57 @@ def walk(
     Raises: UnreadableFile.
     """
     count = budget.take([segment.size_bytes for segment in segments])
-    walked = [_walked(segment, one) for segment, one in zip(segments[:count], facts, strict=False)]
+    walked = [_walked(segment, one, budget) for segment, one in zip(segments[:count], facts, strict=False)]
     return (*walked, *facts[count:]), count
 
 
-def _walked(segment: Segment, facts: CheckedSegment) -> CheckedSegment:
+def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget) -> CheckedSegment:
     """Add what the headers of a segment tell. Raises: UnreadableFile."""
-    from storage.scan.segment_contents import (  # noqa: PLC0415 - with the next two it loads the kernels
-        TxnSteps,
-        empty_batches_in,
-    )
-    from storage.scan.segments import open_segment  # noqa: PLC0415
-    from storage.scan.slices import Checksums  # noqa: PLC0415
+    from storage.scan.segment_contents import TxnSteps, empty_batches_in  # noqa: PLC0415 - it loads the kernels
 
-    aborted, steps = _aborted(segment), TxnSteps(segment.log.path)
+    steps: TxnSteps | None = None
     batches = empty_batches = empty_bytes = gaps = 0
     next_offset, is_damaged = None, True
-    with suppress(CorruptBatch), open_segment(segment, OFFSET_MAX, is_locked=False) as reader:
-        for found in reader.slices(checksums=Checksums.DONE):
+    with suppress(CorruptBatch):
+        for found in _slices(segment, budget):
             table = found.table
             bases, lasts = table["base_offset"], table["last_offset"]
             if next_offset is not None:
                 gaps += int(bases[0] > next_offset)
-            gaps += int((bases[1:] > lasts[:-1] + 1).sum())
+            if table.size > 1:
+                gaps += int((bases[1:] > lasts[:-1] + 1).sum())
             next_offset = int(lasts[-1]) + 1
             if found.is_legacy:
                 continue
             batches += table.size
             empty = empty_batches_in(table)
             empty_batches, empty_bytes = empty_batches + empty[0], empty_bytes + empty[1]
-            steps.take(found.buf, table, found.file_position)
+            if (table["attributes"] & ATTRIBUTE_TRANSACTIONAL).any():
+                steps = steps or TxnSteps(found.path)
+                steps.take(found.buf, table, found.file_position)
         is_damaged = False
     return facts._replace(
-        events=tuple(steps.events),
-        aborted=aborted,
+        events=tuple(steps.events) if steps else (),
+        aborted=_aborted(segment),
         gaps=gaps,
         is_damaged=is_damaged,
         batches=batches,
         empty_batches=empty_batches,
         empty_bytes=empty_bytes,
     )
+
+
+def _slices(segment: Segment, budget: WalkBudget) -> Iterator[Slice]:
+    """Yield the batches of a segment. Raises: CorruptBatch, UnreadableFile."""
+    from storage.scan.segments import open_segment  # noqa: PLC0415 - with the next one it loads the kernels
+    from storage.scan.slices import Checksums  # noqa: PLC0415
+
+    small = budget.small_segments.sound(segment)
+    if small is not None:
+        yield small
+        return
+    with open_segment(segment, OFFSET_MAX, is_locked=False) as reader:
+        yield from reader.slices(checksums=Checksums.DONE)
 
 
 def _aborted(segment: Segment) -> tuple[AbortedTxn, ...]:

@@ -138,6 +138,11 @@ def topic_here(topic: str, log_dirs: Iterable[LogDir]) -> TopicHere:
     return TopicHere(partitions, size_bytes)
 
 
+def _high_watermark(log_dir: LogDir, topic_partition: TopicPartition, look: Look) -> int | None:
+    known = look.high_watermarks
+    return (log_dir.offsets(HIGH_WATERMARK_CHECKPOINT) if known is None else known).get(topic_partition)
+
+
 class PartitionChanged(LogCleanerError):
     """A partition that lost segments to a broker during the look at it."""
 
@@ -157,12 +162,14 @@ class Look:
         exact: read all that may hold delete horizons, however much it is.
         is_brief: leave out what takes long where there are thousands of partitions: delete horizons, and what only the
             journal tells.
+        high_watermarks: of the log dir; None to read them.
     """
 
     now_ms: int
     producer_expiration_ms: int
     exact: bool = False
     is_brief: bool = False
+    high_watermarks: Mapping[TopicPartition, int] | None = None
 
 
 class Glanced(NamedTuple):
@@ -222,7 +229,7 @@ def observe(
         None if look.is_brief else told(lambda: waiting_files(planned), None),
         None if look.is_brief else told(lambda: failed_attempts(facts), None),
         topic,
-        told(lambda: at.offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition), None),
+        told(lambda: _high_watermark(at, facts.topic_partition, look), None),
         _file_time_ms(at.path / CLEANER_OFFSET_CHECKPOINT),
         log_dir.locked_by,
         problems=tuple(dict.fromkeys(problems)),
