@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from cleaner.documents.parts import Count, PageFile, PageGrowth, PartitionPlace, Positive
+from cleaner.documents.parts import Count, PageGrowth, PageHead, PartitionPlace, Positive
 
 
 class AnalysisSize(PartitionPlace):
@@ -203,19 +203,9 @@ class AnalysisPageCodec(TypedDict):
     """Batches."""
 
 
-class AnalysisPage(TypedDict):
+class AnalysisPage(PageHead):
     """The sums that the page of `--html` shows besides. Only with `--html`."""
 
-    version: str
-    """The version of logcleaner."""
-    command: list[str]
-    """The command line, word by word."""
-    made_ms: int
-    """When the report was made, epoch ms."""
-    log_dirs: list[str]
-    """The log dirs of the configuration."""
-    configuration_files: list[PageFile]
-    """The files that the configuration was read from."""
     sentence: str
     """What is there, and what could be saved, in a sentence."""
     totals: AnalysisPageTotals

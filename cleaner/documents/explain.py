@@ -10,7 +10,7 @@ from cleaner.documents.parts import (
     Count,
     KindSize,
     LayerTitle,
-    PageFile,
+    PageHead,
     PageReason,
     PartitionPlace,
     Positive,
@@ -324,40 +324,18 @@ class ExplainPageTotals(TypedDict):
     """The size of all `.log` files."""
 
 
-class ExplainPagePartition(PartitionPlace):
+class ExplainPagePartition(PartitionPlace, ExplainPageTotals):
     """A partition."""
 
     log_dir: str
     """The path of the log dir."""
-    segments: Count
-    """Segments."""
-    bytes: Count
-    """The size of their `.log` files."""
-    deleted_segments: Count
-    """Segments that clean deletes now."""
-    deleted_bytes: Count
-    """The size of their `.log` files."""
-    compacted_segments: Count
-    """Segments that clean compacts now."""
-    compacted_bytes: Count
-    """The size of their `.log` files."""
     reasons: list[PageReason]
     """Its segments by action and reason."""
 
 
-class ExplainPage(TypedDict):
+class ExplainPage(PageHead):
     """The values that the page of `--html` shows besides. Only with `--html`."""
 
-    version: str
-    """The version of logcleaner."""
-    command: list[str]
-    """The command line, word by word."""
-    made_ms: int
-    """When the report was made, epoch ms."""
-    log_dirs: list[str]
-    """The log dirs of the configuration."""
-    configuration_files: list[PageFile]
-    """The files that the configuration was read from."""
     sentence: str
     """What clean does here, and what changes next, in a sentence."""
     totals: ExplainPageTotals

@@ -324,34 +324,16 @@ class OwnersHeld(TypedDict):
     """The greatest timestamp of the records, epoch ms; null without a record."""
 
 
-class OwnersHeldTopic(TypedDict):
+class OwnersHeldTopic(OwnersHeld):
     """The holdings of a group of one topic."""
 
     topic: NotRequired[str | None]
     """The topic of the offsets; null for the records of the group itself."""
     expired: NotRequired[Count]
     """The offsets that a broker removes at its next check."""
-    bytes: NotRequired[Count]
-    """The bytes in `.log` files; the bytes of a batch are shared out among its records."""
-    dirty_bytes: NotRequired[Count]
-    """Those at and above the first dirty offset, at which no cleaner has looked."""
-    superseded_bytes: NotRequired[Count]
-    """Those that compaction drops: of all records but the latest of each key."""
-    records: NotRequired[Count]
-    """The number of records, tombstones included."""
-    superseded_records: NotRequired[Count]
-    """The records that are not the latest of their key, or of an aborted transaction."""
-    live_keys: NotRequired[Count]
-    """The keys whose latest record has a value."""
-    tombstones: NotRequired[Count]
-    """The keys whose latest record is a tombstone."""
-    first_record_ms: NotRequired[int | None]
-    """The least timestamp of the records, epoch ms; null without a record."""
-    last_record_ms: NotRequired[int | None]
-    """The greatest timestamp of the records, epoch ms; null without a record."""
 
 
-class OwnersOwner(TypedDict):
+class OwnersOwner(OwnersHeld):
     """A group or a transactional id."""
 
     name: NotRequired[str]
@@ -369,24 +351,6 @@ class OwnersOwner(TypedDict):
     """The time of the last commit of a group, of the last update of a transactional id, epoch ms; null if unknown."""
     expired: NotRequired[Count]
     """The offsets that a broker removes at its next check; 1 for a transactional id that it removes."""
-    bytes: NotRequired[Count]
-    """The bytes in `.log` files; the bytes of a batch are shared out among its records."""
-    dirty_bytes: NotRequired[Count]
-    """Those at and above the first dirty offset, at which no cleaner has looked."""
-    superseded_bytes: NotRequired[Count]
-    """Those that compaction drops: of all records but the latest of each key."""
-    records: NotRequired[Count]
-    """The number of records, tombstones included."""
-    superseded_records: NotRequired[Count]
-    """The records that are not the latest of their key, or of an aborted transaction."""
-    live_keys: NotRequired[Count]
-    """The keys whose latest record has a value."""
-    tombstones: NotRequired[Count]
-    """The keys whose latest record is a tombstone."""
-    first_record_ms: NotRequired[int | None]
-    """The least timestamp of the records, epoch ms; null without a record."""
-    last_record_ms: NotRequired[int | None]
-    """The greatest timestamp of the records, epoch ms; null without a record."""
     topics: NotRequired[list[OwnersHeldTopic]]
     """The parts of a group, the largest first; empty for a transactional id."""
 
@@ -509,11 +473,9 @@ class ConfigStated(TypedDict):
     """False if a rule excludes the value, whatever stronger layers state."""
 
 
-class ConfigKeyValue(TypedDict):
-    """A key and the value that holds."""
+class ConfigDiffering(TypedDict):
+    """A value."""
 
-    key: str
-    """Kafka's topic key, or the broker key if topics do not have the key."""
     value: bool | int | float | str | None
     """The value that holds, in Kafka's unit, such as ms or bytes; a list as one text with commas. Null if the key
     is not set.
@@ -534,6 +496,13 @@ class ConfigKeyValue(TypedDict):
     """
     line: Positive | None
     """The line of the file, from 1; null if it has no lines."""
+
+
+class ConfigKeyValue(ConfigDiffering):
+    """A key and the value that holds."""
+
+    key: str
+    """Kafka's topic key, or the broker key if topics do not have the key."""
     default: bool | int | float | str | None
     """Kafka's default, or ours for a key of ours; null if there is none."""
     ours: bool
@@ -564,31 +533,6 @@ class ConfigTopic(TypedDict):
     """The keys of the topic."""
     unknown_keys: list[ConfigUnknownKey]
     """What the cluster metadata states by keys that logcleaner does not know. It acts on none of them."""
-
-
-class ConfigDiffering(TypedDict):
-    """A value."""
-
-    value: bool | int | float | str | None
-    """The value that holds, in Kafka's unit, such as ms or bytes; a list as one text with commas. Null if the key
-    is not set.
-    """
-    text: str
-    """The value in words: `7d`, `512MiB`, `no limit`."""
-    layer: LayerTitle
-    """The layer of configuration that states the value."""
-    pattern: str | None
-    """The name or glob of `[topics]` that states the value; null in other layers."""
-    name: str
-    """The key as written, such as `log.retention.hours` for `retention.ms`."""
-    origin: str
-    """The place in words: `server.properties line 12`."""
-    file: str | None
-    """The file that states the value, or the directory of the cluster metadata; null if no file does, as for
-    `--set` and defaults.
-    """
-    line: Positive | None
-    """The line of the file, from 1; null if it has no lines."""
 
 
 class ConfigDocument(TypedDict):

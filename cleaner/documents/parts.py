@@ -63,6 +63,21 @@ class PageFile(TypedDict):
     """The hash of its bytes when the report was made; null of a directory, or if it can no longer be read."""
 
 
+class PageHead(TypedDict):
+    """Who made a page, when and of what."""
+
+    version: str
+    """The version of logcleaner."""
+    command: list[str]
+    """The command line, word by word."""
+    made_ms: int
+    """When the report was made, epoch ms."""
+    log_dirs: list[str]
+    """The log dirs of the configuration."""
+    configuration_files: list[PageFile]
+    """The files that the configuration was read from."""
+
+
 class PageGrowthSeries(TypedDict):
     """A topic."""
 

@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 from cleaner.documents.parts import (
     Count,
     Measure,
-    PageFile,
     PageGrowth,
+    PageHead,
     PageReason,
     PartitionPlace,
     Positive,
@@ -175,45 +175,6 @@ class PlanKept(TypedDict):
     """Of a `.deleted` log: why nobody knows whether the log needs it; else null."""
 
 
-class WhatIfTopic(TypedDict):
-    """A topic."""
-
-    topic: str
-    """Its name."""
-    value: str | int | float | bool | None
-    """The value of the key that then holds for it."""
-    partitions: Count
-    """The partitions that can be read."""
-    bytes: Count
-    """The size of their `.log` and index files."""
-    freed_bytes: int
-    """The size of what a run would free of that. What a compaction frees is part of it only if `basis` is `exact`."""
-    kept_bytes: int
-    """The rest."""
-    disk_bytes: NotRequired[Count]
-    """The blocks of these files, as `du` counts them."""
-    freed_disk_bytes: NotRequired[int]
-    """What the disk would get back of them."""
-    compacted_from_bytes: Count
-    """The size of the `.log` files that a run would compact."""
-    basis: Literal["exact", "estimate"]
-    """`estimate` if the data of a compaction was not read."""
-    long_run_bytes: Count | None
-    """What the `.log` files come to hold at the present rate, of the partitions that something keeps at a size;
-    null if no partition's long run is known, or only that of empty ones.
-    """
-    long_run_growing_bytes_per_day: Count
-    """The growth of the partitions that nothing keeps at a size."""
-    long_run_unknown_partitions: Count
-    """The partitions whose long run is not known: compacted, not touched, or written for too short a time."""
-    held_back: Count
-    """Partitions that a guard rail would hold back."""
-    unknown: Count
-    """Partitions that a run would not touch, because their configuration is unknown."""
-    failed: Count
-    """Partitions that would fail, or cannot be read."""
-
-
 class WhatIfTotals(TypedDict):
     """The sums."""
 
@@ -247,6 +208,15 @@ class WhatIfTotals(TypedDict):
     """Partitions that a run would not touch, because their configuration is unknown."""
     failed: Count
     """Partitions that would fail, or cannot be read."""
+
+
+class WhatIfTopic(WhatIfTotals):
+    """A topic."""
+
+    topic: str
+    """Its name."""
+    value: str | int | float | bool | None
+    """The value of the key that then holds for it."""
 
 
 class WhatIfAnswer(TypedDict):
@@ -457,19 +427,9 @@ class PlanPageFinding(TypedDict):
     """From when on it may no longer hold, epoch ms."""
 
 
-class PlanPage(TypedDict):
+class PlanPage(PageHead):
     """The values that the page of `--html` shows beside the plan. Only with `--html`."""
 
-    version: str
-    """The version of logcleaner."""
-    command: list[str]
-    """The command line, word by word."""
-    made_ms: int
-    """When the report was made, epoch ms."""
-    log_dirs: list[str]
-    """The log dirs of the configuration."""
-    configuration_files: list[PageFile]
-    """The files that the configuration was read from."""
     sentence: str
     """What the run does, in a sentence."""
     freed: str

@@ -221,18 +221,23 @@ class DumpFindings:
             yield f"Mismatches in :{without_controls(str(path))}"
             for index, log in sorted(found.items(), reverse=True):
                 yield f"  Index offset: {index}, log offset: {log}"
-        for path, pairs in self._timestamps.items():
-            yield f"Found timestamp mismatch in :{without_controls(str(path))}"
-            for index, log in pairs:
-                yield f"  Index timestamp: {index}, log timestamp: {log}"
-        for path, pairs in self._out_of_order.items():
-            yield f"Found out of order timestamp in :{without_controls(str(path))}"
-            for index, log in pairs:
-                yield f"  Index timestamp: {index}, Previously indexed timestamp: {log}"
-        for path, pairs in self._not_found.items():
-            yield f"The following indexed offsets are not found in :{without_controls(str(path))}"
-            for index, log in pairs:
-                yield f"Indexed offset: {index}, found log offset: {log}"
+        for of_files, head, line in (
+            (self._timestamps, "Found timestamp mismatch", "  Index timestamp: {}, log timestamp: {}"),
+            (
+                self._out_of_order,
+                "Found out of order timestamp",
+                "  Index timestamp: {}, Previously indexed timestamp: {}",
+            ),
+            (
+                self._not_found,
+                "The following indexed offsets are not found",
+                "Indexed offset: {}, found log offset: {}",
+            ),
+        ):
+            for path, pairs in of_files.items():
+                yield f"{head} in :{without_controls(str(path))}"
+                for pair in pairs:
+                    yield line.format(*pair)
         for path, parts in self._gaps.items():
             yield f"Non-consecutive offsets in {without_controls(str(path))}"
             followers = dict(np.concatenate(parts).tolist())  # as in Kafka, the last one counts

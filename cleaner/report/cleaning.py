@@ -73,8 +73,8 @@ class CleaningReport:
             "now": plan.request.now_ms,
             "dry_run": outcome.dry_run,
             "engine": outcome.engine,
-            "log_dirs": [_log_dir_document(log_dir) for log_dir in plan.log_dirs],
-            "partitions": [_partition_document(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
+            "log_dirs": [_log_dir(log_dir) for log_dir in plan.log_dirs],
+            "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
             "totals": _totals(Totals.of(plan, outcome), outcome),
             **({"kept": [_kept(file) for file in outcome.kept]} if outcome.kept else {}),
             **({"errors": errors} if errors else {}),
@@ -140,7 +140,7 @@ def fill(
         _every_segment(page, plan, outcome)
     else:
         for log_dir in plan.log_dirs:
-            _log_dir(log_dir, outcome, page, plan)
+            _tell_log_dir(log_dir, outcome, page, plan)
         page.line()
         if is_rescue:
             list_order(page, plan, LINES_MAX // 4)
@@ -165,7 +165,7 @@ def _totals(totals: Totals, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _log_dir_document(planned: LogDirPlan) -> dict[str, Any]:
+def _log_dir(planned: LogDirPlan) -> dict[str, Any]:
     facts = planned.facts
     return {
         "path": facts.path,
@@ -176,7 +176,7 @@ def _log_dir_document(planned: LogDirPlan) -> dict[str, Any]:
     }
 
 
-def _partition_document(planned: PartitionPlan | UnreadablePartition, outcome: Outcome) -> dict[str, Any]:
+def _partition(planned: PartitionPlan | UnreadablePartition, outcome: Outcome) -> dict[str, Any]:
     if isinstance(planned, UnreadablePartition):
         return _unreadable(planned)
     facts, section = planned.facts, planned.section
@@ -195,7 +195,7 @@ def _partition_document(planned: PartitionPlan | UnreadablePartition, outcome: O
         "dirty_ratio": round(section.dirty_ratio, 6) if section else None,
         "error": result.error if result else None,
         "segments": [_segment(planned, place) for place in range(len(planned.verdicts))],
-        "result": _result_document(result) if result else None,
+        "result": _result(result) if result else None,
     }
 
 
@@ -231,7 +231,7 @@ def _segment(planned: PartitionPlan, place: int) -> dict[str, Any]:
     }
 
 
-def _result_document(result: PartitionResult) -> dict[str, Any]:
+def _result(result: PartitionResult) -> dict[str, Any]:
     return {
         "basis": result.basis.value,
         "deleted_segments": result.deleted_segments,
@@ -282,19 +282,19 @@ def _limit(limit: Limit) -> dict[str, Any]:
 def _every_segment(page: Page, plan: Plan, outcome: Outcome) -> None:
     """Add every partition with every segment, log dir by log dir."""
     for log_dir in plan.log_dirs:
-        _log_dir(log_dir, outcome, page, plan)
+        _tell_log_dir(log_dir, outcome, page, plan)
         page.line()
         ordered = in_order(log_dir.partitions, outcome, page.view.sort, plan.request.now_ms)
         shown = page.view.first(ordered)
         for planned in shown:
-            _partition(planned, outcome, page)
+            _tell_partition(planned, outcome, page)
             page.line()
         if left_out := len(ordered) - len(shown):
             page.line(f"and {counted(left_out, 'more partition')}")
             page.line()
 
 
-def _log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> None:
+def _tell_log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan) -> None:
     facts, at_once = planned.facts, plan.request.is_at_once
     page.line(
         f"{facts.path}: {sparse(facts.size_bytes, facts.disk_bytes)} in "
@@ -342,7 +342,7 @@ def _has_work(planned: LogDirPlan) -> bool:
     return any(isinstance(p, PartitionPlan) and p.has_work for p in planned.partitions)
 
 
-def _partition(planned: Planned, outcome: Outcome, page: Page) -> None:
+def _tell_partition(planned: Planned, outcome: Outcome, page: Page) -> None:
     if isinstance(planned, UnreadablePartition):
         page.line(f"{planned.topic_partition}  {size(planned.size_bytes)}", "bold")
         page.note(f"FAILED: {planned.error}", "bold red")
@@ -358,22 +358,22 @@ def _partition(planned: Planned, outcome: Outcome, page: Page) -> None:
     runs = runs_of(planned, outcome, every_segment=True)
     columns = max((len(where(run)) for run in runs), default=0)
     for run in runs:
-        _run(run, columns, page)
+        _tell_run(run, columns, page)
     if planned.checkpoint_offset is not None:
         words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {facts.cleaner_checkpoint}"
         page.note(f"{words} becomes {planned.checkpoint_offset}")
     if result := outcome.results.get(planned.key):
-        _result(planned, result, page)
+        _tell_result(planned, result, page)
 
 
-def _run(run: Stretch, columns: int, page: Page) -> None:
+def _tell_run(run: Stretch, columns: int, page: Page) -> None:
     reason = run.verdict.reason
     figures = f"  {where(run):{columns}}  {size(run.size_bytes):>11}  {reason.code}"
     page.fate(f"{run.word:{WORD_WIDTH}}", figures, STYLES[run.verdict.action])
     page.line(told(reason, "" if run.alike else str(run.verdict.base_offset)), indent=4)
 
 
-def _result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None:
+def _tell_result(planned: PartitionPlan, result: PartitionResult, page: Page) -> None:
     if result.compacted_from_bytes:
         to_bytes = None if result.basis is Basis.ESTIMATE else result.compacted_to_bytes
         words = f": {compacted(result.compacted_from_bytes, to_bytes, dirty_bytes(planned))}"

@@ -66,9 +66,7 @@ class ExplanationReport:
     def document(self) -> dict[str, Any]:
         """Return what ``explain --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
         chosen, spaces = dict(enumerate(self.chosen)), dict(enumerate(self.spaces))
-        partitions = [
-            _partition_document(one, chosen.get(place), spaces.get(place)) for place, one in enumerate(self.explained)
-        ]
+        partitions = [_partition(one, chosen.get(place), spaces.get(place)) for place, one in enumerate(self.explained)]
         failed = [_unreadable(failure) for failure in self.failures]
         document = {"schema": SCHEMA, "now": self.now_ms, "partitions": [*partitions, *failed]}
         if self.provenance is None:
@@ -135,7 +133,7 @@ def report_fields(
         explained: the explanations of the partition.
         failures: why it could not be read.
     """
-    partitions = [_partition(one) for one in explained]
+    partitions = [_partition_on_page(one) for one in explained]
     names = ("segments", "deleted_segments", "deleted_bytes", "compacted_segments", "compacted_bytes", "bytes")
     totals = {name: sum(partition[name] for partition in partitions) for name in names}
     return {
@@ -146,7 +144,7 @@ def report_fields(
     }
 
 
-def _partition_document(
+def _partition(
     explained: PartitionExplanation, chosen: ChosenSegment | None, space: PartitionSpace | None
 ) -> dict[str, Any]:
     planned, seen = explained.planned, explained.seen
@@ -531,7 +529,7 @@ def _kind(fate: SegmentFate) -> tuple[object, ...]:
     return fate.verdict.action, fate.verdict.reason.code, *codes
 
 
-def _partition(explained: PartitionExplanation) -> dict[str, Any]:
+def _partition_on_page(explained: PartitionExplanation) -> dict[str, Any]:
     facts = explained.planned.facts
     sizes: Counter[tuple[Action, str]] = Counter()
     segments: Counter[tuple[Action, str]] = Counter()
@@ -562,13 +560,13 @@ def _sentence(
     name, change = explained[0].planned.facts.topic_partition, explained[0].next_change
     acts = []
     if totals["deleted_segments"]:
-        acts.append(f"deletes {_segments(totals, 'deleted')}")
+        acts.append(f"deletes {_counted_segments(totals, 'deleted')}")
     if totals["compacted_segments"]:
-        acts.append(f"compacts {_segments(totals, 'compacted')}")
+        acts.append(f"compacts {_counted_segments(totals, 'compacted')}")
     of = f"of the {counted(totals['segments'], 'segment')} ({size(totals['bytes'])}) of {name}"
     then = f"Next, at {moment(change.at_ms)}: {change.text}." if change else "Nothing changes by itself after that."
     return f"Clean {' and '.join(acts) or 'changes nothing'} {of}. {then}"
 
 
-def _segments(totals: dict[str, int], acted: str) -> str:
+def _counted_segments(totals: dict[str, int], acted: str) -> str:
     return f"{counted(totals[f'{acted}_segments'], 'segment')} ({size(totals[f'{acted}_bytes'])})"

@@ -22,7 +22,7 @@ ATTENTION: Final = "bold magenta"
 """The style of text that a person should not miss. Yellow is hard to read on a light terminal."""
 LINES_MAX: Final = 60
 """The most lines of a report, unless the user asks for more."""
-_GAP: Final = "..."
+_CUT: Final = "..."
 _DIGITS_MAX: Final = 3
 
 NAME_MIN: Final = 16
@@ -39,7 +39,7 @@ BAR_MIN: Final = 14
 """A shorter bar tells nothing that the figures do not; the headings need as many columns."""
 BAR_MAX: Final = 32
 _STEPS: Final = "▁▂▃▄▅▆▇█"
-_GAP_OF_BARS: Final = "  "
+_GAP: Final = "  "
 Pieces = tuple[tuple[str, str], ...]
 """Texts, each with its style."""
 
@@ -207,8 +207,8 @@ def shortened(name: str, columns: int) -> str:
     """Return a name without its middle if it takes more columns: beginning and end tell names apart."""
     if len(name) <= columns:
         return name
-    kept = max(columns - len(_GAP), 2)
-    return f"{name[: kept - kept // 2]}{_GAP}{name[len(name) - kept // 2 :]}"
+    kept = max(columns - len(_CUT), 2)
+    return f"{name[: kept - kept // 2]}{_CUT}{name[len(name) - kept // 2 :]}"
 
 
 def two_sizes(one_bytes: int, other_bytes: int) -> tuple[str, str]:
@@ -288,16 +288,14 @@ def beside(rows: Sequence[Drawn], columns: int, days: int) -> list[Pieces]:
         columns: the columns of the terminal that are left. If they are too few, no row gets a picture.
         days: of a sparkline. If space is short, the sparkline is left out first.
     """
-    with_growth = columns >= BAR_MIN + len(_GAP_OF_BARS) + max(days, len("GROWTH")) + len(_GAP_OF_BARS) and any(
-        r.by_day for r in rows
-    )
-    growth_columns = max(days, len("GROWTH")) + len(_GAP_OF_BARS) if with_growth else 0
-    bar_columns = min(columns - growth_columns - len(_GAP_OF_BARS), BAR_MAX)
+    with_growth = columns >= BAR_MIN + len(_GAP) + max(days, len("GROWTH")) + len(_GAP) and any(r.by_day for r in rows)
+    growth_columns = max(days, len("GROWTH")) + len(_GAP) if with_growth else 0
+    bar_columns = min(columns - growth_columns - len(_GAP), BAR_MAX)
     if bar_columns < BAR_MIN or not rows:
         return [() for _ in range(len(rows) + 1)]
-    heading = f"{_GAP_OF_BARS}KEPT {KEPT} FREED {FREED}"
+    heading = f"{_GAP}KEPT {KEPT} FREED {FREED}"
     if with_growth:
-        heading = f"{_GAP_OF_BARS}{'GROWTH':{growth_columns - len(_GAP_OF_BARS)}}{heading}"
+        heading = f"{_GAP}{'GROWTH':{growth_columns - len(_GAP)}}{heading}"
     full = max(row.kept_bytes + row.freed_bytes for row in rows)
     return [((heading, "bold"),), *(_pictures(row, full, bar_columns, growth_columns) for row in rows)]
 
@@ -305,18 +303,18 @@ def beside(rows: Sequence[Drawn], columns: int, days: int) -> list[Pieces]:
 def disk(elsewhere_bytes: int, kept_bytes: int, freed_bytes: int, free_bytes: int, columns: int) -> Lines:
     """Return the bar of a file system with its legend: two lines at most so many columns wide."""
     parts = (ELSEWHERE, elsewhere_bytes), (KEPT, kept_bytes), (FREED, freed_bytes), (FREE, free_bytes)
-    drawn = bar(parts, sum(amount for _, amount in parts), min(columns - len(_GAP_OF_BARS), 2 * BAR_MAX))
+    drawn = bar(parts, sum(amount for _, amount in parts), min(columns - len(_GAP), 2 * BAR_MAX))
     lines = Lines()
-    pieces = [(_GAP_OF_BARS, "")]
+    pieces = [(_GAP, "")]
     for character, style in ((ELSEWHERE, ""), (KEPT, KEPT_STYLE), (FREED, FREED_STYLE), (FREE, "")):
         pieces.append((character * drawn.count(character), style))
     lines.pieces(pieces)
-    lines.add(f"{_GAP_OF_BARS}{ELSEWHERE} other files  {KEPT} logs that stay  {FREED} freed  {FREE} free")
+    lines.add(f"{_GAP}{ELSEWHERE} other files  {KEPT} logs that stay  {FREED} freed  {FREE} free")
     return lines
 
 
 def _pictures(row: Drawn, full: int, columns: int, growth_columns: int) -> Pieces:
     whole = bar([(KEPT, row.kept_bytes), (FREED, row.freed_bytes)], full, columns)
     kept = whole.rstrip(FREED)
-    growth = f"{_GAP_OF_BARS}{sparkline(row.by_day):{growth_columns - len(_GAP_OF_BARS)}}" if growth_columns else ""
-    return (growth, GROWTH_STYLE), (_GAP_OF_BARS, ""), (kept, KEPT_STYLE), (whole[len(kept) :], FREED_STYLE)
+    growth = f"{_GAP}{sparkline(row.by_day):{growth_columns - len(_GAP)}}" if growth_columns else ""
+    return (growth, GROWTH_STYLE), (_GAP, ""), (kept, KEPT_STYLE), (whole[len(kept) :], FREED_STYLE)

@@ -40,16 +40,11 @@ def lasts(runway: Runway) -> str:
 
     The days of a runway begin behind a clean. A file system that is full needs that clean first.
     """
-    if runway.free_bytes < _FULL_BELOW_BYTES:
-        return _lasts_again(runway)
-    if runway.days is None:
-        return "not known"
-    if runway.is_endless:
-        return "never full"
-    if runway.is_endless_in_part:
-        return f"not filled by {in_part(runway.counted, runway.left_out)}"
-    left = _span(runway.days)
-    return f"full in {left}" if left else "full now"
+    is_full = runway.free_bytes < _FULL_BELOW_BYTES
+    words = _lasts_behind_a_clean(runway)
+    if not words:
+        return "full now, and after a clean" if is_full else "full now"
+    return f"full now; after a clean: {words}" if is_full else words
 
 
 def without(left_out: int) -> str:
@@ -116,13 +111,13 @@ def _span(days: float) -> str:
     return duration(left_ms) if left_ms >= _MINUTE_MS else ""
 
 
-def _lasts_again(runway: Runway) -> str:
-    """Return that a file system is full, and how long it lasts once a clean has made space."""
+def _lasts_behind_a_clean(runway: Runway) -> str:
+    """Return how long a file system lasts once a clean has made space; empty if it is full then, too."""
     if runway.days is None:
-        return "full now; after a clean: not known"
+        return "not known"
     if runway.is_endless:
-        return "full now; after a clean: never full"
+        return "never full"
     if runway.is_endless_in_part:
-        return f"full now; after a clean: not filled by {in_part(runway.counted, runway.left_out)}"
-    again = _span(runway.days)
-    return f"full now; after a clean: full in {again}" if again else "full now, and after a clean"
+        return f"not filled by {in_part(runway.counted, runway.left_out)}"
+    left = _span(runway.days)
+    return f"full in {left}" if left else ""

@@ -24,12 +24,14 @@ from policies.config.config_sources import StatedLayer
 from policies.config.policy import NOBODY, BrokerPolicy, Layer, Stated, TopicPolicy
 from policies.guards import config_guard
 
-_OF_RETENTION: Final = ("retention.ms", "retention.bytes")
-_OF_COMPACTION: Final = (
+_LIMITS_OF_RETENTION: Final = ("retention.ms", "retention.bytes")
+_LIMITS_OF_COMPACTION: Final = (
     *("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms", "min.cleanable.dirty.ratio"),
 )
-_SMALLER: Final = (*_OF_RETENTION, *_OF_COMPACTION, "file.delete.delay.ms")
+_SMALLER: Final = (*_LIMITS_OF_RETENTION, *_LIMITS_OF_COMPACTION, "file.delete.delay.ms")
 """Limits whose smaller values let more go, or let it go sooner."""
+_OF_RETENTION: Final = frozenset((*_LIMITS_OF_RETENTION, "retention.future.timestamps", "max.delete.ratio"))
+_OF_COMPACTION: Final = frozenset((*_LIMITS_OF_COMPACTION, "compaction.upgrade.format", "max.unkeyed.ratio"))
 
 _OF_FILES: Final = (Layer.SERVER_PROPERTIES, Layer.DEFAULTS)
 _Values = Mapping[str, Value]
@@ -38,15 +40,6 @@ _BEFORE: Final = "confirmed last: "
 
 _NAMED_MAX: Final = 3
 _BY_NAME: Final = "the cluster metadata or their exact name under [topics]"
-_KEYS_OF_RETENTION: Final = frozenset(
-    {"retention.ms", "retention.bytes", "retention.future.timestamps", "max.delete.ratio"}
-)
-_KEYS_OF_COMPACTION: Final = frozenset(
-    {
-        *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms"),
-        *("compaction.upgrade.format", "max.unkeyed.ratio"),
-    }
-)
 
 
 class Loosened(NamedTuple):
@@ -137,9 +130,10 @@ def lost_protection(before: Configured, after: Configured, topics: Iterable[str]
         topics: the topics that the run may change.
     """
     told: dict[str, list[str]] = {}
-    for found in _loosened_values(before, after, topics):
+    is_same = before.layers == after.layers
+    for found in () if is_same else loosened(before.layers, after.layers, topics):
         told.setdefault(found.told, []).extend([found.topic] if found.topic else [])
-    values = (f"{sentence}{_of(of_topics)}" for sentence, of_topics in told.items())
+    values = (f"{sentence}{_for_topics(of_topics)}" for sentence, of_topics in told.items())
     return (*_log_dirs(before, after), *values, *_guards(before, after))
 
 
@@ -240,7 +234,7 @@ class Override:
         if self.same:
             yield f"the same before: {_counted(self.same)}"
         if self.idle:
-            lacking = "delete" if self.stated.key in _KEYS_OF_RETENTION else "compact"
+            lacking = "delete" if self.stated.key in _OF_RETENTION else "compact"
             yield f"without effect: {_counted(self.idle)} without {lacking} in cleanup.policy"
         if self.barred:
             yield f"not hit: {_counted(self.barred)} named __*, which take it only from {_BY_NAME}"
@@ -283,15 +277,11 @@ def _limit(value: object) -> float:
 
 def _decides(policy: TopicPolicy, key: str) -> bool:
     """Return whether a key decides anything under the topic's ``cleanup.policy``."""
-    if key in (*_OF_RETENTION, "retention.future.timestamps", "max.delete.ratio"):
+    if key in _OF_RETENTION:
         return policy.cleanup_delete
-    if key in (*_OF_COMPACTION, "max.unkeyed.ratio"):
+    if key in _OF_COMPACTION:
         return policy.cleanup_compact
     return True
-
-
-def _loosened_values(before: Configured, after: Configured, topics: Iterable[str]) -> tuple[Loosened, ...]:
-    return () if before.layers == after.layers else loosened(before.layers, after.layers, topics)
 
 
 def _log_dirs(before: Configured, after: Configured) -> Iterator[str]:
@@ -310,7 +300,7 @@ def _guards(before: Configured, after: Configured) -> Iterator[str]:
             yield f"{path}: before, a guard rail held it back: {guard.code}: {guard.text}"
 
 
-def _of(topics: list[str]) -> str:
+def _for_topics(topics: list[str]) -> str:
     return f", for {'topic' if len(topics) == 1 else f'{len(topics):,} topics:'} {named(topics)}" if topics else ""
 
 
@@ -355,7 +345,7 @@ def _sort_in(topic: str, policy: TopicPolicy, before: TopicPolicy, override: Ove
             override.refused[topic] = policy.unknown_because
     elif policy.stated[key].layer is not Layer.SET:
         override.barred.append(topic)
-    elif _says_nothing_to(policy, key):
+    elif not _decides(policy, key):
         override.idle.append(topic)
     elif key == "cleanup.policy" and before.unknown:
         override.before[topic] = "unknown"
@@ -363,11 +353,6 @@ def _sort_in(topic: str, policy: TopicPolicy, before: TopicPolicy, override: Ove
         override.same.append(topic)
     else:
         override.before[topic] = before.stated[key].shown
-
-
-def _says_nothing_to(policy: TopicPolicy, key: str) -> bool:
-    is_of_retention, is_of_compaction = key in _KEYS_OF_RETENTION, key in _KEYS_OF_COMPACTION
-    return (is_of_retention and not policy.cleanup_delete) or (is_of_compaction and not policy.cleanup_compact)
 
 
 def _adds_policy(before: TopicPolicy, after: TopicPolicy) -> bool:

@@ -179,7 +179,7 @@ def retention_blockers(case: Case) -> Iterator[Blocker]:
     yield from _file_times(case)
     yield from _within_size(case)
     yield from _no_limit(case)
-    yield from _active_segment(case)
+    yield from _expired_beside_newer(case)
 
 
 def compaction_blockers(case: Case) -> Iterator[Blocker]:
@@ -193,7 +193,7 @@ def compaction_blockers(case: Case) -> Iterator[Blocker]:
     yield from _lag(case, section)
     yield from _dirty_ratio(case, section)
     yield from _tombstones(case)
-    yield from _uncompacted_active_segment(case)
+    yield from _closing_of_active_segment(case)
 
 
 def hangs(facts: PartitionFacts, seen: Observations, transaction: OpenTransaction, now_ms: int) -> bool:
@@ -472,7 +472,7 @@ def _no_limit(case: Case) -> Iterator[Blocker]:
     yield Blocker(BlockerCode.NO_LIMIT, owner, text, remedy, None, None, base, last, held)
 
 
-def _active_segment(case: Case) -> Iterator[Blocker]:
+def _expired_beside_newer(case: Case) -> Iterator[Blocker]:
     """Yield that expired records lie in one segment with records that are not."""
     policy, now_ms = case.planned.policy, case.request.now_ms
     active = case.fates[-1]
@@ -628,7 +628,7 @@ def _no_round(case: Case) -> tuple[str, str]:
     ), "Remove that blocker, and the next round takes them."
 
 
-def _uncompacted_active_segment(case: Case) -> Iterator[Blocker]:
+def _closing_of_active_segment(case: Case) -> Iterator[Blocker]:
     """Yield what would close the active segment, which compaction never takes."""
     policy, active = case.planned.policy, case.fates[-1]
     roll = roll_of(case.facts, policy, case.seen.active)

@@ -47,17 +47,17 @@ def groups_of(keys: Iterable[KeyHolding], terms: Terms, subscription: Subscripti
         terms: the moment, and the retention of offsets.
         subscription: decodes what a member of a classic group subscribed to.
     """
-    owners = [_owner(name, list(held), terms, subscription) for name, held in groupby(keys, _group_of)]
+    owners = [_group(name, list(held), terms, subscription) for name, held in groupby(keys, _group_of)]
     return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
 
 
 def transactional_ids_of(keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]:
     """Return the owners of some keys, each of which is one transactional id, the largest first."""
-    owners = [_transactional_owner(key, terms) for key in keys]
+    owners = [_transactional_id(key, terms) for key in keys]
     return sorted(owners, key=lambda owner: (-owner.holding.size_bytes, owner.name))
 
 
-def _owner(name: str, held: list[KeyHolding], terms: Terms, subscription: Subscription) -> Owner:
+def _group(name: str, held: list[KeyHolding], terms: Terms, subscription: Subscription) -> Owner:
     own = [key for key in held if key.kind not in COMMITS]
     commits = [key for key in held if key.kind in COMMITS]
     live = [key for key in own if key.latest is Latest.VALUE]
@@ -183,7 +183,7 @@ def _group_of(held: KeyHolding) -> str:
     return name
 
 
-def _transactional_owner(key: KeyHolding, terms: Terms) -> Owner:
+def _transactional_id(key: KeyHolding, terms: Terms) -> Owner:
     name = key.key["transactionalId"]
     if key.latest is not Latest.VALUE:
         last_ms = key.holding.last_ms if key.holding.last_ms >= 0 else None

@@ -31,6 +31,8 @@ from storage.schemas.cluster_metadata import CLUSTER_METADATA
 from storage.schemas.decoding import Fields, decode
 
 _SCHEMAS: Final = {3: "PartitionRecord", 5: "PartitionChangeRecord"}
+"""Record type -> the schema."""
+_FRAME_VERSION: Final = 1
 _FEATURE_LEVEL: Final = 12
 _FRAME_BYTES: Final = 3
 """Frame version, record type and record version, a byte each in these records."""
@@ -38,9 +40,6 @@ _BEGIN: Final = 23
 _END: Final = 24
 _ABORT: Final = 25
 
-_FRAME: Final = {(1, 3): "PartitionRecord", (1, 5): "PartitionChangeRecord"}
-"""Frame version and record type -> the schema. These numbers, and the record version behind them, take a byte each."""
-_FRAME_HEAD_BYTES: Final = 3
 _NO_LEADER_CHANGE: Final = -2
 
 
@@ -150,11 +149,12 @@ class _Assigning(Replay):
 
     def read(self, value: bytes) -> None:
         """Take the value of a record, if it concerns us. Raises: InvalidRecord."""
-        schema = _FRAME.get((value[0], value[1])) if len(value) > _FRAME_HEAD_BYTES else None
+        is_framed = len(value) > _FRAME_BYTES and value[0] == _FRAME_VERSION
+        schema = _SCHEMAS.get(value[1]) if is_framed else None
         if schema is None:
             super().read(value)
         else:
-            fields = decode(CLUSTER_METADATA[schema], value[2], value, _FRAME_HEAD_BYTES)
+            fields = decode(CLUSTER_METADATA[schema], value[2], value, _FRAME_BYTES)
             self.take(cast(MetadataRecord, _PartitionSeen(fields)))
 
     def apply(self, record: MetadataRecord) -> None:
