@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.codecs.symbols import CRC32, CodecCalls, find_libraries
+from storage.codecs.symbols import ISAL_CRC32, CodecCalls, find_libraries
 
 ROOT = Path(sys.prefix)
 UNCHECKED = (1).to_bytes(4, "little")
@@ -47,9 +47,11 @@ def check_codecs() -> None:
     libraries = find_libraries()
     assert libraries.lz4, "the wheel of lz4 exports no functions"
     assert libraries.zstd, "the wheel of zstandard exports no functions"
+    assert libraries.isal, "the wheel of isal exports no functions"
+    assert libraries.zlib_ng, "the wheel of zlib-ng exports no functions"
     assert libraries.zlib, f"{zlib} exports no functions"
     words = CodecCalls(libraries).words
-    assert all(words[: CRC32 + 1]), words
+    assert all(words[: ISAL_CRC32 + 1]), words
 
 
 def check_bytecode() -> None:

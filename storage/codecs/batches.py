@@ -213,12 +213,14 @@ def _proven_libraries() -> Libraries:
 
 
 def proven(found: Libraries) -> Libraries:
-    """Return the libraries through which a sample goes and comes back as it was."""
-    calls = CodecCalls(found)
+    """Return the libraries through which a sample goes and comes back as it was; each is tried without its rivals."""
+    calls, by_zlib = CodecCalls(found), found._replace(isal=None, zlib_ng=None)
     return Libraries(
         lz4=found.lz4 if _round_trips(_LZ4, calls) else None,
         zstd=found.zstd if _round_trips(_ZSTD, calls) else None,
-        zlib=found.zlib if _round_trips(_GZIP, calls) else None,
+        zlib=found.zlib if _round_trips(_GZIP, CodecCalls(by_zlib)) else None,
+        isal=found.isal if _round_trips(_GZIP, CodecCalls(by_zlib._replace(isal=found.isal))) else None,
+        zlib_ng=found.zlib_ng if _round_trips(_GZIP, CodecCalls(by_zlib._replace(zlib_ng=found.zlib_ng))) else None,
     )
 
 

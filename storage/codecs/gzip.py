@@ -1,4 +1,4 @@
-"""gzip as Java writes and reads it, by the libz that Python itself uses.
+"""gzip as Java writes and reads it: ISA-L reads it, and zlib-ng writes it; where these are missing, libz does.
 
 The kernels handle one member, and ignore what follows it. If that is another member, Python handles the body.
 
@@ -18,10 +18,13 @@ from storage.codecs.symbols import (
     INFLATE,
     INFLATE_RESET,
     INFLATE_STREAM,
+    ISAL_CRC32,
+    ISAL_INFLATE,
+    ISAL_STATE,
 )
 from storage.kernels.status import Status
-from storage.machine.c_calls import address, call_zlib, call_zlib_checksum, call_zlib_reset
-from storage.machine.intrinsics import load_u8, store_be16, store_be32, store_be64
+from storage.machine.c_calls import address, call_isal_checksum, call_zlib, call_zlib_checksum, call_zlib_reset
+from storage.machine.intrinsics import load_be32, load_u8, store_be16, store_be32, store_be64
 from storage.machine.kernel import kernel
 
 _AVAILABLE_MAX: Final = (1 << 31) - 1
@@ -33,6 +36,14 @@ _HEADER_HIGH: Final = 0x1F8B_0800_0000_0000  # no name, no time
 _HEADER_LOW: Final = 0x00FF  # operating system unknown: what Java (16 and later) writes
 _HEADER_BYTES: Final = 10
 _TRAILER_BYTES: Final = 8
+
+# Words of ISA-L's struct inflate_state; above room and available bytes, in the same word, lies another field.
+_ISAL_OUT: Final = ISAL_STATE
+_ISAL_ROOM: Final = ISAL_STATE + 1
+_ISAL_IN: Final = ISAL_STATE + 2
+_ISAL_AVAILABLE: Final = ISAL_STATE + 4
+_ISAL_NO_ROOM: Final = 2
+_LOW_HALF: Final = 0xFFFFFFFF
 
 # Words of a z_stream where pointers and uLong have 64 bits.
 _NEXT_IN: Final = 0
@@ -57,11 +68,46 @@ def _starts_member(buf: Bytes, at: int, end: int) -> bool:
 
 
 @kernel()
+def _byte_swapped(value: int) -> int:
+    return (value & 0xFF) << 24 | (value & 0xFF00) << 8 | (value >> 8 & 0xFF00) | (value >> 24 & 0xFF)
+
+
+@kernel()
+def _has_plain_header(buf: Bytes, start: int, end: int) -> bool:
+    """Return whether a member starts, without an optional field, and has room for its trailer."""
+    is_whole = end - start >= _HEADER_BYTES + _TRAILER_BYTES
+    return is_whole and _starts_member(buf, start, end) and load_u8(buf, start + 3) == 0
+
+
+@kernel()
+def _by_isal(
+    buf: Bytes, start: int, end: int, out: Bytes, position: int, room: int, calls: Integers
+) -> tuple[int, int]:  # fmt: skip
+    """Decompress a member that has a plain header, by ISA-L, which gets the deflate stream alone."""
+    calls[_ISAL_OUT], calls[_ISAL_ROOM] = address(out, position), room
+    calls[_ISAL_IN], calls[_ISAL_AVAILABLE] = address(buf, start + _HEADER_BYTES), end - start - _HEADER_BYTES
+    answer = call_zlib_reset(calls[ISAL_INFLATE], (address(calls, 8 * ISAL_STATE),))  # type: ignore[arg-type]
+    if answer == _ISAL_NO_ROOM:
+        return Status.OUTPUT_FULL, position
+    made, trailer = room - (calls[_ISAL_ROOM] & _LOW_HALF), end - (calls[_ISAL_AVAILABLE] & _LOW_HALF)
+    if answer != 0 or end - trailer < _TRAILER_BYTES:
+        return Status.BAD_COMPRESSED, position
+    checksum = call_isal_checksum(calls[ISAL_CRC32], (0, address(out, position), made))
+    stated, size = _byte_swapped(load_be32(buf, trailer)), _byte_swapped(load_be32(buf, trailer + 4))
+    if checksum & _LOW_HALF != stated or made != size:
+        return Status.BAD_COMPRESSED, position
+    is_last = not _starts_member(buf, trailer + _TRAILER_BYTES, end)
+    return (Status.OK if is_last else Status.NEEDS_PYTHON), position + made
+
+
+@kernel()
 def decompress_gzip(buf: Bytes, start: int, end: int, out: Bytes, position: int, calls: Integers) -> tuple[int, int]:
     """Decompress the member in ``buf[start:end]`` to ``out`` from ``position``: ``(status, next position)``."""
     if end - start > _AVAILABLE_MAX:
         return Status.NEEDS_PYTHON, position
     room = min(out.size - position, _AVAILABLE_MAX)
+    if calls[ISAL_INFLATE] and _has_plain_header(buf, start, end):
+        return _by_isal(buf, start, end, out, position, room, calls)
     call_zlib_reset(calls[INFLATE_RESET], (address(calls, 8 * INFLATE_STREAM),))  # type: ignore[arg-type]
     answer = _run(buf, start, end - start, out, position, room, calls, INFLATE_STREAM, calls[INFLATE])
     left, room_left = calls[INFLATE_STREAM + _AVAILABLE_IN], calls[INFLATE_STREAM + _AVAILABLE_OUT]
@@ -71,11 +117,6 @@ def decompress_gzip(buf: Bytes, start: int, end: int, out: Bytes, position: int,
     if answer in _OUT_OF_BUFFER and room_left == 0:
         return Status.OUTPUT_FULL, position
     return (Status.NEEDS_PYTHON if answer == _OUT_OF_MEMORY else Status.BAD_COMPRESSED), position
-
-
-@kernel()
-def _byte_swapped(value: int) -> int:
-    return (value & 0xFF) << 24 | (value & 0xFF00) << 8 | (value >> 8 & 0xFF00) | (value >> 24 & 0xFF)
 
 
 @kernel()

@@ -1,11 +1,13 @@
-"""The C functions of liblz4, libzstd and libz in this process, and the contexts with which one thread calls them.
+"""The C functions of liblz4, libzstd, libz, ISA-L and zlib-ng in this process, and the contexts with which one thread
+calls them.
 
-The wheels of lz4 and zstandard carry their libraries inside extension modules that export every function; libz is the
-one that Python's own ``zlib`` is linked with. If a library is missing, too old, or lacks a function, all its functions
-stay 0, and Python does the work of the codec. Nothing here imports numba.
+The wheels of lz4, zstandard, isal and zlib-ng carry their libraries inside extension modules that export every
+function; libz is the one that Python's own ``zlib`` is linked with. If a library is missing, too old, or lacks a
+function, all its functions stay 0, and Python does the work of the codec; that of ISA-L and zlib-ng, libz does. Nothing
+here imports numba.
 
-``CodecCalls.words`` is what the kernels get: addresses, contexts and two z_streams, one 64-bit word each. Addresses
-differ from process to process, so they are never constants of a kernel.
+``CodecCalls.words`` is what the kernels get: addresses, contexts, two z_streams and ISA-L's state, in 64-bit words.
+Addresses differ from process to process, so they are never constants of a kernel.
 """
 
 from __future__ import annotations
@@ -34,9 +36,13 @@ INFLATE_RESET: Final = 7
 DEFLATE: Final = 8
 DEFLATE_RESET: Final = 9
 CRC32: Final = 10
+ISAL_INFLATE: Final = 11
+ISAL_CRC32: Final = 12
 INFLATE_STREAM: Final = 16
 DEFLATE_STREAM: Final = 32
-WORDS: Final = 48
+ISAL_STATE: Final = 48
+WORDS: Final = ISAL_STATE + (1 << 15)
+"""ISA-L's ``struct inflate_state`` takes less than 96 KiB in every version; what is not touched takes no memory."""
 
 SNAPPY_TABLE_LOG2: Final = 14
 """Entries of ``CodecCalls.last_seen``, as a power of two: 32 KiB of it stay in the first cache."""
@@ -49,6 +55,8 @@ _ZSTD_PARAMETER_CONTENT_SIZE: Final = 200
 _Z_STREAM_BYTES: Final = 112
 _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 _MEMORY_LEVEL: Final = 8
+_ZLIB_NG_LEVEL: Final = 6
+"""zlib's default, which is Kafka's, by its own number."""
 
 _LZ4_NAMES: Final = ("LZ4_decompress_safe", "LZ4_compress_default", "LZ4_versionNumber")
 _ZSTD_NAMES: Final = (
@@ -61,6 +69,8 @@ _ZSTD_NAMES: Final = (
     "ZSTD_CCtx_setParameter",
     "ZSTD_compress2",
 )
+_ISAL_NAMES: Final = ("isal_inflate_stateless", "crc32_gzip_refl")
+_ZLIB_NG_NAMES: Final = ("zng_deflateInit2", "zng_deflateReset", "zng_deflate", "zng_deflateEnd", "zng_crc32")
 _ZLIB_NAMES: Final = (
     "inflateInit2_",
     "inflateReset",
@@ -80,6 +90,8 @@ class Libraries(NamedTuple):
     lz4: ctypes.CDLL | None
     zstd: ctypes.CDLL | None
     zlib: ctypes.CDLL | None
+    isal: ctypes.CDLL | None = None
+    zlib_ng: ctypes.CDLL | None = None
 
 
 def find_libraries() -> Libraries:
@@ -90,6 +102,8 @@ def find_libraries() -> Libraries:
         lz4=_first_with(_LZ4_NAMES, _shared_objects("lz4"), _LZ4_VERSION_MIN),
         zstd=_first_with(_ZSTD_NAMES, _shared_objects("zstandard"), _ZSTD_VERSION_MIN),
         zlib=_first_with(_ZLIB_NAMES, _shared_object_of_zlib()),
+        isal=_first_with(_ISAL_NAMES, _shared_objects("isal")),
+        zlib_ng=_first_with(_ZLIB_NG_NAMES, _shared_objects("zlib_ng")),
     )
 
 
@@ -145,7 +159,13 @@ class CodecCalls:
             self._add_zstd(libraries.zstd)
         if libraries.zlib:
             self._add_inflate(libraries.zlib)
-            self._add_deflate(libraries.zlib)
+            if libraries.isal:
+                self.words[ISAL_INFLATE] = _address(libraries.isal.isal_inflate_stateless)
+                self.words[ISAL_CRC32] = _address(libraries.isal.crc32_gzip_refl)
+            if libraries.zlib_ng:
+                self._add_zlib_ng(libraries.zlib_ng)
+            else:
+                self._add_deflate(libraries.zlib)
 
     def _add_zstd(self, library: ctypes.CDLL) -> None:
         decompress = self._context(library.ZSTD_createDCtx, library.ZSTD_freeDCtx)
@@ -171,6 +191,19 @@ class CodecCalls:
             return
         weakref.finalize(self, _end_stream, library.inflateEnd, self.words, stream)
         self.words[INFLATE], self.words[INFLATE_RESET] = _address(library.inflate), _address(library.inflateReset)
+
+    def _add_zlib_ng(self, library: ctypes.CDLL) -> None:
+        """Let zlib-ng compress. Its stream has the fields of zlib's, in the same places."""
+        stream = self._stream(DEFLATE_STREAM)
+        settings = (_ZLIB_NG_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY)
+        if library.zng_deflateInit2(stream, *settings) != 0:
+            return
+        weakref.finalize(self, _end_stream, library.zng_deflateEnd, self.words, stream)
+        self.words[DEFLATE], self.words[DEFLATE_RESET] = (
+            _address(library.zng_deflate),
+            _address(library.zng_deflateReset),
+        )
+        self.words[CRC32] = _address(library.zng_crc32)
 
     def _add_deflate(self, library: ctypes.CDLL) -> None:
         stream = self._stream(DEFLATE_STREAM)

@@ -30,7 +30,10 @@ call_zlib: _CFunction = _instruction("call_zlib")
 """``int f(z_streamp, int flush)``."""
 
 call_zlib_reset: _CFunction = _instruction("call_zlib_reset")
-"""``int f(z_streamp)``."""
+"""``int f(z_streamp)``, and of ISA-L ``int f(struct inflate_state *)``."""
+
+call_isal_checksum: _CFunction = _instruction("call_isal_checksum")
+"""``uint32_t f(uint32_t checksum, const unsigned char *, uint64_t bytes)``; the answer may come out negative."""
 
 call_zlib_checksum: _CFunction = _instruction("call_zlib_checksum")
 """``uLong f(uLong checksum, const Bytef *, uInt bytes)``."""

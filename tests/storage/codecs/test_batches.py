@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import struct
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from storage.codecs import batches
 from storage.codecs.compression import Compression, compress, decompress
+from storage.codecs.symbols import CodecCalls, find_libraries
 from storage.kernels.crc import crc32c
 from storage.kernels.status import Status
 from tests.storage.codecs.codec_calls import ROOM, compressed, decompressed, log
@@ -53,8 +55,29 @@ def test_any_bytes_come_back_through_both(codec: Compression, plain: bytes) -> N
     assert decompressed(codec, compress(codec, plain), CALLS).content == plain
 
 
-def test_gzip_is_written_as_the_twin_writes_it() -> None:
-    assert compressed(Compression.GZIP, TEXT + NOISE, CALLS).content == compress(Compression.GZIP, TEXT + NOISE)
+def test_libz_writes_gzip_as_the_twin_writes_it() -> None:
+    by_libz = CodecCalls(find_libraries()._replace(isal=None, zlib_ng=None))
+    assert compressed(Compression.GZIP, TEXT + NOISE, by_libz).content == compress(Compression.GZIP, TEXT + NOISE)
+
+
+def records_in_json(random: random.Random) -> bytes:
+    words = TEXT.decode().split()
+    return b"".join(
+        json.dumps({"id": random.randrange(10**9), "text": " ".join(random.choices(words, k=8))}).encode()
+        for _ in range(150)
+    )
+
+
+@pytest.mark.parametrize("plain", [TEXT[:16_384], NOISE, records_in_json(random.Random(7)), NOISE.hex().encode()])
+def test_gzip_is_at_most_two_percent_larger_than_zlibs_at_kafkas_default_level(plain: bytes) -> None:
+    body = compressed(Compression.GZIP, plain, CALLS).content
+    assert len(body) <= 1.02 * len(compress(Compression.GZIP, plain))
+    assert gzip.decompress(body) == plain
+
+
+def test_gzip_with_a_name_in_its_header_is_read() -> None:
+    named = b"\x1f\x8b\x08\x08" + bytes(6) + b"a name\0" + compress(Compression.GZIP, TEXT)[10:]
+    assert decompressed(Compression.GZIP, named, CALLS).content == TEXT
 
 
 @pytest.mark.parametrize("plain", [TEXT, NOISE, TEXT + NOISE], ids=["text", "noise", "both"])

@@ -30,6 +30,8 @@ BY_LIBRARY = {"lz4": Compression.LZ4, "zstd": Compression.ZSTD, "zlib": Compress
 def test_the_installed_wheels_export_what_is_needed() -> None:
     assert FOUND.lz4
     assert FOUND.zstd
+    assert FOUND.isal
+    assert FOUND.zlib_ng
     assert batches.proven(FOUND) == FOUND
 
 
@@ -40,6 +42,14 @@ def test_without_a_library_its_codec_alone_is_left_to_python(library: str, codec
         expected = Status.NEEDS_PYTHON if other == codec else Status.OK
         assert decompressed(other, compress(other, TEXT), calls).status == expected
         assert compressed(other, TEXT, calls).status == expected
+
+
+@pytest.mark.parametrize("library", ["isal", "zlib_ng"])
+def test_without_a_faster_library_libz_does_its_work(library: str) -> None:
+    calls = CodecCalls(FOUND._replace(**{library: None}))
+    body = compressed(Compression.GZIP, TEXT, calls)
+    assert body.status == Status.OK
+    assert decompressed(Compression.GZIP, body.content, calls).content == TEXT
 
 
 def test_snappy_needs_no_library() -> None:
@@ -55,6 +65,8 @@ def wrong(_source: int, _target: int, _source_bytes: int, _target_bytes: int) ->
 def test_a_library_that_does_something_else_is_not_used() -> None:
     impostor = SimpleNamespace(LZ4_decompress_safe=wrong, LZ4_compress_default=FOUND.lz4.LZ4_compress_default)
     assert batches.proven(FOUND._replace(lz4=impostor)) == FOUND._replace(lz4=None)
+    impostor = SimpleNamespace(isal_inflate_stateless=wrong, crc32_gzip_refl=FOUND.isal.crc32_gzip_refl)
+    assert batches.proven(FOUND._replace(isal=impostor)) == FOUND._replace(isal=None)
 
 
 def test_an_unknown_platform_has_no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +89,7 @@ def test_a_file_that_is_no_library_is_passed_by(
 def test_finding_the_libraries_imports_neither_them_nor_numba() -> None:
     code = "import sys, storage.codecs.symbols as s; s.find_libraries(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"lz4", "zstandard", "numba"} & set(done.stdout.split())
+    assert not {"lz4", "zstandard", "isal", "zlib_ng", "numba"} & set(done.stdout.split())
 
 
 def test_kernels_work_in_each_process() -> None:
