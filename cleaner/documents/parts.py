@@ -64,7 +64,7 @@ class PageFile(TypedDict):
 
 
 class PageHead(TypedDict):
-    """Who made a page, when and of what."""
+    """The part of a page that says who made it, when and of what."""
 
     version: str
     """The version of logcleaner."""
