@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_log_dir_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.erasure/1")
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

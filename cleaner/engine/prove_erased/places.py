@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.inventory import is_named
-from storage.directory import opened
+from storage.directory import DirectoryEntry, entries, status_of
 from storage.errors import UnreadableFile, as_unreadable
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -171,17 +171,17 @@ def matches_beginning(glob: str, beginning: str) -> bool:
 
 def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: Wants | None) -> Iterator[FilePlace]:
     try:
-        with as_unreadable(directory), opened(directory) as descriptor:
-            entries = sorted(os.listdir(descriptor))  # noqa: PTH208 - of a descriptor
-            found = [(entry, status) for entry in entries if (status := _status(descriptor, entry)) is not None]
-            changed_ms = os.fstat(descriptor).st_ctime_ns // 1_000_000
+        with as_unreadable(directory):
+            with entries(directory) as listed:
+                found = sorted((entry.name, status) for entry in listed if (status := _status(entry)) is not None)
+            home = _home(log_dir, directory, name)
+            changed_ms = status_of(directory).st_ctime_ns // 1_000_000 if home is FileHome.DELETE else 0
     except UnreadableFile as error:
         if directory == log_dir:
             raise
         if not error.has_vanished:  # as happens beside a live broker
             yield _shut(log_dir, directory, name)
         return
-    home = _home(log_dir, directory, name)
     for entry, status in found:
         if stat.S_ISDIR(status.st_mode):
             below = parse_partition_dir_name(entry)
@@ -226,9 +226,9 @@ def _place(
     )
 
 
-def _status(directory: int, entry: str) -> os.stat_result | None:
+def _status(entry: DirectoryEntry) -> os.stat_result | None:
     try:
-        return os.stat(entry, dir_fd=directory, follow_symlinks=False)
+        return entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
 

@@ -30,6 +30,7 @@ from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir, read_file
 from storage.names import FileKind, FileState, TopicPartition
 from storage.segment import SegmentFile
+from storage.stores.paths import path_of_text
 from storage.txn_index import AbortedTxn, parse_txn_index
 
 Departures = Mapping[tuple[Path, int], Departure]
@@ -228,7 +229,7 @@ class Departing:
         if log_dir.errors:
             return _all_unknown(group, f"Nothing in this log dir is touched: {log_dir.errors[0]}")
         try:
-            listing = list_partition(Path(key[0]) / str(key[1]))
+            listing = list_partition(path_of_text(key[0]) / str(key[1]))
             log = _LogWithKeys(planned, listing, self._case(log_dir, planned))
         except LogCleanerError as error:
             return _all_unknown(group, f"The partition cannot be read: {error}")

@@ -128,15 +128,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault is Fault.DELAY:
             time.sleep(proxy.delay_seconds)
         upstream = http.client.HTTPConnection(*self.address, timeout=30)
-        headers = {name: value for name, value in self.headers.items() if name.lower() != "if-match"}
-        upstream.request(self.command, self.path, sent, headers if fault is Fault.REPLACED else dict(self.headers))
+        upstream.request(self.command, self.path, sent, dict(self.headers))
         answer = upstream.getresponse()
         body = answer.read()
         upstream.close()
         self._answer(answer.status, answer.getheaders(), body, fault)
 
     def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes, fault: Fault) -> None:
-        is_replaced = fault is Fault.REPLACED and status in {200, 206}
+        is_replaced = fault is Fault.REPLACED and any(name.lower() == "etag" for name, _ in headers)
         if is_replaced:
             body = bytes(byte ^ 0x55 for byte in body[:64]) + body[64:]
         self.send_response(status)

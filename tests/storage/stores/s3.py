@@ -18,6 +18,7 @@ from obstore.store import S3Store
 
 from storage.stores.objects import Retries
 
+OTHER_SERVER = "LOGCLEANER_S3"
 KEYS = {"access_key_id": "tester", "secret_access_key": "of-tests", "region": "us-east-1"}
 QUICK = Retries(4, timedelta(seconds=10), timedelta(milliseconds=5), timedelta(milliseconds=50),
                 timedelta(seconds=1), timedelta(seconds=3))  # fmt: skip
@@ -28,7 +29,7 @@ ENVIRONMENT = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_
 @contextmanager
 def serving() -> Iterator[str]:
     """Start moto's server in a process of its own, and yield its URL; ``LOGCLEANER_S3`` names another server."""
-    if other := os.environ.get("LOGCLEANER_S3"):
+    if other := os.environ.get(OTHER_SERVER):
         yield other
         return
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]

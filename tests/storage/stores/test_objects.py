@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -24,7 +25,7 @@ from storage.stores.objects import Bucket, profile
 from storage.stores.store import Store
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import ENVIRONMENT, QUICK, configuration, environment, writer
+from tests.storage.stores.s3 import ENVIRONMENT, OTHER_SERVER, QUICK, configuration, environment, writer
 
 ORDERS = "new/orders-0"
 LOG = f"{ORDERS}/00000000000000000000.log"
@@ -87,6 +88,7 @@ def test_marker_of_a_directory_is_no_file_in_it(s3: str, through: Proxy) -> None
     assert [(directory, entry.name) for directory, entry in store.walk("d/sub")] == [("d/sub", "x")]
 
 
+@pytest.mark.skipif(OTHER_SERVER in os.environ, reason="NOT RUN: another server may have no such names")
 @pytest.mark.parametrize("name", ["d//x", "d/./x", "d/../x"])
 def test_name_that_no_path_has_is_told(s3: str, through: Proxy, name: str) -> None:
     bucket = f"odd-{len(name)}{name.count('.')}"
@@ -207,13 +209,15 @@ def test_environment_says_who_asks(proxy: Proxy, bucket: str, monkeypatch: pytes
 def test_profile_says_who_asks(proxy: Proxy, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "credentials").write_text("[cold]\naws_access_key_id = k\naws_secret_access_key = s%x\n")
+    (tmp_path / "credentials").write_text(
+        "[cold]\naws_access_key_id = tester\naws_secret_access_key = of-tests\noutput = 100%\n"
+    )
     (tmp_path / "config").write_text(f"[profile cold]\nregion = us-east-1\nendpoint_url = {proxy.url}\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     assert profile() == {}
     monkeypatch.setenv("AWS_PROFILE", "cold")
-    assert profile() == {"access_key_id": "k", "secret_access_key": "s%x", "region": "us-east-1",
+    assert profile() == {"access_key_id": "tester", "secret_access_key": "of-tests", "region": "us-east-1",
                           "endpoint": proxy.url}  # fmt: skip
     assert opening.store_of(bucket).list("new")
 
