@@ -78,6 +78,6 @@ def test_every_python_example_that_needs_spark_runs(
     text: str, session: OpenSession, log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = session.createDataFrame([("orders", "k", "v")], "topic string, key string, value string")
-    exec(here(text, log_dir, tmp_path), {"frame": frame})
+    exec(here(text, log_dir, tmp_path), {"frame": frame, "key": "an access key", "secret": "its secret"})
     assert "count" in capsys.readouterr().out
     assert (tmp_path / "orders-0").is_dir() == ("/restore/data" in text)
