@@ -46,6 +46,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "crash": Part(("tests.crash", "--rounds", "1")),
     "disk-cuts": Part(("tests.disk", "--cuts", "10000")),
     "disk-kills": Part(("tests.disk", "--kills", "300")),
+    "disk-faults": Part(("tests.disk", "--faults", "500")),
     "disks": _tests("disk/test_cuts.py", "disk/test_dying.py", "disk/test_real.py", "disk/test_seam.py"),
     "crash-leftovers": Part(("tests.interop.crash_leftovers", "--seeds", "40")),
     "random-logs": _tests("interop/test_random_logs.py", LOGCLEANER_RANDOM_LOGS="500"),

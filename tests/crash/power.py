@@ -2,8 +2,11 @@
 
 Of a file, its bytes up to its last fsync; of a directory, its names as of its own last fsync. Of what came later, any
 part may have reached the disk: any subset of a directory's changes, and of each file none of the newer bytes, half of
-them, as many zeros, or all. Orders are subsets, too: what another order leaves under a name, the subset without the
-later change does.
+them, as many zeros, every other sector of them, or all. Orders are subsets, too: what another order leaves under a
+name, the subset without the later change does.
+
+``tests.disk`` forgets below the program, and more: there each sector, each size and each attribute has a fate of its
+own, and directories are made and go.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from storage.names import parse_topic_partition
 from tests.crash.acts import Act
 from tests.faults import SteppingFile, SteppingFileSystem
 
+SECTOR_BYTES: Final = 512
 EXHAUSTIVE_MAX: Final = 5
 """Of so many changes all subsets are made; of more, a sample."""
 
@@ -32,6 +36,7 @@ class Fate(Enum):
     LOST = auto()
     HALF = auto()
     ZEROS = auto()
+    TORN = auto()
     KEPT = auto()
 
 
@@ -42,6 +47,17 @@ class Inode:
     durable: bytes
     content: bytes
     mtime_ns: int
+    durable_mtime_ns: int | None = None
+    """As of the last fsync; None where it is what it was."""
+
+    @property
+    def is_durable(self) -> bool:
+        return self.content is self.durable and self.durable_mtime_ns is None
+
+    def mtime_after(self, fate: Fate) -> int:
+        """Its time after a power loss, in ns."""
+        is_old = fate is Fate.LOST and self.durable_mtime_ns is not None
+        return self.durable_mtime_ns if is_old else self.mtime_ns  # type: ignore[return-value]
 
     def after(self, fate: Fate) -> bytes:
         """Its bytes after a power loss."""
@@ -53,6 +69,11 @@ class Inode:
                 return self.durable + newer[: len(newer) // 2]
             case Fate.ZEROS:
                 return self.durable + bytes(len(newer))
+            case Fate.TORN:
+                old = self.durable.ljust(len(self.content), b"\0")
+                sectors = range(0, len(self.content), SECTOR_BYTES)
+                kept = (old if place // SECTOR_BYTES % 2 else self.content for place in sectors)
+                return b"".join(of[place : place + SECTOR_BYTES] for of, place in zip(kept, sectors, strict=True))
             case Fate.KEPT:
                 return self.content
 
@@ -108,7 +129,7 @@ class Disk:
         Files share a fate, or each has its own.
         """
         inodes = {*self.durable.values(), *(change.inode for change in self.pending if change.inode)}
-        is_all_durable = all(inode.content is inode.durable for inode in inodes)
+        is_all_durable = all(inode.is_durable for inode in inodes)
         for survives in self._subsets(dice):
             names = dict(self.durable)
             for change, is_there in zip(self.pending, survives, strict=True):
@@ -130,7 +151,7 @@ class Disk:
 
 
 def _left(names: Mapping[Path, Inode], fates: Mapping[Inode, Fate]) -> Left:
-    return {path: (inode.after(fates[inode]), inode.mtime_ns) for path, inode in names.items()}
+    return {path: (inode.after(fates[inode]), inode.mtime_after(fates[inode])) for path, inode in names.items()}
 
 
 def apply(names: dict[Path, Inode], change: Change) -> None:
@@ -166,6 +187,13 @@ class RecordingFileSystem(SteppingFileSystem):
     def open_to_append(self, path: Path, purpose: Purpose) -> NewFile:
         return _RecordedFile(super().open_to_append(path, purpose), self, purpose, self.disk.names[path])
 
+    def open_to_write(self, path: Path, purpose: Purpose) -> NewFile:
+        return _RecordedFile(super().open_to_write(path, purpose), self, purpose, self.disk.names[path])
+
+    def move_dir(self, source: Path, target: Path, purpose: Purpose) -> None:
+        super().move_dir(source, target, purpose)
+        self.disk.change(target.parent, None, target, source)
+
     def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
         is_directory = source.is_dir()
         super().rename(source, target, purpose)
@@ -185,7 +213,7 @@ class RecordingFileSystem(SteppingFileSystem):
 
     def fsync_file(self, inode: Inode) -> None:
         """The bytes of a file last."""
-        inode.durable = inode.content
+        inode.durable, inode.durable_mtime_ns = inode.content, None
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
         super().truncate(path, size_bytes, purpose)
@@ -202,6 +230,14 @@ class _RecordedFile(SteppingFile):
         super().write(data)
         self._inode.content += bytes(data)
 
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        super().write_at(position, data)
+        self._inode.content = self.path.read_bytes()
+
+    def extend_to(self, size_bytes: int) -> None:
+        super().extend_to(size_bytes)
+        self._inode.content = self.path.read_bytes()
+
     def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
         super().copy_from(source, offset_bytes, count_bytes)
         self._inode.content = self.path.read_bytes()
@@ -212,6 +248,8 @@ class _RecordedFile(SteppingFile):
 
     def set_mtime(self, mtime_ns: int) -> None:
         super().set_mtime(mtime_ns)
+        if self._inode.durable_mtime_ns is None:
+            self._inode.durable_mtime_ns = self._inode.mtime_ns
         self._inode.mtime_ns = mtime_ns
 
 

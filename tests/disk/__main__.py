@@ -2,6 +2,8 @@
 
     python -m tests.disk --cuts 10000                     # drawn from recorded runs of all acts; goes on where it ended
     python -m tests.disk --kills 300                      # whole processes, killed with the power
+    python -m tests.disk --faults 200                     # whole processes on a dying disk
+    python -m tests.disk --peer 10000                     # cuts of Kafka's own cleaner: what it loses is a figure
     python -m tests.disk --act clean --seed 7 --cuts 100  # one run alone; what breaks is shrunk
     python -m tests.disk --act clean --seed 7 --cuts 100 --twin no-fsync  # a broken twin
 
@@ -26,6 +28,8 @@ from typing import Final
 
 from tests.crash.conftest import MEMORY
 from tests.disk.acts import ACTS
+from tests.disk.dying import FAULTS, moments, try_fault
+from tests.disk.peer import Lost, try_peer
 from tests.disk.process import WHOLE
 from tests.disk.trials import Case, Failure, case_of, cut_again, cuts_of, judged, killed, last_cuts, recorded, shrunk
 from tests.disk.twins import TWINS
@@ -35,6 +39,9 @@ from tests.mutants.suite import ROOT, fingerprint
 
 CUTS_OF_A_RUN: Final = 100
 CUTS_OF_A_KILL: Final = 3
+CUTS_OF_A_PEER: Final = 250
+SHORT_RUN: Final = 10
+"""So many operations have nothing to lose: what the first run began was nearly done."""
 FAILURES_MAX: Final = 3
 GOES_ON_EVERY: Final = 4
 """Acting again takes most of the time of a judgement."""
@@ -66,9 +73,10 @@ def try_cuts(referee: Referee, name: str, seed: int, count: int, scratch: Path, 
     case = case_of(name, seed, scratch)
     recording = recorded(case, scratch, twin)
     if seed % 2 and twin == WHOLE:
-        recording = cut_again(case, recording, scratch, dice)
+        again = cut_again(case, recording, scratch, dice)
+        recording = again if len(again.operations) > SHORT_RUN else recording
     failures = judged(case, referee, cuts_of(recording, count, dice), scratch / "cuts", goes_on_every=GOES_ON_EVERY)
-    return [shrunk(case, recording, failure.cut, referee, scratch / "shrunk") for failure in failures[:1]]
+    return [shrunk(case, recording, failure, referee, scratch / "shrunk") for failure in failures[:1]]
 
 
 def try_kill(referee: Referee, name: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
@@ -80,9 +88,7 @@ def try_kill(referee: Referee, name: str, seed: int, scratch: Path) -> tuple[int
     case = case_of(name, seed, scratch)
     recording, is_killed = killed(case, scratch, operations_of(name, case, scratch), dice)
     failures = judged(case, referee, last_cuts(recording, CUTS_OF_A_KILL, dice), scratch / "cuts")
-    return int(is_killed), [
-        shrunk(case, recording, failure.cut, referee, scratch / "shrunk") for failure in failures[:1]
-    ]
+    return int(is_killed), [shrunk(case, recording, failure, referee, scratch / "shrunk") for failure in failures[:1]]
 
 
 _OPERATIONS: Final[dict[str, int]] = {}
@@ -108,9 +114,9 @@ class Trials:
         self._failed = 0
         self._start_seconds = time.monotonic()
 
-    def until(self, kind: str, wanted: int, attempt: Callable[[str, int, Path], tuple[int, list[Failure]]]) -> None:
+    def until(self, kind: str, wanted: int, attempt: Callable[[str, int, Path], tuple[int, Sequence[object]]]) -> None:
         """Try acts and seeds in turn, until so many trials of a kind have passed, or some have failed."""
-        for act, seed in in_turn(self._acts):
+        for act, seed in in_turn(self._acts) if wanted else ():
             if self._notes.total(kind) >= wanted or self._failed >= FAILURES_MAX:
                 break
             trial = f"{kind} {act} {seed}"
@@ -122,13 +128,22 @@ class Trials:
                 if not failures:
                     self._notes.note(trial, done)
         seconds = time.monotonic() - self._start_seconds
-        print(f"{kind}: {self._notes.total(kind)} tried, {self._failed} failures, {seconds:.0f} s", flush=True)
+        if wanted:
+            print(f"{kind}: {self._notes.total(kind)} tried, {self._failed} failures, {seconds:.0f} s", flush=True)
 
     def cuts(self, act: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
         return CUTS_OF_A_RUN, try_cuts(self._referee, act, seed, CUTS_OF_A_RUN, scratch)
 
     def kill(self, act: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
         return try_kill(self._referee, act, seed, scratch)
+
+    def faults(self, act: str, seed: int, scratch: Path) -> tuple[int, list[str]]:
+        """Try each fault once, at a call of the seed's."""
+        dice = Random(f"fault {act} {seed}")
+        case = case_of(act, seed, scratch)
+        operations = operations_of(act, case, scratch)
+        told = [try_fault(case, fault, moments(fault, operations, 1, dice)[0], scratch, dice) for fault in FAULTS]
+        return len(told), [line for lines in told for line in lines]
 
     @property
     def status(self) -> int:
@@ -142,10 +157,20 @@ def in_memory() -> Iterator[Path]:
         yield Path(directory)
 
 
-def tell(trial: str, failures: Sequence[Failure]) -> None:
+def tell(trial: str, failures: Sequence[object]) -> None:
     """What the disk did not keep, and what broke."""
     for failure in failures:
-        print(f"{trial}: BROKEN", *failure.told, failure.error, sep="\n", flush=True)
+        told = (*failure.told, failure.error) if isinstance(failure, Failure) else (failure,)
+        print(f"{trial}: BROKEN", *told, sep="\n", flush=True)
+
+
+def try_peers(referee: Referee, wanted: int) -> None:
+    """Count what cuts of Kafka's cleaner take."""
+    lost = Lost()
+    for seed in range(wanted // CUTS_OF_A_PEER):
+        with in_memory() as scratch:
+            try_peer(referee, seed, CUTS_OF_A_PEER, scratch, lost)
+        print(lost, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,6 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--cuts", type=int, default=0, metavar="N", help="cuts of recorded runs")
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="processes killed with the power")
+    parser.add_argument("--faults", type=int, default=0, metavar="N", help="processes on a dying disk")
+    parser.add_argument("--peer", type=int, default=0, metavar="N", help="cuts of runs of Kafka's own cleaner")
     parser.add_argument("--act", choices=ACTS, nargs="+", default=list(ACTS), help="these alone")
     parser.add_argument("--seed", type=int, help="one run of the first act, noted nowhere")
     parser.add_argument("--twin", choices=TWINS, default=WHOLE, help="with --seed: a broken twin of the program")
@@ -169,6 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         trials = Trials(options.act, Notes(options.notes), referee)
         trials.until("cuts", options.cuts, trials.cuts)
         trials.until("kills", options.kills, trials.kill)
+        trials.until("faults", options.faults, trials.faults)
+        try_peers(referee, options.peer)
     return trials.status
 
 

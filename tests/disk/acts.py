@@ -54,6 +54,8 @@ class Act:
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: TOPICS)
     statuses: frozenset[int] = frozenset({0})
     """With which it may end."""
+    statuses_again: frozenset[int] = frozenset()
+    """With which it may end, besides, where an earlier run had come to its end."""
     is_seeded: bool = False
     """Whether a partition is drawn by the seed, besides."""
     mends: bool = False
@@ -206,7 +208,11 @@ ACTS: Final = {
     "restore": Act(_restore, (scenes.clicks, scenes.gone), prepare=of_crash(crash_acts.clean), grows=True),
     "delete-records": Act(_delete_records, (scenes.clicks, scenes.accounts), topics=DELETABLE),
     "import": Act(
-        _import, (scenes.payments,), prepare=exported, topics={**TOPICS, "payments": {"segment.bytes": "2000"}}
+        _import,
+        (scenes.payments,),
+        prepare=exported,
+        topics={**TOPICS, "payments": {"segment.bytes": "2000"}},
+        statuses_again=frozenset({2}),
     ),
     "repair": Act(
         _repair("derived"), (scenes.clicks, scenes.payments), prepare=of_crash(crash_acts.damage), mends=True

@@ -9,7 +9,7 @@ Of what came later a kind of disk keeps:
   with it what the journal had before the last change of that file or directory. Of files the same as ``posix``: a
   size may come without its data here, too, as zeros, since blocks are given out as unwritten.
 - ``writeback`` (ext4, ``data=writeback``): the same.
-- ``xfs``: the names as ``ordered``; and no size comes without its data.
+- ``xfs``: the names as ``ordered``; and no size comes without its data, but one that was set (``ftruncate``).
 
 What was written past the page cache (``O_DIRECT``) is on the disk as far as the disk says so: it keeps that or not, as
 all else before the fsync. An fsync that fails takes the pages that it should have written for clean: no later one
@@ -94,7 +94,8 @@ class File:
             del self.memory[size:]
         else:
             self.memory.extend(bytes(size - before))
-        self._keep(min(size, before), max(size, before))
+        known = max(len(self.disk), max(self.dirty, default=0) * SECTOR_BYTES, before) + SECTOR_BYTES
+        self._keep(min(size, before), min(max(size, before), known))  # a hole behind that is zeros, whatever is kept
         self.sizes.append((number, size))
         self.truncations.append((number, size))
         self.changed_at = number
@@ -444,13 +445,13 @@ def draw(file: File, kind: str, mood: str, moment: int, dice: Random) -> Kept:
         case _:
             size = dice.choice((sizes[-1], dice.choice(sizes), _on_the_way(file, sizes, dice)))
     share = {"all": 1.0, "none": 0.0, "sizes": 0.0}.get(fate, dice.choice((0.1, 0.5, 0.9)))
-    content, new, zeros = bytearray(), 0, 0
-    for sector in range(-(-size // SECTOR_BYTES)):
+    content, new, zeros = file.disk[:size].ljust(size, b"\0"), 0, 0
+    for sector in sorted(sector for sector in file.dirty if sector * SECTOR_BYTES < size):
         choices = versions_of(file, kind, sector, size)
         chosen = choices[-1] if dice.random() < share else choices[0] if dice.random() < 0.8 else dice.choice(choices)
-        new += sector in file.dirty and chosen is choices[-1]
-        zeros += not any(chosen) and sector in file.dirty
-        content += chosen.ljust(SECTOR_BYTES, b"\0")
+        new += chosen is choices[-1]
+        zeros += not any(chosen)
+        content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES] = chosen.ljust(SECTOR_BYTES, b"\0")
     del content[size:]
     of = f"{size} of {len(file.memory)} bytes, {new} of {len(file.dirty)} sectors new, {zeros} zeros"
     return Kept(bytes(content), attributes, of)
@@ -493,7 +494,8 @@ def versions_of(file: File, kind: str, sector: int, size: int) -> list[bytes]:
     """What a sector of a file of some size may hold: the oldest first, the newest last."""
     start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, size)
     since = file.dirty.get(sector, [])
-    if kind == XFS and since and end > len(file.disk):
+    set_to = max((size for _, size in file.truncations), default=0)
+    if kind == XFS and since and end > max(len(file.disk), set_to):
         return [held for held in since if len(held) >= end - start] or since[-1:]
     return [file.old(sector), *since]
 

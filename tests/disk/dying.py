@@ -35,6 +35,8 @@ FAULTS: Final = {
     "full-at-fsync": Fault(SYNCS, "ENOSPC", 0),
     "quota": Fault(NEEDING_SPACE, "EDQUOT", 0, -1),
     "read-only": Fault(CHANGING, "EROFS", 0, -1),
+    "short-read": Fault(("read",), SHORT, 0),
+    "short-reads": Fault(("read",), SHORT, 0, -1),
     "short-writes": Fault(("write",), SHORT, 0, -1),
     "slow": Fault(CHANGES, SLEEP, 0, 1, 2.0),
 }
@@ -43,9 +45,10 @@ STATUSES: Final = frozenset({0, 1, 2, 3, 4, 5, 6, 10, 130, 143})
 """All that ``docs/commands.md`` knows."""
 
 
-def moments(operations: int, count: int, dice: Random) -> list[int]:
-    """Calls at which a fault begins: few come far, so early ones are tried more often."""
-    return sorted(int(operations * dice.random() ** 2) for _ in range(count))
+def moments(fault: str, operations: int, count: int, dice: Random) -> list[int]:
+    """Calls at which a fault begins, the early ones more often. One of five calls is an fsync."""
+    calls = operations // 5 if FAULTS[fault].calls == SYNCS else operations
+    return sorted(int(calls * dice.random() ** 2) for _ in range(count))
 
 
 def try_fault(case: Case, name: str, at: int, scratch: Path, dice: Random) -> list[str]:

@@ -25,6 +25,7 @@ from tests.disk.recording import Recording, Synced, Wrote, beginning_of
 from tests.disk.server import Recorder
 
 SECTOR_BYTES: Final = 512
+SUPERBLOCK_BYTES: Final = 4096
 SYNC_FILE_RANGE_WRITE: Final = 2
 XFS_PACKAGES: Final = (
     "xfsprogs",
@@ -234,7 +235,8 @@ def images(life: Lived, scratch: Path, count: int, dice: Random) -> Iterator[tup
             for place, (operation, _) in enumerate(blocks[:at]):
                 if isinstance(operation, Wrote):
                     for start in range(0, len(operation.data), SECTOR_BYTES):
-                        if place < flushed or dice.random() < share:
+                        is_whole = operation.offset + start < SUPERBLOCK_BYTES  # no file system survives half of one
+                        if place < flushed or is_whole or dice.random() < share:
                             file.seek(operation.offset + start)
                             file.write(operation.data[start : start + SECTOR_BYTES])
         done = sum(time_ns <= blocks[at][1] for time_ns in life.calls.times_ns)

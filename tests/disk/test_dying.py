@@ -24,5 +24,5 @@ def test_a_command_on_a_dying_disk_ends_in_words_and_loses_nothing(act: str, fau
     dice = Random(f"{day()} {act} {fault}")
     with in_memory() as scratch:
         case = case_of(act, day(), scratch)
-        (at,) = moments(OPERATIONS, 1, dice)
+        (at,) = moments(fault, OPERATIONS, 1, dice)
         assert try_fault(case, fault, at, scratch, dice) == []
