@@ -86,6 +86,8 @@ class PlannedRepair(NamedTuple):
     """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
     sources: tuple[tuple[Path, FileIdentity], ...] = ()
     """The ``.log`` files that the content was derived from, as they were before."""
+    needs: tuple[Path, ...] = ()
+    """The files that must be mended before. If one of them was not, this repair is left, too."""
 
     @property
     def tail_copy(self) -> Path | None:
@@ -307,7 +309,8 @@ class _Partition:
     def plan_end(self, target: Target) -> list[PlannedRepair]:
         """Return what makes a start find the end of the log: the indexes of its last segment, then the cut.
 
-        The indexes come first: a crash in between leaves a log whose end is found no worse than before.
+            The indexes come first: a crash in between leaves a log whose end is found no worse than before. A log whose
+        index could not be mended is not cut, because the entries of that index would lead behind the new end.
         """
         path = Path(target.path)
         identity = look(path)
@@ -325,7 +328,8 @@ class _Partition:
             facts = replace(facts, log_end=end, made_bytes=made.end_bytes, is_same=is_same, is_name_taken=is_taken)
         except LogCleanerError as error:
             facts = replace(facts, unmade_because=str(error))
-        planned = PlannedRepair(repair(facts), self._topic_partition, path, identity)
+        needs = tuple(one.path for one in companions)
+        planned = PlannedRepair(repair(facts), self._topic_partition, path, identity, needs=needs)
         return [*(companions if planned.repair.is_repairable else []), planned]
 
     def _companion(self, target: Target, kind: RepairKind, content: bytes) -> PlannedRepair:

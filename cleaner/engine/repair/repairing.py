@@ -12,8 +12,9 @@ Invariant:  the name always holds the old file or the new one, each whole. No fi
             it makes an ``.index`` anew, but takes a missing ``.txnindex`` for "nothing was aborted", missing snapshots
             for "no producers", and sets a directory without ``partition.metadata`` aside. Hence a copy, and not a
             rename of the old file.
-A cut:      is one ``ftruncate``, and an fsync. Zeros are not copied; the journal says how many they were. What else is
-            cut off the end of a log is copied first, as in step 2, under a name that a broker leaves alone.
+A cut:      is one ``ftruncate``, and an fsync, once the index files fit the new end. Zeros are not copied; the journal
+            says how many they were. What else is cut off the end of a log is copied first, as in step 2, under a name
+            that a broker leaves alone.
 Scratch:    names that end in ``.logcleaner`` mean nothing to a broker, nor to recovery; the next repair of the file
             removes what a crash left of them.
 Not chosen: a hard link of the old file, which not every file system has; the old file renamed away first.
@@ -178,14 +179,23 @@ class _Repairing:
     def __init__(self, means: Means, journals: ExitStack, shown: Collection[Shown] | None) -> None:
         self._means, self._closing, self._shown = means, journals, shown
         self._journals: dict[Path, Journal] = {}
+        self._failed: set[Path] = set()
 
     def result(self, planned: PlannedRepair) -> RepairResult:
         """Carry out a repair if it may be done, and return its result."""
+        result = self._result(planned)
+        if result.error is not None:
+            self._failed.add(planned.path)
+        return result
+
+    def _result(self, planned: PlannedRepair) -> RepairResult:
         result, target = RepairResult(planned._replace(content=None)), planned.repair.target
         if not planned.repair.is_repairable:
             return result
         if self._shown is not None and Shown(target.path, target.kind) not in self._shown:
             return result._replace(error=_UNSHOWN)
+        if unmended := [path.name for path in planned.needs if path in self._failed]:
+            return result._replace(error=f"{', '.join(unmended)} could not be mended, so nothing was cut; run it again")
         return self._attempt(planned, result)
 
     def _journal(self, log_dir: Path) -> Journal:

@@ -21,11 +21,12 @@ from cleaner.engine.restore import Restorer
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.repairs import DERIVED, RepairCode, RepairKind, RevertCode
-from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
+from storage.indexes import parse_offset_index
 from storage.lock import LogDirLocked
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
-from tests.crash.acts import clean
+from tests.crash.acts import TORN, clean, end_logs, tear_ends
 from tests.crash.power import power_losses
 from tests.crash.scenes import Scene, clicks, payments
 from tests.faults import FullDisk
@@ -307,6 +308,36 @@ def test_a_full_disk_leaves_everything_as_it_was(log_dir: Path) -> None:
         assert {name: data for name, data in state_of(log_dir).items() if not name.endswith(".deleted")} == before
     assert repair(log_dir, *files, fs=FullDisk(0, frozenset({Purpose.JOURNAL}))).has_failed
     assert {name: data for name, data in state_of(log_dir).items() if not name.endswith(".deleted")} == before
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_log_is_cut_only_once_its_indexes_fit_the_new_end(log_dir: Path, step: int) -> None:
+    """A disk is full at one step, and has space again behind it: no index may lead behind the end of a log."""
+    tear_ends(log_dir, FileSystem())
+    torn = {path: path.stat().st_size for path in log_dir.glob("*/*.log")}
+    disk = FullOnce(step)
+    end_logs(log_dir, disk)
+    assert disk.was_full
+    for log, size_bytes in torn.items():
+        entries = parse_offset_index(log.with_suffix(".index").read_bytes(), int(log.stem), log.with_suffix(".index"))
+        assert log.stat().st_size == size_bytes or all(entry.position < log.stat().st_size for entry in entries), log
+    end_logs(log_dir, FileSystem())
+    assert all(not path.read_bytes().endswith(TORN) for path in torn)
+
+
+class FullOnce(FileSystem):
+    """Has no space for one new file of a repair."""
+
+    def __init__(self, free_steps: int) -> None:
+        self._left, self.was_full = free_steps, False
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        if purpose is Purpose.REPAIR:
+            self._left -= 1
+            if self._left == -1:
+                self.was_full = True
+                raise OutOfSpace(path, 0)
+        return super().create(path, like, purpose)
 
 
 def test_a_repair_that_failed_has_a_line_that_says_so(log_dir: Path) -> None:
