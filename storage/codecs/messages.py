@@ -11,6 +11,8 @@ from typing import Final
 
 from storage.arrays import Bytes, Integers, Table
 from storage.codecs.batches import decompress_body
+from storage.codecs.symbols import ISAL_CRC32
+from storage.kernels.crc import checksum_32
 from storage.kernels.layout import BATCHES, CODEC_MASK, LOG_APPEND_TIME, MIXED_VERSIONS, UNKNOWN
 from storage.kernels.messages import (
     KEY_OVERHEAD_MAX,
@@ -18,18 +20,32 @@ from storage.kernels.messages import (
     MESSAGE_BYTES_MIN,
     append_key,
     attributes_of,
-    is_sound_message,
     is_writable_time,
     parse_message,
+    stated_checksum,
 )
 from storage.kernels.status import BatchAction, BatchFate, Status
-from storage.machine.intrinsics import load_be32, load_be64, load_u8
+from storage.machine.c_calls import address, call_isal_checksum
+from storage.machine.intrinsics import load_be64, load_u8
 from storage.machine.kernel import kernel
-from storage.machine.signatures import BOOLEAN, BYTES, I64, INTEGERS, OUTPUT, integers
+from storage.machine.signatures import BOOLEAN, BYTES, I64, INTEGERS, OUTPUT, integers, signed
 
 _STORED_ATTRIBUTES: Final = 0x0F
 _DELTA_MAX: Final = 2**31 - 1
 _NONE: Final = -1  # of the fields that only v2 has
+
+
+@kernel()
+def _is_sound(buf: Bytes, position: int, size: int, calls: Integers) -> bool:
+    """Return whether the CRC of a message, which lies in ``buf``, is the one that it states.
+
+    ISA-L has instructions for it that no level of ours has: it takes a quarter of the time.
+    """
+    start, stated = position + MAGIC_AT, stated_checksum(buf, position)
+    if calls[ISAL_CRC32]:
+        found = call_isal_checksum(calls[ISAL_CRC32], (0, address(buf, start), position + size - start))
+        return found & 0xFFFFFFFF == stated
+    return signed(checksum_32(buf, start, position + size)) == stated
 
 
 @kernel()
@@ -73,7 +89,7 @@ def _read_message(  # noqa: PLR0911  (each check has its status)
     status, size, timestamp, key, key_length, value, value_length = parse_message(buf, position, end)
     if status != Status.OK:
         return status, at
-    if is_unverified and not is_sound_message(buf, position, size):
+    if is_unverified and not _is_sound(buf, position, size, calls):
         return Status.BAD_CRC, at
     offset, magic = load_be64(buf, position), load_u8(buf, position + MAGIC_AT)
     attributes, first, count, first_time, after = (
@@ -114,7 +130,7 @@ def _read_message(  # noqa: PLR0911  (each check has its status)
     batch.records_start, batch.records_end = at, after
     batch.base_offset, batch.last_offset = first, offset
     batch.base_timestamp, batch.max_timestamp = first_time, timestamp
-    batch.crc, batch.record_count, batch.attributes = load_be32(buf, position + 12) & 0xFFFFFFFF, count, attributes
+    batch.crc, batch.record_count, batch.attributes = stated_checksum(buf, position), count, attributes
     batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.leader_epoch = _NONE, _NONE, _NONE, _NONE
     batch.tombstones, batch.fate, batch.outcome = UNKNOWN, BatchFate.DELETE_EMPTY, BatchAction.UNDECIDED
     return Status.OK, after

@@ -316,9 +316,10 @@ def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
 
 
 def _long_copies(slice_: Slice) -> list[tuple[int, int]]:
-    """Yield runs of rows to copy that are long enough for a copy from file to file."""
+    """Return the runs of rows to copy that are long enough for a copy from file to file."""
     is_copy = np.concatenate(([False], slice_.table["outcome"] == BatchAction.COPY, [False]))
     edges = np.flatnonzero(is_copy[1:] != is_copy[:-1])
     ends = np.concatenate((slice_.table["position"], [int(slice_.table["position"][-1] + slice_.table["size"][-1])]))
-    runs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-    return [(first, last) for first, last in runs if ends[last] - ends[first] >= COPY_RUN_BYTES_MIN]
+    runs = edges.reshape(-1, 2)
+    is_long = ends[runs[:, 1]] - ends[runs[:, 0]] >= COPY_RUN_BYTES_MIN
+    return [(first, last) for first, last in runs[is_long].tolist()]
