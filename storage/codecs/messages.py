@@ -92,13 +92,8 @@ def _read_message(  # noqa: PLR0911  (each check has its status)
     if is_unverified and not _is_sound(buf, position, size, calls):
         return Status.BAD_CRC, at
     offset, magic = load_be64(buf, position), load_u8(buf, position + MAGIC_AT)
-    attributes, first, count, first_time, after = (
-        attributes_of(buf, position) & _STORED_ATTRIBUTES,
-        offset,
-        1,
-        timestamp,
-        at,
-    )
+    attributes = attributes_of(buf, position) & (_STORED_ATTRIBUTES if magic else CODEC_MASK)
+    first, count, first_time, after = offset, 1, timestamp, at
     codec = attributes & CODEC_MASK
     if codec == 0:
         if not is_writable_time(timestamp):

@@ -23,10 +23,10 @@ from storage.codecs.batches import open_codecs
 from storage.codecs.compression import Compression, decompress
 from storage.codecs.messages import read_messages
 from storage.errors import CorruptBatch
-from storage.kernels.layout import BATCH, LOCATED_FIELDS, MIXED_VERSIONS, UNKNOWN
+from storage.kernels.layout import BATCH, CODEC_MASK, LOCATED_FIELDS, MIXED_VERSIONS, UNKNOWN
 from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import LegacyBatch, Record
-from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, parse_legacy_header
+from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, LegacyHeader, parse_legacy_header
 from storage.records.v2 import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
@@ -252,9 +252,14 @@ def _row(
     return (
         position, header.size_bytes, *plain, records[0].offset, header.last_offset, first_ordinal,
         records[0].timestamp_ms, header.max_timestamp_ms, NO_PRODUCER_ID, header.crc, NO_LEADER_EPOCH, NO_SEQUENCE,
-        len(records), UNKNOWN, header.attributes & _STORED_ATTRIBUTES | flags, NO_PRODUCER_EPOCH, disposition,
+        len(records), UNKNOWN, _attributes_of(header) | flags, NO_PRODUCER_EPOCH, disposition,
         BatchAction.UNDECIDED,
     )  # fmt: skip
+
+
+def _attributes_of(header: LegacyHeader) -> int:
+    """Return the codec, and in version 1 the type of timestamp. Version 0 has no timestamp: its bit means nothing."""
+    return header.attributes & (_STORED_ATTRIBUTES if header.magic else CODEC_MASK)
 
 
 def batch_at(window: Bytes, span: tuple[int, int], path: Path, file_position: int) -> LegacyBatch | None:

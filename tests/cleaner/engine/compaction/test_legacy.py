@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
 
 from cleaner.engine.compaction import rewrite
 from cleaner.engine.outcome import PartitionResult
-from storage.codecs.compression import Compression
+from storage.codecs.compression import Compression, compress
 from storage.records import Record, encode_message, encode_wrapper
 from storage.scan import segments
 from tests.batches import iter_batches
@@ -313,3 +314,33 @@ def test_segment_that_would_outgrow_2_gib_is_refused(tmp_path, monkeypatch):
     assert "outgrows 2 GiB" in (result.error or "")
     assert made.log(0).read_bytes() == before
     assert not list(made.path.glob("*.cleaned"))
+
+
+def with_attribute_bits(message: bytes, bits: int) -> bytes:
+    """The message with these bits set beside its codec, and a checksum that fits."""
+    body = message[16:17] + bytes([message[17] | bits]) + message[18:]
+    return message[:12] + struct.pack(">I", zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("upgrade", [True, False])
+@pytest.mark.parametrize("inner", [None, 0, 1])
+def test_bit_of_the_timestamp_type_means_nothing_in_version_0(tmp_path: Path, inner: int | None, upgrade: bool) -> None:
+    """Kafka asks for that bit in version 1 alone: a v0 wrapper leaves v1 messages their own times."""
+    made = PartitionDir(tmp_path, "orders-0")
+    kept = list(drawn(0, "a=1", "b=2"))
+    if inner is None:
+        data = b"".join(with_attribute_bits(encode_message(record, 0), 8) for record in kept)
+    else:
+        plain = b"".join(encode_message(record, inner) for record in kept)
+        wrapper = Record(1, -1, None, compress(Compression.GZIP, plain, 0))
+        data = with_attribute_bits(encode_message(wrapper, 0), 8 | Compression.GZIP)
+    data += encode_message(Record(2, -1, b"c", b"old"), 0)
+    segment(made, 0, data)
+    segment(made, 3, encode_message(Record(3, -1, b"c", b"new"), 0))
+    finished(tmp_path, made)
+    compact(tmp_path, **(UPGRADE if upgrade else {}))
+    stays = records_in(made.path)
+    assert [record.key for record in stays] == [b"a", b"b", b"c"]
+    own_times = inner == 1 and upgrade
+    assert [record.timestamp_ms for record in stays[:2]] == [NOW_MS + n if own_times else -1 for n in range(2)]
+    assert not any(header.is_log_append_time for header in headers(made.path) if header.magic == 2)
