@@ -65,7 +65,7 @@ def without_fsync(left_out: Purpose) -> type[RecordingFileSystem]:
 def test_a_missing_fsync_is_caught(scene: str, twin: type[RecordingFileSystem], scratch: Path) -> None:
     expected = Expected.of(SCENES[scene], scratch)
     with pytest.raises((AssertionError, LogCleanerError)):
-        try_power_losses(expected, scratch / "lost", Thoroughness(states_at_a_step=4), twin)
+        try_power_losses(expected, scratch / "lost", Thoroughness(states_at_a_step=8), twin)
 
 
 def retires_before_it_exposes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ class OpenSession:
 def session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> OpenSession:
     session = OpenSession(spark)
     for opener in ("cleaner.spark.open_session", "cleaner.spark.session.start_session"):
-        monkeypatch.setattr(opener, lambda *_: session)
+        monkeypatch.setattr(opener, lambda *_, **__: session)
     return session
 
 

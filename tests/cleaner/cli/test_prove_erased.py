@@ -24,7 +24,7 @@ from cleaner.engine.prove_erased import places, proving
 from cleaner.engine.prove_erased.places import FilePlace
 from cleaner.engine.prove_erased.searching import KeyMatcher, search
 from storage.codecs.compression import Compression
-from storage.directory import opened
+from storage.directory import DirectoryEntry, entries
 from storage.records import ControlType, Record, encode_batch
 from storage.scan.chunks import Chunk
 from tests.batches import encode_control_batch
@@ -285,13 +285,13 @@ def test_directory_that_lets_nobody_in_is_told(
     shut.mkdir(mode=0o700)
 
     @contextmanager
-    def opened_as_another_user(directory: Path) -> Iterator[int]:
+    def entries_for_another_user(directory: Path) -> Iterator[Iterator[DirectoryEntry]]:
         if directory == shut:
             raise PermissionError(errno.EACCES, "Permission denied")
-        with opened(directory) as descriptor:
-            yield descriptor
+        with entries(directory) as listed:
+            yield listed
 
-    monkeypatch.setattr(places, "opened", opened_as_another_user)
+    monkeypatch.setattr(places, "entries", entries_for_another_user)
     assert run(tmp_path / "data", "bob") == 1
     assert str(shut) in capsys.readouterr().out
     assert run(tmp_path / "data", "alice") == 10

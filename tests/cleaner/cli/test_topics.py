@@ -1,6 +1,7 @@
 import json
 import os
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -92,17 +93,21 @@ def test_space_is_told_below_the_table_and_of_each_partition_on_demand(demo: Pat
     assert capsys.readouterr().out.count("PARTITION") == 2
 
 
-def test_directory_that_nobody_may_read_is_named_and_is_no_failure(demo: Path, capsys, monkeypatch) -> None:
+def test_directory_that_nobody_may_read_is_named_and_is_no_failure(
+    demo: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
     """A ``lost+found`` belongs to root."""
+    log_dir = copytree(demo, tmp_path / "data")
+    (log_dir / "lost+found").mkdir()
     scandir = os.scandir
 
     def refused(found: int) -> Any:
-        if Path(f"/proc/self/fd/{found}").readlink().name == "__cluster_metadata-0":
+        if Path(f"/proc/self/fd/{found}").readlink().name == "lost+found":
             raise PermissionError(13, "Permission denied")
         return scandir(found)
 
     monkeypatch.setattr("cleaner.engine.space.os.scandir", refused)
-    assert main(["topics", "--log-dir", str(demo)]) == 0
-    assert f"Not counted: {demo}/__cluster_metadata-0: cannot be read: Permission denied" in " ".join(
+    assert main(["topics", "--log-dir", str(log_dir)]) == 0
+    assert f"Not counted: {log_dir}/lost+found: cannot be read: Permission denied" in " ".join(
         capsys.readouterr().out.split()
     )
