@@ -35,7 +35,7 @@ AREAS: Final = {
     "engine": ("cleaner/engine",),
     "compaction": ("cleaner/engine/compaction",),
     "service": ("cleaner", "cleaner/daemon", "cleaner/config", "cleaner/metrics"),
-    "commands": ("cleaner/cli", "cleaner/demo"),
+    "commands": ("cleaner/cli",),
     "reports": ("cleaner/report", "cleaner/pages"),
     "records": tuple(f"cleaner/{name}" for name in ("dump", "export", "importing", "arrow", "spark")),
 }
