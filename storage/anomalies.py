@@ -104,8 +104,10 @@ def tail_seen(position: int, size_bytes: int, offset: int | None, *, is_zero: bo
         is_zero: whether all of them are zeros.
         cause: why they are no batch, if somebody looked.
     """
-    what = "zeros" if is_zero else "bytes that are no whole batch"
-    text = f"the file ends with {size_bytes:,} {what}" + (f": {cause}" if cause and not is_zero else "")
+    what = "zeros, as log.preallocate leaves them"
+    if not is_zero:
+        what = "bytes that are no whole batch, as a write that was cut short leaves them" + (cause and f": {cause}")
+    text = f"the file ends with {size_bytes:,} {what}"
     return SeenAnomaly(Anomaly.ZERO_TAIL if is_zero else Anomaly.TAIL, FileKind.LOG, position, offset, text)
 
 

@@ -162,7 +162,8 @@ class _Rule(NamedTuple):
 
 
 _LOOKUP: Final = "a reader that begins there may miss records"
-_RETENTION: Final = "retention by time may delete the segment too early"
+_RETENTION: Final = "retention by time may delete the segment too early, and a look-up by time may miss records"
+_NO_INDEX: Final = "no index can hold it, so the segment can be neither indexed nor compacted"
 _RULES: Final = {
     Anomaly.CRC: _Rule(FindingCode.BATCH_CORRUPT, Harm.DATA_LOST, "a consumer fails there"),
     Anomaly.UNREADABLE: _Rule(FindingCode.BATCH_CORRUPT, Harm.DATA_LOST, "a consumer fails there"),
@@ -177,7 +178,7 @@ _RULES: Final = {
     Anomaly.BEYOND_NEXT: _Rule(
         FindingCode.OFFSET_BACKWARDS, Harm.WRONG_ANSWER, "consumers get records twice, or skip some"
     ),
-    Anomaly.OVERFLOW: _Rule(FindingCode.OFFSET_OVERFLOW, Harm.SLOW_START, "no index can hold it", "KAFKA-6264"),
+    Anomaly.OVERFLOW: _Rule(FindingCode.OFFSET_OVERFLOW, Harm.SLOW_START, _NO_INDEX, "KAFKA-6264"),
     Anomaly.ENTRY_CUT: _Rule(FindingCode.OFFSET_INDEX_CORRUPT, Harm.WRONG_ANSWER, "Kafka takes the index for corrupt"),
     Anomaly.ENTRY_ORDER: _Rule(FindingCode.OFFSET_INDEX_CORRUPT, Harm.WRONG_ANSWER, _LOOKUP),
     Anomaly.ENTRY_BEYOND: _Rule(FindingCode.OFFSET_INDEX_WRONG, Harm.WRONG_ANSWER, "the log end is taken for another"),

@@ -256,6 +256,7 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
     """Return what is wrong with the transaction indexes of a partition."""
     transactions, is_exact, found = OpenTransactions(), log.is_whole, []
     is_from_start = is_exact and log.start_offset == 0
+    began_in: dict[int, int] = {}  # producers with a transaction open, and the segment that it begins in
     for segment in log.segments:
         if segment.facts.is_damaged:
             break  # a marker may be lost: nothing behind it is judged
@@ -265,12 +266,15 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
             before = transactions.markers.get(step.producer_id, -1)
             first_offset, has_records = transactions.take(step)
             if step.what == DATA:
+                began_in.setdefault(step.producer_id, segment.standing.base_offset)
                 continue
             transactions.markers[step.producer_id] = step.offset
+            base_offset = began_in.pop(step.producer_id, segment.standing.base_offset)
             place = entries.get(step.offset)
             if place is None:
                 if step.what == ABORT and has_records:
-                    found.append(_unindexed(step, segment))
+                    first = f"offset {first_offset} in {segment_file_name(base_offset, FileKind.LOG)}"
+                    found.append(_unindexed(step, segment, first))
                 continue
             met.add(place)
             stable_offset = min([*transactions.first_offsets.values(), step.offset + 1])
@@ -329,10 +333,10 @@ def _without_marker(segment: SegmentHistory, met: set[int]) -> Iterator[Finding]
             yield _finding(segment, text, place, entry.last_offset)
 
 
-def _unindexed(step: TxnEvent, segment: SegmentHistory) -> Finding:
+def _unindexed(step: TxnEvent, segment: SegmentHistory, first: str) -> Finding:
     text = (
-        f"No entry names the transaction of producer {step.producer_id} that was aborted at offset {step.offset}:"
-        " its records read as committed."
+        f"No entry names the transaction of producer {step.producer_id} that begins at {first}, and was aborted at"
+        f" offset {step.offset}: consumers of committed records read what was aborted."
     )
     return _finding(segment, text, None, step.offset)._replace(
         code=FindingCode.ABORTED_UNINDEXED, kafka_issue="KAFKA-13727"

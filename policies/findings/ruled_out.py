@@ -47,7 +47,8 @@ def _as_one(group: Sequence[Finding]) -> Finding:
     if len(group) == 1:
         return first
     others = "another entry is" if len(group) == 2 else f"{len(group) - 1:,} more entries are"
-    return first._replace(text=f"{first.text} {others[0].upper()}{others[1:]} wrong in the same way.")
+    how = "missing, too" if first.code is FindingCode.ABORTED_UNINDEXED else "wrong in the same way"
+    return first._replace(text=f"{first.text} {others[0].upper()}{others[1:]} {how}.")
 
 
 def without_repairs(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -38,6 +38,13 @@ def test_an_aborted_transaction_without_entry_reads_as_committed():
     assert found.harm is Harm.WRONG_ANSWER
 
 
+def test_an_aborted_transaction_without_entry_is_told_with_the_file_that_it_begins_in():
+    begins = segment(0, 5, events=(DATA,))
+    (found,) = transaction_findings(log(begins, segment(5, 10, events=(DATA._replace(offset=5), ABORT))))
+    assert f" that begins at offset 0 in {0:020d}.log, and was aborted at offset 5: " in found.text
+    assert found.path.endswith(f"{5:020d}.txnindex")
+
+
 def test_a_transaction_whose_records_are_gone_needs_no_entry():
     assert texts(steps=(ABORT,)) == []
     assert texts(steps=(DATA._replace(has_records=False), ABORT)) == []

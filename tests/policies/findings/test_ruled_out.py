@@ -32,6 +32,8 @@ def test_entries_of_an_index_that_are_wrong_in_one_way_are_one_finding() -> None
     )  # fmt: skip
     (found,) = grouped([wrong_entry(0), wrong_entry(8)])
     assert found.text.endswith(" Another entry is wrong in the same way.")
+    unindexed = [wrong_entry(at)._replace(code=FindingCode.ABORTED_UNINDEXED) for at in (0, 8, 16)]
+    assert grouped(unindexed)[0].text.endswith(" 2 more entries are missing, too.")
 
 
 def test_what_differs_or_is_of_a_log_is_told_one_by_one() -> None:

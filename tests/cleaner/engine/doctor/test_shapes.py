@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from cleaner.cli.main import main
 from cleaner.engine.doctor.examining import unlinked_of
 from cleaner.engine.doctor.glancing import tail_at_end
 from cleaner.engine.explain.explaining import Glanced
@@ -435,6 +436,31 @@ def test_verify_says_the_same_of_the_same_shape(tmp_path: Path, capsys, damage: 
         lost_logs: {"EPOCHS_WRONG", "NAME_STRANGE"},
     }.get(damage, set())
     assert {one["code"] for one in theirs} - {code} - MADE_SO == following
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("command", [("doctor",), ("doctor", "--deep"), ("verify",)], ids=" ".join)
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (zero_tail, "The file ends with 5,000 zeros, as log.preallocate leaves them"),
+        (torn, "The file ends with 40 bytes that are no whole batch, as a write that was cut short leaves them"),
+        (aborted, "begins at offset 6 in 00000000000000000004.log, and was aborted at offset 7: consumers of"),
+        (emptied_time_index, "retention by time may delete the segment too early, and a look-up by time may miss"),
+        (far_offset, "no index can hold it, so the segment can be neither indexed nor compacted"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_each_command_says_what_it_comes_of_and_what_follows(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch, damage: Damage, cause: str, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    healthy = Healthy(tmp_path / "data")
+    damage(healthy)
+    main([*command, str(healthy.log_dir)])
+    lines = capsys.readouterr().out.splitlines()
+    assert cause in " ".join(" ".join(lines).split())
+    assert max(len(line) for line in lines if str(healthy.log_dir) not in line) <= 80
 
 
 CLEANABLE = {"min.cleanable.dirty.ratio": "0.01"}
