@@ -215,10 +215,9 @@ def _code_of(subject: Sequence[Finding]) -> FindingCode:
 
 def _partition_of(finding: Finding, log_dirs: Sequence[str]) -> str | None:
     """Return the path of the partition directory that a finding is about; None if the finding is about no partition."""
-    path = finding.about or finding.path
     for log_dir in log_dirs:
-        name = path.removeprefix(f"{log_dir}/").partition("/")[0]
-        if path.startswith(f"{log_dir}/") and parse_partition_dir_name(name) is not None:
+        name = finding.path.removeprefix(f"{log_dir}/").partition("/")[0]
+        if finding.path.startswith(f"{log_dir}/") and parse_partition_dir_name(name) is not None:
             return f"{log_dir}/{name}"
     return None
 

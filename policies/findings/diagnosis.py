@@ -19,12 +19,13 @@ from policies.findings.of_log_dir import (
     lost_finding,
     meta_findings,
     missing_meta_findings,
+    offset_findings,
     set_aside_finding,
     strange_directory_finding,
     topic_id_finding,
     unread_topic_id_finding,
 )
-from policies.findings.of_partition import epoch_findings, file_findings, offset_findings
+from policies.findings.of_partition import epoch_findings, file_findings
 from policies.findings.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
 from policies.findings.ruled_out import grouped
 from policies.findings.symptoms import (
@@ -359,7 +360,7 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
         )
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
     for checkpoint in seen.checkpoints:
-        yield from checkpoint_findings(checkpoint, {}, None)
+        yield from checkpoint_findings(checkpoint, None)
     for lost in seen.lost:
         yield lost_finding(f"{seen.path}/{lost.topic_partition}", lost)
     for partition in seen.partitions:
@@ -389,7 +390,7 @@ def of_partition(seen: PartitionSymptoms, now_ms: int) -> list[Finding]:
     """Return what is wrong with one partition."""
     found = [
         *file_findings(seen),
-        *offset_findings(seen),
+        *offset_findings(seen.claims),
         *identity_findings(seen),
         *epoch_findings(seen),
         *transactions_of(seen, now_ms),

@@ -131,8 +131,6 @@ class Finding(NamedTuple):
     """The issue of Kafka that tells of it, as ``KAFKA-13727``."""
     repair: RepairGroup | None = None
     """The KIND of ``verify --repair=KIND`` that mends it."""
-    about: str | None = None
-    """The directory of the partition that the finding is about, if the path lies elsewhere."""
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:

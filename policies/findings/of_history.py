@@ -26,7 +26,6 @@ from typing import Final, NamedTuple
 
 from policies.findings.findings import (
     BY_ITSELF,
-    END_LOST,
     FETCH_AGAIN,
     REBUILD,
     Finding,
@@ -374,26 +373,18 @@ Snapshots = Mapping[int, Sequence[SnapshotEntry] | str]
 """Offset of each snapshot -> its entries, or why it cannot be read."""
 
 
-def snapshot_findings(log: LogHistory, snapshots: Snapshots, counted: int | None = None) -> list[Finding]:
-    """Return what is wrong with the snapshots of a partition.
+def snapshot_findings(log: LogHistory, snapshots: Snapshots) -> list[Finding]:
+    """Return what is wrong with the snapshots of a partition, by offset.
 
-    Args:
-        log: the partition.
-        snapshots: by offset.
-        counted: the offset that the next start takes for the end of the log; None if it looks for the end.
+    A snapshot behind the end says that records are gone (``of_log_dir.offset_findings``).
     """
     found = []
-    end = log.end_offset if counted is None else min(counted, log.end_offset)
-    ends = f"the log ends at {end}" + (" for the next start" if end < log.end_offset else "")
     for offset, entries in snapshots.items():
         if isinstance(entries, str):
             text = f"The snapshot cannot be read: {entries}. The broker builds it anew from the log, which takes time."
             found.append(_finding_of_producer(FindingCode.SNAPSHOT_CORRUPT, Harm.SLOW_START, log, offset, text))
         elif offset > log.end_offset and not log.is_damaged:
-            text = f"The snapshot is of offset {offset}, and {ends}: the log lost its end."
-            path, code = _path(log, offset), FindingCode.END_BELOW_WATERMARK
-            issue = "KAFKA-17076"
-            found.append(Finding(code, Harm.DATA_LOST, path, text, END_LOST, None, end, issue))
+            continue
         elif (behind := next((entry for entry in entries if entry.last_offset >= offset), None)) is not None:
             who = f"Producer {behind.producer_id} has its last batch at offset {behind.last_offset}"
             found.append(_wrong(log, offset, f"{who}, behind the snapshot."))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from policies.findings.findings import (
@@ -12,6 +11,7 @@ from policies.findings.findings import (
     CLEANED_ANEW,
     END_LOST,
     FETCH_AGAIN,
+    NOTHING_NOTED,
     OTHER_TOPIC,
     START_LOST,
     STRANGE_DIRECTORY,
@@ -19,10 +19,14 @@ from policies.findings.findings import (
     Finding,
     FindingCode,
     Harm,
+    LogHistory,
+    Noted,
     RepairGroup,
 )
-from policies.findings.of_files import RECOVER_TAIL
+from policies.findings.of_files import INDEXES_GO, RECOVER_TAIL
 from policies.preflight.lost import LostPartition, SetAside
+from policies.reasons import counted
+from storage.anomalies import Anomaly
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -71,12 +75,6 @@ _CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
 _LIKE_A_SEGMENT: Final = re.compile(r"([^.]*)\..*?(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL)
 _JAVA_LONG: Final = re.compile(r"[+-]?[0-9]+")
 _LONG_END: Final = 1 << 63
-_BEYOND: Final = {
-    RECOVERY_POINT_CHECKPOINT: (Harm.DATA_LOST, "records that were on disk are gone"),
-    HIGH_WATERMARK_CHECKPOINT: (Harm.DATA_LOST, "records that all replicas had are gone here"),
-    LOG_START_OFFSET_CHECKPOINT: (Harm.DATA_LOST, "the next start of the broker deletes all segments"),
-    CLEANER_OFFSET_CHECKPOINT: (Harm.WASTE, "the cleaner begins with the whole log again"),
-}
 _UNREAD: Final = {
     RECOVERY_POINT_CHECKPOINT: (Harm.SLOW_START, "a broker that did not stop cleanly reads every segment anew"),
     HIGH_WATERMARK_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline"),
@@ -84,7 +82,7 @@ _UNREAD: Final = {
     CLEANER_OFFSET_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline when the cleaner reads it"),
 }
 _MEND_THE_LINE: Final = "Stop the broker, and mend the line; else remove the file: the broker writes it anew."
-_OTHER_BEYOND: Final = {LOG_START_OFFSET_CHECKPOINT: START_LOST, CLEANER_OFFSET_CHECKPOINT: CLEANED_ANEW}
+_NAMED_MAX: Final = 5
 _MOVE_AWAY: Final = "Move it away before the broker starts."
 _NO_PLAIN_FILE: Final = (
     "If it is a symlink, stop the broker and put the file that it leads to in its place: without it, the records are"
@@ -95,13 +93,55 @@ _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
-class LogEnds(NamedTuple):
-    """The offsets at which a log begins and ends, as it lies on disk."""
+class LogClaims(NamedTuple):
+    """The end of a log, and the offsets that other files state of it."""
 
-    start_offset: int
-    end_offset: int
-    counted_offset: int | None = None
-    """The offset that the next start takes for the end, if it would not find the end; else None."""
+    directory: str
+    end_offset: int | None
+    """The offset behind the last whole batch; None if nobody knows it."""
+    counted_end: int | None = None
+    """The offset that the next start takes for the end; None if it looks for the end, or fails."""
+    is_torn: bool = False
+    """Whether bytes follow that are no batch, and no zeros, and the next start does not look for the end."""
+    noted: Noted = NOTHING_NOTED
+    newest_snapshot: int | None = None
+    """The offset of the newest producer snapshot."""
+    lone_bases: tuple[int, ...] = ()
+    """The base offsets of index files without a ``.log``, ascending."""
+
+    @staticmethod
+    def of(log: LogHistory, noted: Noted, end_offset: int | None, counted_end: int | None) -> LogClaims:
+        """Return the claims of the checkpoints on a partition.
+
+        Args:
+            log: the partition.
+            noted: its lines in the checkpoints.
+            end_offset: the offset behind its last whole batch.
+            counted_end: the offset that the next start takes for the end.
+        """
+        last = log.segments[-1] if log.segments else None
+        is_torn = bool(last and last.standing.is_clean and any(one.anomaly is Anomaly.TAIL for one in last.facts.seen))
+        return LogClaims(log.directory, end_offset, counted_end, is_torn, noted)
+
+    @property
+    def beyond(self) -> dict[str, int]:
+        """The offsets behind the end that say that records were there, by what states them."""
+        claims = {
+            "the high watermark": self.noted.high_watermark,
+            "the newest producer snapshot": self.newest_snapshot,
+            "the recovery point": self.noted.recovery_point,
+        }
+        end = self.end_offset
+        return {what: at for what, at in claims.items() if at is not None and end is not None and at > end}
+
+    @property
+    def ends_early(self) -> bool:
+        """Return whether the next start takes an offset for the end of the log that a whole batch has."""
+        counted_end, end = self.counted_end, self.end_offset
+        return counted_end is not None and end is not None and counted_end < end
+
+
+NO_CLAIMS: Final = LogClaims("", None)
 
 
 class OffsetCheckpoint(NamedTuple):
@@ -146,14 +186,11 @@ class NamedEntry(NamedTuple):
     is_directory: bool
 
 
-def checkpoint_findings(
-    checkpoint: OffsetCheckpoint, logs: Mapping[TopicPartition, LogEnds], present: Iterable[TopicPartition] | None
-) -> Iterator[Finding]:
-    """Yield what is wrong with one checkpoint file.
+def checkpoint_findings(checkpoint: OffsetCheckpoint, present: Iterable[TopicPartition] | None) -> Iterator[Finding]:
+    """Yield what is wrong with one checkpoint file; ``offset_findings`` holds its offsets against the logs.
 
     Args:
-        checkpoint: as it was read before the logs were.
-        logs: the partitions that were read.
+        checkpoint: as it was read.
         present: all partitions of the log dir; None to pass over lines of partitions that are not there.
     """
     path, name = checkpoint.path, checkpoint.name
@@ -178,24 +215,53 @@ def checkpoint_findings(
         if offset < 0:
             text = f"{partition} has the offset {offset}."
             yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.WRONG_ANSWER, path, text, _MEND_THE_LINE)
-        elif (log := logs.get(partition)) is not None and offset > log.end_offset:
-            harm, so = _BEYOND[name]
-            end, ends = log.end_offset, f"its log ends at {log.end_offset}"
-            issue: str | None = "KAFKA-17076"
-            code, remedy = FindingCode.END_BELOW_WATERMARK, END_LOST
-            if log.counted_offset is not None:
-                remedy, end = RECOVER_TAIL, log.counted_offset
-            if end < log.end_offset:
-                ends = f"its log ends at {end} for the next start, and its whole batches at {log.end_offset}"
-            if name in _OTHER_BEYOND:
-                code, remedy, issue = FindingCode.CHECKPOINT_BEYOND_END, _OTHER_BEYOND[name], None
-            text = f"{partition} has the offset {offset}, and {ends}: {so}."
-            about = f"{PurePath(path).parent}/{partition}"
-            yield Finding(code, harm, path, text, remedy, None, end, issue, about=about)
     if stale:
         named, others = stale[0], f" and {len(stale) - 1:,} more have lines" if len(stale) > 1 else " has a line"
         text = f"{named}{others}, and no directory here."
         yield Finding(FindingCode.CHECKPOINT_STALE, Harm.NOTE, path, text, "Nothing: the broker drops such lines.")
+
+
+def offset_findings(claims: LogClaims) -> Iterator[Finding]:
+    """Yield that the log ends too early, and which checkpoint lies outside the log for another reason."""
+    end, path = claims.end_offset, claims.directory
+    if end is None:
+        return
+    start = claims.noted.log_start
+    if start is not None and start > end:
+        text = (
+            f"The log ends at offset {end}, below its log start {start} in log-start-offset-checkpoint: segments are "
+            f"missing, and a starting broker deletes all that is left."
+        )
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, path, text, START_LOST, None, end)
+        return
+    beyond = claims.beyond
+    if beyond:
+        yield _lost_end(claims, end, beyond)
+    first_dirty = claims.noted.first_dirty
+    if not beyond and first_dirty is not None and first_dirty > end:
+        text = (
+            f"cleaner-offset-checkpoint says {first_dirty}, but the log ends at {end}: the log counts as never "
+            f"compacted, and the next round reads all of it."
+        )
+        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.WASTE, path, text, CLEANED_ANEW, None, end)
+
+
+def _lost_end(claims: LogClaims, end: int, beyond: Mapping[str, int]) -> Finding:
+    count = max(beyond.values()) - end
+    lost = "offset is" if count == 1 else f"{count:,} offsets are"
+    claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
+    gone = f"the last {lost} gone from this replica."
+    text = f"The log ends at offset {end}, below {claimed}: {gone}"
+    if claims.ends_early and claims.counted_end is not None:
+        text = f"The log ends at offset {claims.counted_end} for the next start, below {claimed}. Whole batches reach"
+        text, end = f"{text} offset {end}: {gone}", claims.counted_end
+    bases = [str(base) for base in claims.lone_bases if base >= end]
+    if bases:
+        named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
+        text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
+        text += f" {INDEXES_GO}"
+    remedy, path = RECOVER_TAIL if claims.ends_early or claims.is_torn else END_LOST, claims.directory
+    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, path, text, remedy, None, end, "KAFKA-17076")
 
 
 def lost_finding(path: str, lost: LostPartition) -> Finding:

@@ -9,23 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from policies.findings.findings import CLEANED_ANEW, END_LOST, START_LOST, Finding, FindingCode, Harm, RepairGroup
-from policies.findings.of_files import (
-    INDEXES_GO,
-    RECOVER_TAIL,
-    early_end_findings,
-    emptied_findings,
-    segment_findings,
-    swap_findings,
-)
+from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.findings.of_files import early_end_findings, emptied_findings, segment_findings, swap_findings
 from policies.findings.of_history import EpochStart, checkpoint_findings
+from policies.findings.of_log_dir import offset_findings
 from policies.findings.sweeping import only_copy_findings
 from policies.findings.symptoms import PartitionSymptoms
 from policies.reasons import counted, size
 
 _DENIED: Final = "Permission denied"
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
-_NAMED_MAX: Final = 5
 _MISSING: Final = frozenset({
     FindingCode.OFFSET_GAP,
     FindingCode.END_BELOW_WATERMARK,
@@ -39,9 +32,9 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield what is wrong with the files of a partition."""
     if seen.error is not None and not seen.identity.tells_of(seen.error):
         yield _unreadable(seen, seen.error)
-    found = segment_findings(seen.log, seen.counted_end)
+    found = segment_findings(seen.log, seen.claims.counted_end)
     yield from found
-    yield from early_end_findings(seen.log, found, seen.counted_end, is_lost=bool(seen.claims_beyond_end))
+    yield from early_end_findings(seen.log, found, seen.claims.counted_end, is_lost=bool(seen.claims.beyond))
     yield from emptied_findings(seen.emptied)
     yield from only_copy_findings(seen.only_copies)
     yield from swap_findings(seen.hollow_swaps)
@@ -70,7 +63,7 @@ def epoch_findings(seen: PartitionSymptoms) -> list[Finding]:
     log = seen.log
     if seen.is_live:
         log = log._replace(segments=log.segments[:-1])  # a broker writes the file a moment later than the batch
-    return checkpoint_findings(log, entries, seen.noted.log_start or 0, is_whole=False)
+    return checkpoint_findings(log, entries, seen.claims.noted.log_start or 0, is_whole=False)
 
 
 def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
@@ -88,53 +81,9 @@ def _unreadable(seen: PartitionSymptoms, error: str) -> Finding:
     return Finding(FindingCode.PARTITION_UNREADABLE, Harm.NO_START, seen.path, text, remedy)
 
 
-def offset_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
-    """Yield that the log ends too early, and which checkpoint lies outside the log for another reason."""
-    end = seen.log_end_offset
-    if end is None:
-        return
-    start = seen.noted.log_start
-    if start is not None and start > end:
-        text = (
-            f"The log ends at offset {end}, below its log start {start} in log-start-offset-checkpoint: segments are "
-            f"missing, and a starting broker deletes all that is left."
-        )
-        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.DATA_LOST, seen.path, text, START_LOST, None, end)
-        return
-    beyond = seen.claims_beyond_end
-    if beyond:
-        yield _lost_end(seen, end, beyond)
-    first_dirty = seen.noted.first_dirty
-    if not beyond and first_dirty is not None and first_dirty > end:
-        text = (
-            f"cleaner-offset-checkpoint says {first_dirty}, but the log ends at {end}: the log counts as never "
-            f"compacted, and the next round reads all of it."
-        )
-        yield Finding(FindingCode.CHECKPOINT_BEYOND_END, Harm.WASTE, seen.path, text, CLEANED_ANEW, None, end)
-
-
-def _lost_end(seen: PartitionSymptoms, end: int, beyond: dict[str, int]) -> Finding:
-    count = max(beyond.values()) - end
-    lost = "offset is" if count == 1 else f"{count:,} offsets are"
-    claimed = ", ".join(f"{what} {offset}" for what, offset in beyond.items())
-    gone = f"the last {lost} gone from this replica."
-    text = f"The log ends at offset {end}, below {claimed}: {gone}"
-    if seen.ends_early and seen.counted_end is not None:
-        text = f"The log ends at offset {seen.counted_end} for the next start, below {claimed}. Whole batches reach"
-        text, end = f"{text} offset {end}: {gone}", seen.counted_end
-    bases = [str(base) for base in seen.lost_segments if base >= end]
-    if bases:
-        named = ", ".join(bases[:_NAMED_MAX]) + (" ..." if len(bases) > _NAMED_MAX else "")
-        text += f" {counted(len(bases), 'segment')} left index files without a .log: of base offset {named}."
-        text += f" {INDEXES_GO}"
-    is_hidden = seen.ends_early or (seen.was_clean and not seen.is_live and seen.has_torn_end)
-    remedy = RECOVER_TAIL if is_hidden else END_LOST
-    return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, seen.path, text, remedy, None, end, "KAFKA-17076")
-
-
 def missing_record_findings_of(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield the findings of ``doctor`` that ``preflight`` tells, too: records of this partition are gone."""
-    for finding in (*file_findings(seen), *offset_findings(seen)):
+    for finding in (*file_findings(seen), *offset_findings(seen.claims)):
         is_told = finding.repair is RepairGroup.LOG_END  # preflight says itself what is appended behind
         if finding.harm is Harm.DATA_LOST and finding.code in _MISSING and not is_told:
             yield finding

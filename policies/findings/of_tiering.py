@@ -29,16 +29,21 @@ def tiering_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
         return
     planned = explained.planned
     facts = planned.facts
-    if seen.noted.first_dirty is not None or seen.walked.gaps:
+    if seen.claims.noted.first_dirty is not None or seen.walked.gaps:
         text = (
             "The topic is tiered, and was compacted before: its segments have gaps, which go to remote storage as they "
             "are. Kafka 3.6 finds no batch for an offset within such a gap, and a consumer there gets no further."
         )
         remedy = "Run Kafka 3.8 or later; where that cannot be, have consumers seek past the gap."
-        offset = seen.noted.first_dirty
+        offset = seen.claims.noted.first_dirty
         yield Finding(FindingCode.COMPACTED_NOW_TIERED, Harm.NOTE, seen.path, text, remedy, None, offset, "KAFKA-15388")
     yield from _residue(seen, planned.policy, facts.segments, now_ms)
-    if facts.segments and facts.segments[0].base_offset > 0 and not seen.leader_epochs and seen.newest_snapshot is None:
+    if (
+        facts.segments
+        and facts.segments[0].base_offset > 0
+        and not seen.leader_epochs
+        and seen.claims.newest_snapshot is None
+    ):
         base = facts.segments[0].base_offset
         text = (
             f"The replica begins at offset {base}, without the leader epochs and the producer snapshot that it takes "

@@ -12,6 +12,8 @@ from storage.names import FileKind, FileState, parse_segment_file_name
 
 _CUTS_NOTHING: Final = frozenset({FindingCode.BATCH_CORRUPT, FindingCode.OFFSET_BACKWARDS})
 """Damage in front of the end: no repair cuts there."""
+_OF_THE_END: Final = frozenset({FindingCode.END_BELOW_WATERMARK, FindingCode.EPOCHS_WRONG})
+"""What comes of an end that is not found; the start cuts the leader epochs above the end itself."""
 _OF_INDEXES: Final = frozenset({FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 _KEEP_EVIDENCE: Final = (
     "Leave the file as it is: it tells which records are missing, so verify --repair does not touch it. Bring these"
@@ -79,7 +81,7 @@ def with_one_remedy(findings: Sequence[Finding], directory: str, end_offset: int
 
     def comes_of_it(one: Finding) -> bool:
         name = parse_segment_file_name(PurePath(one.path).name)
-        if one.code is FindingCode.EPOCHS_WRONG:  # the start cuts the entries above the end itself
+        if one.code in _OF_THE_END:
             return True
         if name is None or PurePath(one.path).parent != PurePath(directory):
             return False

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 from policies.explain.explanation import PartitionExplanation
 from policies.facts import PartitionFacts
-from policies.findings.findings import NOT_WALKED, NOTHING_NOTED, HeaderWalk, LogHistory, Noted
+from policies.findings.findings import NOT_WALKED, HeaderWalk, LogHistory
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
-from policies.findings.of_log_dir import MetaProperties, OffsetCheckpoint, TopicId
+from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, MetaProperties, OffsetCheckpoint, TopicId
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.lost import LostPartition, SetAside
-from storage.anomalies import Anomaly
 from storage.names import PARTITION_METADATA_FILE, TopicPartition
 
 
@@ -52,11 +51,8 @@ class PartitionSymptoms:
     explained: PartitionExplanation | None = None
     """None if the partition could not be read."""
     error: str | None = None
-    noted: Noted = NOTHING_NOTED
+    claims: LogClaims = NO_CLAIMS
     identity: TopicIdentity = UNKNOWN_TOPIC
-    log_end_offset: int | None = None
-    newest_snapshot: int | None = None
-    """The offset of the newest producer snapshot."""
     leader_epochs: tuple[tuple[int, int], ...] | None = None
     """Epoch and start offset, ascending; None if the file is missing or cannot be read."""
     log: LogHistory = NO_HISTORY
@@ -71,38 +67,11 @@ class PartitionSymptoms:
     deleted_files: int = 0
     """``.deleted`` files whose delay is over."""
     deleted_bytes: int = 0
-    lost_segments: tuple[int, ...] = ()
-    """The base offsets of index files without a ``.log``, ascending."""
     emptied: tuple[EmptiedSegment, ...] = ()
     """The segments in front of others that lost all their records."""
     hollow_swaps: tuple[HollowSwapFacts, ...] = ()
     only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
     """The ``.deleted`` logs that may be the only copy of records, by their paths."""
-    counted_end: int | None = None
-    """The offset that the next start takes for the end of the log; None if it looks for the end, or fails."""
-
-    @property
-    def claims_beyond_end(self) -> dict[str, int]:
-        """The offsets behind the last whole batch that a checkpoint or a snapshot states, by what states them."""
-        claims = {
-            "the high watermark": self.noted.high_watermark,
-            "the newest producer snapshot": self.newest_snapshot,
-            "the recovery point": self.noted.recovery_point,
-        }
-        end = self.log_end_offset
-        return {what: at for what, at in claims.items() if at is not None and end is not None and at > end}
-
-    @property
-    def has_torn_end(self) -> bool:
-        """Return whether the log ends with bytes that are no batch, and no zeros."""
-        seen = self.log.segments[-1].facts.seen if self.log.segments else ()
-        return any(one.anomaly is Anomaly.TAIL for one in seen)
-
-    @property
-    def ends_early(self) -> bool:
-        """Return whether the next start takes an offset for the end of the log that a whole batch has."""
-        ends = self.counted_end, self.log_end_offset
-        return ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
 
     @property
     def facts(self) -> PartitionFacts | None:

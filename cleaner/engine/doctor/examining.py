@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.glancing import LogEnd
-from cleaner.engine.doctor.missing import loss_symptoms, newest_snapshot
+from cleaner.engine.doctor.missing import loss_symptoms
 from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, observe
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
-from cleaner.engine.verify.hollow import hollow_swap_facts, recovered, strange_logs
+from cleaner.engine.verify.hollow import hollow_swap_facts, newest_snapshot, recovered, strange_logs
 from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_id_of, read_meta_properties
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
@@ -478,7 +478,7 @@ class _Eyes:
         if facts and all(claim is None or claim <= facts.log_end_offset for claim in claims):
             return LogEnd(facts.log_end_offset, 0)
         if not segments:
-            return LogEnd(None, 0)
+            return LogEnd(claims[1] or 0, 0)
         end = find_end(segments[-1], trust_index=self._checkpoints.was_clean)
         return LogEnd(end.next_offset, 0 if self._is_live else end.torn_bytes)
 

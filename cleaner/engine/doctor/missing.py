@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from cleaner.engine.doctor.glancing import LogEnd, glance_at
 from cleaner.engine.explain.explaining import Glanced
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.verify.hollow import emptied_segments, lone_indexes, recovered
+from cleaner.engine.verify.hollow import claims_on, emptied_segments, recovered
 from cleaner.engine.verify.log_dir_files import CheckpointFiles
 from policies.findings.findings import Finding, LogHistory, Noted
 from policies.findings.of_partition import missing_record_findings_of
 from policies.findings.symptoms import PartitionSymptoms
 from storage.errors import LogCleanerError
 from storage.log.end import find_end
-from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -45,7 +44,7 @@ def missing_records(path: Path, partitions: Collection[TopicPartition], *, is_li
             glanced = Glanced.at(recovered(listing))
             segments = glanced.listing.segments
             end = find_end(segments[-1], trust_index=was_clean) if segments else None
-            ends = LogEnd(end.next_offset, 0 if is_live else end.torn_bytes) if end else LogEnd(None, 0)
+            ends = LogEnd(end.next_offset, 0 if is_live else end.torn_bytes) if end else LogEnd(noted.log_start or 0, 0)
             one = rule, topic_partition, listing, glanced, noted, ends
             yield from missing_record_findings_of(loss_symptoms(*one, is_live=is_live, was_clean=was_clean))
 
@@ -79,26 +78,17 @@ def loss_symptoms(
     """
     circumstances = noted.circumstances(is_live=is_live, was_clean=was_clean)
     facts, unkeyed = glance_at(glanced, circumstances, end, is_unfinished=listing.needs_recovery, keys=keys)
-    counted = counted_end_of(glanced.listing.segments[-1]) if facts and was_clean and not is_live else None
     directory = str(listing.directory)
+    log = LogHistory.of(directory, facts, circumstances)
     return PartitionSymptoms(
         topic_partition,
         directory,
         is_live,
         was_clean,
         age_ms=0,
-        noted=noted,
-        log_end_offset=end.offset,
-        newest_snapshot=newest_snapshot(listing),
-        log=LogHistory.of(directory, facts, circumstances),
+        claims=claims_on(listing, glanced.listing.segments, log, noted, circumstances, end.offset),
+        log=log,
         unkeyed_offsets=unkeyed,
-        lost_segments=tuple(sorted({file.name.base_offset for file in lone_indexes(listing)})),
         emptied=tuple(emptied_segments(listing, circumstances.log_start_offset, with_last=circumstances.is_clean)),
         only_copies=() if is_live else tuple(rule.by_path(topic_partition, listing)),
-        counted_end=counted.next_offset if counted else None,
     )
-
-
-def newest_snapshot(listing: Listing) -> int | None:
-    """Return the offset of the newest producer snapshot; None without one."""
-    return max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)

@@ -26,13 +26,11 @@ from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
-from cleaner.engine.verify.hollow import strange_logs
 from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_meta_properties
-from cleaner.engine.verify.partition_files import counted_end, partition_findings
+from cleaner.engine.verify.partition_files import partition_findings
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
-from policies.findings.findings import Circumstances, Finding, HeaderWalk, RepairGroup, worst_first
+from policies.findings.findings import Circumstances, Finding, HeaderWalk, worst_first
 from policies.findings.of_log_dir import (
-    LogEnds,
     MetaProperties,
     TopicId,
     checkpoint_findings,
@@ -171,7 +169,8 @@ class _Dir:
     checkpoints: CheckpointFiles
     meta: MetaProperties | None
     rule: OnlyCopies
-    ends: dict[TopicPartition, LogEnds] = field(default_factory=dict)
+    read: set[TopicPartition] = field(default_factory=set)
+    """The partitions that were read."""
 
 
 class _Place(NamedTuple):
@@ -330,11 +329,7 @@ class _Check:
         self._checked.size_bytes += sum(one.size_bytes for one in facts)
         first_dirty = place.dir.checkpoints.noted(place.name).first_dirty
         self._checked.walks[str(place.path)] = HeaderWalk.of(facts, first_dirty)
-        listing = group[0][0].listing
-        if facts and isinstance(listing, Listing) and not strange_logs(listing):
-            is_hidden = any(finding.repair is RepairGroup.LOG_END for finding in found)
-            counted = counted_end(listing, _circumstances(place)) if is_hidden else None
-            place.dir.ends[place.name] = LogEnds(facts[0].base_offset, facts[-1].next_offset, counted)
+        place.dir.read.add(place.name)
 
     def _found(
         self, place: _Place, group: list[tuple[_Task, _Result]]
@@ -351,7 +346,8 @@ class _Check:
             self._checked.problems += map(str, errors)
             return [], facts
         try:
-            findings = partition_findings(place.name, listing, facts, _circumstances(place), place.dir.rule)
+            noted = place.dir.checkpoints.noted(place.name)
+            findings = partition_findings(place.name, listing, facts, noted, _circumstances(place), place.dir.rule)
             if place.name.topic != CLUSTER_METADATA_TOPIC:
                 self._note_id(read_id_of(place.path, place.name))
         except UnreadableFile as error:
@@ -375,7 +371,7 @@ class _Check:
                 entries = read_entries(path)
                 # a line is stale only if the partition was not there before, nor now
                 linked = {name for name, _ in one.log_dir.symlinked_partitions()}
-                present = {name for name, _ in one.log_dir.partitions()} | linked | set(one.ends)
+                present = {name for name, _ in one.log_dir.partitions()} | linked | one.read
                 is_whole = self._request.is_whole and not one.is_live
                 if is_whole:
                     gone = lost_in(
@@ -390,7 +386,7 @@ class _Check:
                     self._findings += [set_aside_finding(f"{path}/{name}", found) for name, found in sole.items()]
                     present |= lost.keys() | {found.topic_partition for found in sole.values()}
                 for checkpoint in one.checkpoints.files:
-                    self._findings += checkpoint_findings(checkpoint, one.ends, present if is_whole else None)
+                    self._findings += checkpoint_findings(checkpoint, present if is_whole else None)
                 if self._request.is_whole:
                     self._findings += log_dir_name_findings(str(path), entries)
             except UnreadableFile as error:

@@ -1,14 +1,19 @@
-"""Looks for what stands where records should be: hollow ``.swap`` logs, index files of segments without records."""
+"""Looks for what tells of records that are gone, or would go: hollow ``.swap`` logs, index files of segments without
+records, and whatever states offsets behind the end of a log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from policies.findings.findings import Circumstances, LogHistory, Noted
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
+from policies.findings.of_log_dir import LogClaims
 from storage.errors import LogCleanerError
 from storage.log.end import next_offset_of
+from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing
 from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
 from storage.names import FileKind, FileState
@@ -84,6 +89,37 @@ def lone_indexes(listing: Listing) -> list[SegmentFile]:
     logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
     plain = listing.in_state(FileState.PLAIN)
     return [file for file in plain if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
+
+
+def claims_on(
+    listing: Listing,
+    segments: Sequence[Segment],
+    log: LogHistory,
+    noted: Noted,
+    circumstances: Circumstances,
+    end_offset: int | None,
+) -> LogClaims:
+    """Return the end of a log, and the offsets that other files state of it.
+
+    Args:
+        listing: of the partition.
+        segments: of the log.
+        log: what the segments tell.
+        noted: the lines of the checkpoints about the partition.
+        circumstances: of the partition.
+        end_offset: the offset behind the last whole batch; None if nobody knows it.
+
+    Raises: UnreadableFile.
+    """
+    counted = counted_end_of(segments[-1]) if circumstances.is_clean and segments else None
+    claims = LogClaims.of(log, noted, end_offset, counted.next_offset if counted else None)
+    lone_bases = tuple(sorted({file.name.base_offset for file in lone_indexes(listing)}))
+    return claims._replace(newest_snapshot=newest_snapshot(listing), lone_bases=lone_bases)
+
+
+def newest_snapshot(listing: Listing) -> int | None:
+    """Return the offset of the newest producer snapshot; None without one."""
+    return max((snapshot.name.base_offset for snapshot in listing.snapshots), default=None)
 
 
 def recovered(listing: Listing) -> Listing:

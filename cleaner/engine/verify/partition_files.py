@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.verify.hollow import hollow_swap_facts, lone_indexes, strange_logs
+from cleaner.engine.verify.hollow import claims_on, hollow_swap_facts, lone_indexes, strange_logs
 from policies.findings.findings import (
     REBUILD,
     Circumstances,
@@ -17,6 +17,7 @@ from policies.findings.findings import (
     FindingCode,
     Harm,
     LogHistory,
+    Noted,
     RepairGroup,
 )
 from policies.findings.of_files import (
@@ -37,14 +38,13 @@ from policies.findings.of_history import (
     snapshot_findings,
     transaction_findings,
 )
-from policies.findings.of_log_dir import gap_findings, partition_name_findings
+from policies.findings.of_log_dir import gap_findings, offset_findings, partition_name_findings
 from policies.findings.repairs import RepairKind, missing_near
 from policies.findings.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
 from policies.findings.sweeping import only_copy_findings
 from storage.anomalies import CheckedSegment
 from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.errors import CorruptBatch
-from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing, strange_files
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
 from storage.log.read import companion_bytes, offset_entries
@@ -125,6 +125,7 @@ def partition_findings(
     name: TopicPartition,
     listing: Listing,
     facts: Sequence[CheckedSegment],
+    noted: Noted,
     circumstances: Circumstances,
     rule: OnlyCopies,
 ) -> list[Finding]:
@@ -134,21 +135,25 @@ def partition_findings(
         name: of the partition.
         listing: of its directory.
         facts: of its segments, ascending.
+        noted: its lines in the checkpoints, read before the log was.
         circumstances: what the log dir says of it.
         rule: of the log dir.
 
     Raises: UnreadableFile.
     """
     log = LogHistory.of(str(listing.directory), facts, circumstances)
-    counted = counted_end(listing, circumstances)
-    found = segment_findings(log, counted)
+    end_offset = log.end_offset if log.segments else circumstances.log_start_offset
+    claims = claims_on(listing, listing.segments, log, noted, circumstances, end_offset)
+    if circumstances.is_live:
+        claims = claims._replace(newest_snapshot=None)  # the broker may have written it since the log was read
+    found = segment_findings(log, claims.counted_end)
     of_epochs = order_findings(log) or _epoch_findings(log, circumstances)
     snapshots = _snapshots(listing, log, circumstances)
-    of_snapshots = snapshot_findings(log, snapshots, counted)
+    of_snapshots = snapshot_findings(log, snapshots)
     if strange_logs(listing):  # nobody knows which batches are not here
         found += [one for one in (*of_epochs, *of_snapshots) if one.code in _OF_A_FILE_ALONE]
     else:
-        found += [*of_epochs, *transaction_findings(log), *of_snapshots]
+        found += [*offset_findings(claims), *of_epochs, *transaction_findings(log), *of_snapshots]
         copies = [] if circumstances.is_live else list(only_copy_findings(rule.by_path(name, listing)))
         found += _loss_findings(log, listing, facts, circumstances) or (
             [] if copies else _gap_findings(log, circumstances, snapshots)
@@ -156,8 +161,8 @@ def partition_findings(
         found += copies
     if log.segments:
         index = log.segments[-1].standing.path_of(FileKind.INDEX)
-        is_lost = missing_near(index, RepairKind.INDEX, found) is not None
-        found += early_end_findings(log, found, counted, is_lost=is_lost)
+        is_lost = bool(claims.beyond) or missing_near(index, RepairKind.INDEX, found) is not None
+        found += early_end_findings(log, found, claims.counted_end, is_lost=is_lost)
     odd = _odd_logs(listing)
     unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
     found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
@@ -170,17 +175,6 @@ def partition_findings(
         return list(without_repairs(grouped(found)))
     deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
     return with_one_remedy(with_true_remedies(grouped(found), deleted), log.directory, log.end_offset)
-
-
-def counted_end(listing: Listing, circumstances: Circumstances) -> int | None:
-    """Return the offset that the next start takes for the end of the log; None if it looks for the end, or fails.
-
-    Raises: UnreadableFile.
-    """
-    if circumstances.is_live or not circumstances.is_clean or not listing.segments:
-        return None
-    end = counted_end_of(listing.segments[-1])
-    return end.next_offset if end else None
 
 
 def _loss_findings(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.findings import FindingCode, Harm
+from policies.findings.findings import END_LOST, FindingCode, Harm, Noted
+from policies.findings.of_files import RECOVER_TAIL
 from policies.findings.of_log_dir import (
     CHECKPOINTS,
-    LogEnds,
+    LogClaims,
     MetaProperties,
     NamedEntry,
     OffsetCheckpoint,
@@ -15,42 +16,60 @@ from policies.findings.of_log_dir import (
     checkpoint_findings,
     log_dir_name_findings,
     meta_findings,
+    offset_findings,
     partition_name_findings,
     topic_id_findings,
 )
-from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
+from storage.names import TopicPartition
 
 ORDERS, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
-ENDS = {ORDERS: LogEnds(0, 100)}
 ID, OTHER_ID = "srP01Y2CymOG0sludg6Bmw", "AAAAAAAAAAAAAAAAAAAAAQ"
 META = {"version": "1", "cluster.id": "c", "node.id": "1", "directory.id": ID}
 
 
-@pytest.mark.parametrize("name", CHECKPOINTS)
-def test_an_offset_up_to_the_end_is_healthy_and_one_behind_it_is_not(name):
-    assert list(checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 100}), ENDS, [ORDERS])) == []
-    (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {ORDERS: 101}), ENDS, [ORDERS])
-    is_of_the_end = name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+@pytest.mark.parametrize("stated", ["high_watermark", "recovery_point", "log_start", "first_dirty"])
+def test_an_offset_up_to_the_end_is_healthy_and_one_behind_it_is_not(stated):
+    assert list(offset_findings(LogClaims("/d/orders-0", 100, noted=Noted(**{stated: 100})))) == []
+    (found,) = offset_findings(LogClaims("/d/orders-0", 100, noted=Noted(**{stated: 101})))
+    is_of_the_end = stated in ("high_watermark", "recovery_point")
     assert found.code is (FindingCode.END_BELOW_WATERMARK if is_of_the_end else FindingCode.CHECKPOINT_BEYOND_END)
-    assert found.harm is (Harm.WASTE if name.startswith("cleaner") else Harm.DATA_LOST)
+    assert found.harm is (Harm.WASTE if stated == "first_dirty" else Harm.DATA_LOST)
+    assert found.path == "/d/orders-0"
+
+
+def test_all_that_says_that_the_log_lost_its_end_is_one_finding():
+    noted = Noted(high_watermark=103, recovery_point=90, first_dirty=104)
+    (found,) = offset_findings(LogClaims("/d/orders-0", 100, noted=noted, newest_snapshot=107, lone_bases=(40, 102)))
+    assert found.text == (
+        "The log ends at offset 100, below the high watermark 103, the newest producer snapshot 107: the last 7 offsets"
+        " are gone from this replica. 1 segment left index files without a .log: of base offset 102. Do not start the"
+        " broker: its start removes these index files, too."
+    )
+    assert (found.offset, found.remedy) == (100, END_LOST)
+
+
+@pytest.mark.parametrize(("counted", "is_torn", "ends_at"), [(80, False, 80), (80, True, 80), (100, True, 100)])
+def test_an_end_that_a_start_does_not_find_is_cut_before_anything_else(counted, is_torn, ends_at):
+    (found,) = offset_findings(LogClaims("/d/orders-0", 100, counted, is_torn, Noted(high_watermark=101)))
+    assert (found.offset, found.remedy) == (ends_at, RECOVER_TAIL)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_checkpoint_that_cannot_be_read_is_told(name):
-    (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {}, (), "line 2, no number"), ENDS, [ORDERS])
+    (found,) = checkpoint_findings(OffsetCheckpoint("/d/c", name, {}, (), "line 2, no number"), [ORDERS])
     assert found.code is FindingCode.CHECKPOINT_CORRUPT
 
 
 def test_lines_of_partitions_that_are_not_there_are_a_note():
     checkpoint = OffsetCheckpoint("/d/c", CHECKPOINTS[0], {ORDERS: 1, CLICKS: 1})
-    (found,) = checkpoint_findings(checkpoint, ENDS, [ORDERS])
+    (found,) = checkpoint_findings(checkpoint, [ORDERS])
     assert (found.code, found.harm) == (FindingCode.CHECKPOINT_STALE, Harm.NOTE)
-    assert list(checkpoint_findings(checkpoint, ENDS, None)) == []
+    assert list(checkpoint_findings(checkpoint, None)) == []
 
 
 def test_two_lines_and_negative_offsets_are_told():
     checkpoint = OffsetCheckpoint("/d/c", CHECKPOINTS[0], {ORDERS: -3}, (ORDERS,))
-    assert [one.code for one in checkpoint_findings(checkpoint, ENDS, [ORDERS])] == [FindingCode.CHECKPOINT_CORRUPT] * 2
+    assert [one.code for one in checkpoint_findings(checkpoint, [ORDERS])] == [FindingCode.CHECKPOINT_CORRUPT] * 2
 
 
 def test_partitions_of_a_topic_have_one_id():

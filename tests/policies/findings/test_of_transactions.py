@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.findings import NOTHING_NOTED, Finding, FindingCode, Harm
 from policies.findings.of_history import SnapshotEntry, snapshot_findings, transaction_findings
+from policies.findings.of_log_dir import LogClaims, offset_findings
 from storage.anomalies import ABORT as ABORTED
 from storage.anomalies import COMMIT as COMMITTED
 from storage.anomalies import DATA as WRITTEN
@@ -124,8 +125,10 @@ def test_open_transactions_are_compared():
 
 
 def test_a_snapshot_behind_the_end_says_that_the_log_lost_its_end():
-    (found,) = snapshot_findings(log(segment(0, 10)), {30: ()})
-    assert (found.harm, found.repair, found.kafka_issue) == (Harm.DATA_LOST, None, "KAFKA-17076")
+    history = log(segment(0, 10))
+    (found,) = offset_findings(LogClaims.of(history, NOTHING_NOTED, 10, None)._replace(newest_snapshot=30))
+    assert (found.code, found.harm, found.offset) == (FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, 10)
+    assert snapshot_findings(history, {30: ()}) == [], "the snapshot itself is not wrong: it stays as evidence"
 
 
 def test_a_snapshot_that_cannot_be_read_is_told():
