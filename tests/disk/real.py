@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from mmap import mmap
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -143,13 +144,14 @@ class Life:
         os.sync()
         pickle.dump(beginning_of(root), calls)  # type: ignore[arg-type]
         self._root, self._dice = root, dice
-        self._recorder = Recorder(str(root), calls, syncs=True)
+        self._recorder = Recorder(str(root), calls, is_real=True)
         self._sync_range = ctypes.CDLL(None, use_errno=True).sync_file_range
 
     def live(self, steps: int) -> None:
         """Make so many."""
         choices = (self._create, self._append, self._append, self._overwrite, self._truncate, self._rename, self._move)
         choices += (self._unlink, self._sync, self._sync, self._sync_dir, self._begin_writing, self._attribute)
+        choices += (self._write_past_the_cache,)
         for _ in range(steps):
             self._dice.choice(choices)()
 
@@ -164,10 +166,10 @@ class Life:
         if not (self._root / path[1:]).exists():
             self._recorder.release(None, self._recorder.create(path, 0o100644, os.O_WRONLY))
 
-    def _with_file(self, writes: bool = True) -> Iterator[tuple[str, int, int]]:
+    def _with_file(self, flags: int = 0) -> Iterator[tuple[str, int, int]]:
         if files := self._files():
             path = self._dice.choice(files)
-            fh = self._recorder.open(path, os.O_WRONLY if writes else os.O_RDONLY)
+            fh = self._recorder.open(path, os.O_WRONLY | flags)
             yield path, fh, os.fstat(fh).st_size
             self._recorder.release(None, fh)
 
@@ -179,6 +181,13 @@ class Life:
         for _, fh, size in self._with_file():
             if size:
                 self._recorder.write(None, self._dice.randbytes(min(size, 700)), self._dice.randrange(size), fh)
+
+    def _write_past_the_cache(self) -> None:
+        """Whole sectors, over what is there or behind it; an anonymous mapping is aligned as they must be."""
+        for _, fh, size in self._with_file(os.O_DIRECT):
+            with mmap(-1, self._dice.choice((1, 3, 8, 16)) * SECTOR_BYTES) as data:
+                data.write(self._dice.randbytes(len(data)))
+                self._recorder.write(None, data, self._dice.randint(0, size // SECTOR_BYTES) * SECTOR_BYTES, fh)
 
     def _truncate(self) -> None:
         for _, fh, size in self._with_file():

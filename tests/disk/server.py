@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from mmap import mmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -131,21 +132,21 @@ def end_session(pid: int) -> None:
 class Recorder:
     """The calls of the file system."""
 
-    def __init__(self, backing: str, recording: Any, faults: Sequence[Fault] = (), *, syncs: bool = False) -> None:
+    def __init__(self, backing: str, recording: Any, faults: Sequence[Fault] = (), *, is_real: bool = False) -> None:
         """Begin.
 
         Args:
             backing: directory that is served.
             recording: file that gets the operations.
             faults: what goes wrong.
-            syncs: whether an fsync is one of the backing directory, too.
+            is_real: whether the backing directory, too, gets each fsync, and writes past the page cache.
         """
         self._root, self._recording, self._faults = backing, recording, faults
         self._met = [0] * len(faults)
         self._open: dict[int, bool] = {}
         """Descriptors, and whether their writes go past the page cache."""
         self._is_dead = False
-        self._syncs = syncs
+        self._is_real = is_real
         self._given: dict[int, int] = {}
 
     def caller(self) -> int:
@@ -243,7 +244,8 @@ class Recorder:
 
     def _opened(self, path: str, flags: int) -> int:
         writes = flags & os.O_ACCMODE != os.O_RDONLY
-        fh = os.open(self._path(path), os.O_RDWR if writes else os.O_RDONLY)
+        direct = flags & os.O_DIRECT if self._is_real else 0
+        fh = os.open(self._path(path), (os.O_RDWR if writes else os.O_RDONLY) | direct)
         self._open[fh] = bool(flags & os.O_DIRECT)
         if flags & os.O_TRUNC and writes:
             self._truncate(fh, 0)
@@ -265,12 +267,12 @@ class Recorder:
         os.close(fh)
         return 0
 
-    def write(self, path: str | None, data: bytes, offset: int, fh: int) -> int:
+    def write(self, path: str | None, data: bytes | mmap, offset: int, fh: int) -> int:
         if self._fault("write"):
             data = data[: max(len(data) // 2, 1)]
         os.pwrite(fh, data, offset)
         status = os.fstat(fh)
-        self._record(Wrote(self._number(status), offset, data, self._open[fh], status.st_mtime_ns))
+        self._record(Wrote(self._number(status), offset, bytes(data), self._open[fh], status.st_mtime_ns))
         return len(data)
 
     def truncate(self, path: str | None, length: int, fh: int | None = None) -> int:
@@ -304,7 +306,7 @@ class Recorder:
             if not self._is_dead:
                 self._record(Synced(inode, has_failed=True))
             raise
-        if self._syncs:
+        if self._is_real:
             os.fsync(fh)
         self._record(Synced(inode))
         return 0

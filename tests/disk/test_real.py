@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from mmap import mmap
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -9,7 +12,9 @@ import pytest
 
 from tests.disk.__main__ import in_memory
 from tests.disk.cuts import ORDERED, WRITEBACK, XFS
+from tests.disk.mount import mounted
 from tests.disk.real import check_against, lived
+from tests.disk.recording import Recording, Wrote
 from tests.sampled import day, is_whole
 
 STEPS: Final = 120
@@ -23,3 +28,14 @@ def test_what_a_real_disk_leaves_is_allowed(kind: str) -> None:
         different, wrong = check_against(kind, life, scratch / "life", IMAGES, Random(day()))
     assert wrong == []
     assert different > 3
+
+
+def test_a_write_past_the_page_cache_is_recorded_as_one(tmp_path: Path) -> None:
+    (tmp_path / "backing").mkdir()
+    with mounted(tmp_path / "backing", tmp_path / "disk", tmp_path / "recording") as disk, mmap(-1, 4096) as data:
+        for name, flags in (("cached", 0), ("direct", os.O_DIRECT)):
+            descriptor = os.open(disk / name, os.O_WRONLY | os.O_CREAT | flags)
+            os.pwrite(descriptor, data, 0)
+            os.close(descriptor)
+    operations = Recording.read(tmp_path / "recording").operations
+    assert [wrote.is_direct for wrote in operations if isinstance(wrote, Wrote)] == [False, True]
