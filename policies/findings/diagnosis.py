@@ -18,7 +18,6 @@ from policies.findings.of_log_dir import (
     checkpoint_findings,
     lost_finding,
     meta_findings,
-    missing_meta_findings,
     offset_findings,
     set_aside_finding,
     strange_directory_finding,
@@ -39,7 +38,7 @@ from policies.plan import PartitionPlan
 from policies.preflight.facts import NEWEST
 from policies.preflight.start import StartVerdict
 from policies.reasons import counted, duration, moment, size
-from storage.names import META_PROPERTIES_FILE, TopicPartition
+from storage.names import TopicPartition
 
 EMPTY_BATCHES_MIN: Final = 100
 """Fewer empty batches are what idempotent producers leave."""
@@ -323,10 +322,8 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetad
         text = f"The cluster metadata cannot be read {cause}. Nobody knows the topics, their ids and configurations."
         remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else "Bring it back from another controller."
         found.append(Finding(FindingCode.METADATA_UNREADABLE, Harm.NO_START, metadata.path, text, remedy))
-    found += meta_findings([log_dir.meta for log_dir in seen if log_dir.meta is not None])
-    if any(log_dir.has_metadata for log_dir in seen):
-        lacking = [log_dir.path for log_dir in seen if log_dir.meta is None]
-        found += missing_meta_findings(f"{path}/{META_PROPERTIES_FILE}" for path in lacking)
+    metadata_dir = next((log_dir.path for log_dir in seen if log_dir.has_metadata), None)
+    found += meta_findings([log_dir.identity for log_dir in seen if log_dir.identity is not None], metadata_dir)
     partitions = [partition for log_dir in seen for partition in log_dir.partitions]
     return Diagnosis(
         now_ms,

@@ -24,6 +24,7 @@ from policies.findings.findings import (
     RepairGroup,
 )
 from policies.findings.of_files import INDEXES_GO, RECOVER_TAIL
+from policies.preflight.identity import IdentityBefore, check_identities, check_zookeeper_identities
 from policies.preflight.lost import LostPartition, SetAside
 from policies.reasons import counted
 from storage.anomalies import Anomaly
@@ -90,7 +91,6 @@ _NO_PLAIN_FILE: Final = (
 )
 _COPY_IT: Final = "Nothing; copy it before if somebody needs it."
 _NO_OFFSET: Final = "It ends as a segment file does, and begins with no offset: the broker does not start."
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class LogClaims(NamedTuple):
@@ -169,14 +169,6 @@ class TopicId(NamedTuple):
     """Why it cannot be read."""
     takes_offline: bool = False
     """Whether a start takes the log dir offline over the error, by ``policies.preflight``; else it stops the broker."""
-
-
-class MetaProperties(NamedTuple):
-    """The ``meta.properties`` of a log dir."""
-
-    path: str
-    values: Mapping[str, str]
-    error: str | None = None
 
 
 class NamedEntry(NamedTuple):
@@ -382,53 +374,27 @@ def topic_id_finding(directory: str, own: str | None, wanted: str, says: str) ->
     return Finding(code, Harm.NO_START, path, text, OTHER_TOPIC, kafka_issue="KAFKA-14616")
 
 
-def meta_findings(found: Sequence[MetaProperties]) -> Iterator[Finding]:
-    """Yield what is wrong with the ``meta.properties`` of the log dirs of one broker."""
-    sound = []
-    for one in found:
-        cause = one.error or _cause(one.values)
-        if cause is None:
-            sound.append(one)
-            continue
-        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
-        text = f"{cause[0].upper()}{cause[1:]}: the broker does not start."
-        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, one.path, text, remedy)
-    for key in ("cluster.id", "node.id", "broker.id"):
-        values = {one.values[key] for one in sound if key in one.values}
-        if len(values) > 1:
-            text = f"{key} is not the same in all log dirs ({', '.join(sorted(values))}): the broker does not start."
-            remedy = "Find out which broker the log dir belongs to, and name only log dirs of one broker."
-            yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, remedy)
-    ids = [one.values["directory.id"] for one in sound if "directory.id" in one.values]
-    if len(set(ids)) < len(ids):
-        text = "Two log dirs have the same directory.id: the broker does not start."
-        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, sound[-1].path, text, "Format the copy anew.")
+def meta_findings(befores: Sequence[IdentityBefore], metadata_dir: str | None) -> Iterator[Finding]:
+    """Yield what is wrong with the ``meta.properties`` of the log dirs of one broker, by the rules of a start.
 
-
-def missing_meta_findings(paths: Iterable[str]) -> Iterator[Finding]:
-    """Yield the log dirs of a KRaft node whose ``meta.properties`` is missing, by its path."""
-    for path in paths:
-        text = "The file is missing: a broker with the cluster metadata does not start."
-        remedy = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
-        yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, path, text, remedy)
-
-
-def _cause(values: Mapping[str, str]) -> str | None:
-    if not values:
-        return "the file is empty"
-    version = values.get("version", "0" if "broker.id" in values else "missing")
-    if version not in ("0", "1"):
-        return f"version is {version}, neither 0 nor 1"
-    number = "node.id" if version == "1" else "broker.id"
-    stated = values.get(number, "" if version == "1" or "cluster.id" not in values else "0")
-    if not stated.isdecimal():
-        return f"{number} is {stated}, no whole number" if stated else f"{number} is missing"
-    if version == "1" and not values.get("cluster.id"):
-        return "cluster.id is missing"
-    directory_id = values.get("directory.id")
-    if directory_id is not None and not _ID.fullmatch(directory_id):
-        return f"directory.id is {directory_id}, no id of 22 characters"
-    return None
+    Args:
+        befores: the log dirs, as they are.
+        metadata_dir: the log dir of the metadata log; None if none of them has it.
+    """
+    if not befores:
+        return
+    is_formatted = any((one.properties or {}).get("version") == "1" for one in befores)
+    if metadata_dir is not None or is_formatted:
+        found = check_identities(befores, None, metadata_dir or "")
+    else:
+        found = check_zookeeper_identities(befores, None)
+    so = "the broker does not start" if found.refusals else "the broker takes the log dir offline"
+    told: set[str] = set()
+    for path, cause, remedy in found.causes():
+        if path not in told:
+            text = f"{cause[0].upper()}{cause[1:]}; {so}."
+            yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, path, text, remedy)
+        told.add(path)
 
 
 def strange_directory_finding(path: str) -> Finding:

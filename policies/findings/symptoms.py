@@ -11,8 +11,9 @@ from policies.explain.explanation import PartitionExplanation
 from policies.facts import PartitionFacts
 from policies.findings.findings import NOT_WALKED, HeaderWalk, LogHistory
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
-from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, MetaProperties, OffsetCheckpoint, TopicId
+from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, OffsetCheckpoint, TopicId
 from policies.findings.only_copies import OnlyCopy
+from policies.preflight.identity import IdentityBefore
 from policies.preflight.lost import LostPartition, SetAside
 from storage.names import PARTITION_METADATA_FILE, TopicPartition
 
@@ -158,8 +159,8 @@ class LogDirSymptoms:
     """Topics of which it is known whether they are tiered."""
     lost: tuple[LostPartition, ...] = ()
     """The partitions that had records by the checkpoints, and have no directory."""
-    meta: MetaProperties | None = None
-    """None if the file is missing."""
+    identity: IdentityBefore | None = None
+    """The ``meta.properties``; None if nobody looked."""
     has_metadata: bool = False
     """Whether the metadata log lies here."""
     free_bytes: int | None = None

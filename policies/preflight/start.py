@@ -160,6 +160,8 @@ class Refusal(NamedTuple):
 
     path: str
     failure: KafkaFailure
+    remedy: str | None = None
+    """What to do about it; None if the cause says it."""
 
 
 class StartUser(NamedTuple):

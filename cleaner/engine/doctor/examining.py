@@ -28,7 +28,7 @@ from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
 from cleaner.engine.verify.hollow import hollow_swap_facts, newest_snapshot, recovered, strange_logs
-from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_id_of, read_meta_properties
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_id_of, read_identity
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -283,7 +283,7 @@ class Examination:
             checkpoints.files,
             self._tiered(),
             () if is_live or self.plan.request.topics else tuple(self._lost(planned, checkpoints)),
-            read_meta_properties(path, _fail),
+            read_identity(path),
             (path / METADATA_DIR).is_dir(),
             next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
         )
@@ -493,7 +493,3 @@ class _Eyes:
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:
     """Leave out an active segment that ends with bytes that are no batch: the walk would take them for damage."""
     return segments[:-1] if torn_bytes else segments
-
-
-def _fail(error: UnreadableFile) -> None:
-    raise error

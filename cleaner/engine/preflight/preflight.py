@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.missing import missing_records
 from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget
+from cleaner.engine.verify.log_dir_files import read_identity
 from policies.preflight.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
 from policies.preflight.identity import Identities, IdentityBefore, check_identities, check_zookeeper_identities
 from policies.preflight.metadata import METADATA_DIR, MetadataBefore, MetadataStart, load_metadata, with_features
@@ -30,7 +31,7 @@ from policies.preflight.start import (
 )
 from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
 from storage.directory import opened
-from storage.errors import CorruptBatch, InvalidConfig, InvalidRecord, LogCleanerError, UnreadableFile, as_unreadable
+from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError, UnreadableFile, as_unreadable
 from storage.lock import holder_of
 from storage.log.file_records import CorruptRecord, walk
 from storage.log_dir import LogDir, read_file
@@ -49,7 +50,6 @@ from storage.names import (
     REMOTE_INDEX_CACHE,
     TopicPartition,
 )
-from storage.properties import parse_properties
 from storage.records import Batch
 from storage.records.read_batches import LogBytes, parse_batch
 from storage.segment import reading
@@ -203,19 +203,15 @@ def _may(user: User, path: Path, bits: int) -> bool:
         return True
 
 
-def read_identity(path: Path, user: User) -> IdentityBefore:
+def read_identity_as(user: User, path: Path) -> IdentityBefore:
     """Read ``meta.properties`` as a user."""
-    file = path / META_PROPERTIES_FILE
-    if not _may(user, file, _READ):
+    if not _may(user, path / META_PROPERTIES_FILE, _READ):
         return IdentityBefore(str(path), None, f"user {user.uid} may not read it")
     try:
-        data = read_file(file)
-        found = None if data is None else parse_properties(data, str(file))
-    except (UnreadableFile, InvalidConfig) as error:
+        return read_identity(path)
+    except UnreadableFile as error:
         is_absent = not path.is_dir() and not path.exists()
-        return IdentityBefore(str(path), None, None if is_absent else str(error), isinstance(error, InvalidConfig))
-    values = None if found is None else {key: one.value for key, one in found.items()}
-    return IdentityBefore(str(path), values)
+        return IdentityBefore(str(path), None, None if is_absent else str(error))
 
 
 def read_log_dir(
@@ -425,7 +421,7 @@ def _predicted(
     """
     metadata_dir = node.metadata_dir or next((p for p in log_dirs if (p / METADATA_DIR).is_dir()), log_dirs[0])
     user = _user_of(dict.fromkeys((metadata_dir, *log_dirs)))
-    identities = [read_identity(path, user) for path in dict.fromkeys((*log_dirs, metadata_dir))]
+    identities = [read_identity_as(user, path) for path in dict.fromkeys((*log_dirs, metadata_dir))]
     around = StartSurroundings(
         node.release, check_identities(identities, node.node_id, str(metadata_dir)), str(metadata_dir), None, None
     )

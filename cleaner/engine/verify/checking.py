@@ -26,21 +26,20 @@ from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
-from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_meta_properties
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_identity
 from cleaner.engine.verify.partition_files import partition_findings
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from policies.findings.findings import Circumstances, Finding, HeaderWalk, worst_first
 from policies.findings.of_log_dir import (
-    MetaProperties,
     TopicId,
     checkpoint_findings,
     log_dir_name_findings,
     lost_finding,
     meta_findings,
-    missing_meta_findings,
     set_aside_finding,
     topic_id_findings,
 )
+from policies.preflight.identity import IdentityBefore
 from policies.preflight.metadata import METADATA_DIR
 from storage.anomalies import Anomaly, CheckedSegment, EpochRun, Gap, LastBatch, SeenAnomaly, TxnEvent
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
@@ -48,7 +47,6 @@ from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import (
     CLUSTER_METADATA_TOPIC,
-    META_PROPERTIES_FILE,
     FileKind,
     TopicPartition,
     parse_partition_dir_name,
@@ -167,7 +165,8 @@ class _Dir:
     log_dir: LogDir
     is_live: bool
     checkpoints: CheckpointFiles
-    meta: MetaProperties | None
+    identity: IdentityBefore | None
+    """The ``meta.properties``; None if it cannot be read."""
     rule: OnlyCopies
     read: set[TopicPartition] = field(default_factory=set)
     """The partitions that were read."""
@@ -241,10 +240,16 @@ class _Check:
         try:
             is_live = self._is_live(log_dir)
             checkpoints = CheckpointFiles.read(log_dir.path, self._unread)
-            meta = read_meta_properties(log_dir.path, self._unread)
-            return _Dir(log_dir, is_live, checkpoints, meta, OnlyCopies(log_dir))
+            return _Dir(log_dir, is_live, checkpoints, self._identity_of(log_dir), OnlyCopies(log_dir))
         except UnreadableFile as error:
             self._checked.problems.append(str(error))
+            return None
+
+    def _identity_of(self, log_dir: LogDir) -> IdentityBefore | None:
+        try:
+            return read_identity(log_dir.path)
+        except UnreadableFile as error:
+            self._unread(error)
             return None
 
     def _unread(self, error: UnreadableFile) -> None:
@@ -391,11 +396,11 @@ class _Check:
                     self._findings += log_dir_name_findings(str(path), entries)
             except UnreadableFile as error:
                 self._checked.problems.append(str(error))
-        self._findings += meta_findings([one.meta for one in dirs if one.meta is not None])
-        paths = [one.log_dir.path for one in dirs]
-        if self._request.is_whole and any((path / METADATA_DIR).is_dir() for path in paths):
-            lacking = [one.log_dir.path / META_PROPERTIES_FILE for one in dirs if one.meta is None]
-            self._findings += missing_meta_findings(map(str, lacking))
+        identities = [one.identity for one in dirs if one.identity is not None]
+        metadata_dir = next((str(one.log_dir.path) for one in dirs if (one.log_dir.path / METADATA_DIR).is_dir()), None)
+        if not self._request.is_whole:
+            identities = [one for one in identities if not one.is_missing]
+        self._findings += meta_findings(identities, metadata_dir)
 
     def _everywhere(self, dirs: Sequence[_Dir]) -> set[TopicPartition]:
         """Return the partitions with a directory in any log dir, whatever its suffix."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from policies.findings.findings import Noted
-from policies.findings.of_log_dir import CHECKPOINTS, MetaProperties, NamedEntry, OffsetCheckpoint, TopicId
+from policies.findings.of_log_dir import CHECKPOINTS, NamedEntry, OffsetCheckpoint, TopicId
 from policies.preflight.facts import NEWEST, KafkaFailure
+from policies.preflight.identity import IdentityBefore
 from policies.preflight.texts import read_offset_checkpoint
 from policies.preflight.texts import read_topic_id as read_as_kafka
 from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
@@ -90,24 +91,15 @@ def _repeated(data: bytes) -> Iterator[TopicPartition]:
             yield found
 
 
-def read_meta_properties(log_dir: Path, unread: Callable[[UnreadableFile], object]) -> MetaProperties | None:
-    """Read ``meta.properties``.
-
-    Return None if the file is absent or cannot be read; in the second case call ``unread``.
-    """
+def read_identity(log_dir: Path) -> IdentityBefore:
+    """Read the ``meta.properties`` of a log dir. Raises: UnreadableFile."""
     path = log_dir / META_PROPERTIES_FILE
+    data = read_file(path)
     try:
-        data = read_file(path)
-    except UnreadableFile as error:
-        unread(error)
-        return None
-    if data is None:
-        return None
-    try:
-        found = parse_properties(data, str(path))
+        found = None if data is None else parse_properties(data, str(path))
     except InvalidConfig as error:
-        return MetaProperties(str(path), {}, error.reason)
-    return MetaProperties(str(path), {key: said.value for key, said in found.items()})
+        return IdentityBefore(str(log_dir), None, error.reason, is_malformed=True)
+    return IdentityBefore(str(log_dir), None if found is None else {key: one.value for key, one in found.items()})
 
 
 def read_entries(log_dir: Path) -> list[NamedEntry]:

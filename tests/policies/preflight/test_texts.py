@@ -108,16 +108,22 @@ def test_meta_properties_that_kafka_does_not_read(change: dict[str, str]) -> Non
             PROPERTIES | {"node.id": "2", "directory.id": "X3qEibE5Br9WpoYilKvjLQ"},
             "the node id is 2, and 1 was expected",
         ),
-        (None, "is missing: the log dir was not formatted"),
+        (None, "the file is missing: the log dir was not formatted"),
     ],
 )
 def test_meta_properties_of_two_log_dirs_that_do_not_fit(other: dict[str, str] | None, cause: str) -> None:
     found = check_identities([IdentityBefore("/a", PROPERTIES), IdentityBefore("/b", other)], 1, "/a")
     (refusal,) = found.refusals
     assert (refusal.path, refusal.failure) == ("/b/meta.properties", KafkaFailure("RuntimeException", cause))
+    assert found.further == ()
 
 
 OLD = {"version": "0", "broker.id": "1", "cluster.id": "c"}
+
+
+def test_kafka_2_reads_the_broker_id_as_a_number() -> None:
+    (refusal,) = check_zookeeper_identities([IdentityBefore("/a", OLD | {"broker.id": "x"})], 1).refusals
+    assert refusal.failure == KafkaFailure("RuntimeException", "broker.id 'x' is no number")
 
 
 @pytest.mark.parametrize("other", [OLD | {"directory.id": "x"}, {}, {"garbage": ""}])
