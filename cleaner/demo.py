@@ -42,7 +42,7 @@ from storage.records import Record
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _SEGMENT_BYTES: Final = str(1 << 20)
-"""The least that Kafka 4 allows, to get many segments from little data."""
+"""The smallest size that Kafka 4 allows, for many segments from little data."""
 _RECORDS_PER_BATCH: Final = 100
 _TOMBSTONE_PERCENT: Final = 6
 _WRONG_CLOCK_BATCH: Final = 10
@@ -233,7 +233,7 @@ def _stream(
     Args:
         scene: of the partition.
         records: how many.
-        days: so far back lies the first.
+        days: the age of the first record.
         record_at: makes the record of a time.
         codec_of: gives the codec of a batch by the batch's place.
     """

@@ -6,7 +6,9 @@ from typing import Final, NamedTuple
 
 from storage.names import TopicPartition
 
-_REMEDY: Final = "create the topic, stop the broker, move the empty directory that it made away, and import again"
+_REMEDY: Final = (
+    "create the topic, stop the broker, move away the empty directory that the broker made, and import again"
+)
 
 
 class ImportFacts(NamedTuple):
@@ -46,18 +48,18 @@ def placement(facts: ImportFacts) -> Placement:
     topic, partition = facts.topic_partition
     stray = "a broker (KRaft, since 3.7) will set the directory aside as -stray at its start"
     if facts.topic_id is None:
-        found = f"the cluster metadata know no topic {topic}"
+        found = f"the cluster metadata knows no topic {topic}"
         if not facts.has_metadata:
-            found = f"no cluster metadata are here to say which id topic {topic} has"
+            found = f"there is no cluster metadata here that tells the id of topic {topic}"
         kept = "the topic id of its other partitions here" if facts.neighbours_id else "a new topic id"
-        text = f"{found}: it gets {kept}. Unless the cluster knows that id, {stray}"
+        text = f"{found}: the new partition gets {kept}. Unless the cluster knows that id, {stray}"
         return Placement(facts.neighbours_id, f"{text}; {_REMEDY}")
     if not facts.replicas:
-        return Placement(facts.topic_id, f"the cluster metadata know no partition {partition} of {topic}: {stray}")
+        return Placement(facts.topic_id, f"the cluster metadata knows no partition {partition} of {topic}: {stray}")
     if facts.node_id is not None and facts.node_id not in facts.replicas:
         hosts = ", ".join(map(str, facts.replicas))
-        return Placement(facts.topic_id, f"the cluster metadata place it on {hosts}, not on {facts.node_id}: {stray}")
+        return Placement(facts.topic_id, f"the cluster metadata places it on {hosts}, not on {facts.node_id}: {stray}")
     if None not in (ids := (facts.directory_id, facts.own_directory_id)) and ids[0] != ids[1]:
-        text = f"the cluster metadata place it in the log dir with the id {ids[0]}, and this one has {ids[1]}"
+        text = f"the cluster metadata places it in the log dir with the id {ids[0]}, and this one has {ids[1]}"
         return Placement(facts.topic_id, f"{text}: the broker will tell the controller where it found it")
     return Placement(facts.topic_id, "")

@@ -237,8 +237,8 @@ def size(size_bytes: int, digits: int = 1) -> str:
 
 
 def offsets(start: int, end: int) -> str:
-    """Return the offsets from one on and below another, both named that exist: ``offsets 0 to 49``."""
-    return f"offsets {start} to {end - 1}" if end > start else f"no offset, {end} is the next"
+    """Return the offsets from ``start`` up to, but not including, ``end``: ``offsets 0 to 49``."""
+    return f"offsets {start} to {end - 1}" if end > start else f"no records, next offset {end}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -190,7 +190,7 @@ def _withheld(confirmed: Mapping[str, Confirmed]) -> Iterator[tuple[str, Reason]
         if one.unreadable:
             yield path, Reason(ReasonCode.RELOAD_GUARD, f"{_WAITS}: {one.unreadable}")
         elif one.lost_metadata:
-            text = "the limits confirmed last counted on the cluster metadata, and now none is read"
+            text = "the limits confirmed last came from the cluster metadata, which is no longer found"
             yield path, Reason(ReasonCode.RELOAD_GUARD, f"{_WAITS}: {text}")
 
 
@@ -214,13 +214,13 @@ def _guard_of(
     if because:
         return _reason(because)
     if request.let_through is not None:
-        reason = None if topic in request.let_through else "nobody looked yet at how much becomes due by it"
+        reason = None if topic in request.let_through else "how much becomes due is not known yet"
     else:
         newly_bytes, all_bytes = shares.get(topic, (0, 0))
         reason = None
         if newly_bytes > NEWLY_DUE_MAX * all_bytes:
             share = share_beside(newly_bytes / all_bytes, NEWLY_DUE_MAX)
-            reason = f"{newly_bytes} of the topic's {all_bytes} bytes become due by it: {share}, more than half"
+            reason = f"{newly_bytes} of the topic's {all_bytes} bytes become due: {share}, more than half"
     return _reason([(change, reason) for change in changes.values()]) if reason else None
 
 

@@ -343,7 +343,7 @@ def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
     if not deletion.is_compacted_since and untold is None:
         return None
     by = "" if deletion.is_compacted_since else f", since {CLEANER_OFFSET_CHECKPOINT} has moved on to {untold}"
-    text = f"a compaction followed{by}: a tombstone or marker that its records need may be gone"
+    text = f"the partition was compacted after this{by}: a tombstone or marker that these records need may be gone"
     return RestoreCode.COMPACTED_SINCE, text
 
 
@@ -359,7 +359,7 @@ def _changed(deletion: DeletionFacts, log_start: int | None) -> _Refusal:
 
 def _misfit(segment: RetiredSegment, first_base: int | None) -> _Refusal:
     if first_base is None:
-        return RestoreCode.GAP, "no segment is left that it could join"
+        return RestoreCode.GAP, "no segment is left to which this one could be joined"
     if segment.end_offset > first_base:
         return RestoreCode.OVERLAP, f"ends at offset {segment.end_offset}, the log begins at {first_base} already"
     if segment.end_offset < first_base:

@@ -25,7 +25,7 @@ CORRUPT_BATCH: Final = "_corrupt_batch"
 """The column that ``mode = PERMISSIVE`` adds: the fault of a damaged batch, with its place; else null."""
 
 KEY_COLUMNS: Final = ("key", "topic", "partition", "offset")
-"""The columns that ``keysOnly`` leaves."""
+"""The columns that remain with ``keysOnly``."""
 
 TYPES: Final[dict[str, tuple[str, pa.DataType]]] = {
     "key": ("binary", pa.binary()),

@@ -1,1 +1,1 @@
-"""The command line: a module a command, each with HELP, ``add_arguments``, ``run``; thin over the engine."""
+"""The command line: one module for each command, with HELP, ``add_arguments`` and ``run``; the work is the engine's."""

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from cleaner.engine.outcome import Outcome
     from policies.plan import Plan, Request
 
-_UNTOUCHED: Final = "nothing of it was touched: look with --dry-run --yes, and add --yes if you mean it"
+_UNTOUCHED: Final = "nothing there was changed: look with --dry-run --yes, and add --yes if you mean it"
 _WAITS: Final = (
-    "the limits before it hold meanwhile: logcleaner config apply -n shows what waits, and without -n confirms it; "
-    "so does --yes"
+    "until then the earlier limits hold: logcleaner config apply -n shows what waits; "
+    "logcleaner config apply, or --yes, confirms it"
 )
 _OLD: Final = "as in an old copy, or where a broker was stopped for long"
 _UNCOMPACTED: Final = (
-    "nothing of it was compacted: add --yes if you mean it; with cleanup.policy=delete the topic keeps these records"
+    "nothing there was compacted: add --yes if you mean it; with cleanup.policy=delete the topic keeps these records"
 )
 
 
@@ -69,8 +69,8 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     """Ask the user, on a terminal, to confirm what guard rails hold back, before the run changes anything.
 
     Returns: the request, with the guards that were shown and confirmed, or with all guards after ``--yes``. A guard
-        that only the plan under the lock meets was never shown, so it holds back.
-    Raises: NotConfirmed.
+    that only the plan under the lock meets was never shown, so it still holds its partitions back. Raises:
+    NotConfirmed.
     """
     if args.yes or args.dry_run or not _on_a_terminal():
         return replace(request, confirmed=args.yes)
@@ -89,11 +89,11 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
     Args:
         args: of the command.
         plan: the plan that the run carried out.
-        outcome: its outcome; nothing of the log dirs is locked any more.
+        outcome: the outcome of the run; no log dir is locked any more.
         request: of the run.
 
-    Returns: the request of a second run over these partitions alone; None if there are none, or the user says no, or
-        the run wrote a copy, which nobody adds to.
+    Returns: the request of a second run over these partitions alone; None if there are none, if the user says no, or if
+    the run wrote a copy, because a copy cannot be extended.
     """
     from policies.plan import guard_key, path_of
 
@@ -110,7 +110,7 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
 
 
 def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
-    """Print one line for each guard rail that holds something back; of a dry run, also what would refuse the run."""
+    """Print a line for each guard rail that holds something back; in a dry run, also each reason to refuse the run."""
     from policies.guards import may_be_an_old_copy
     from policies.reasons import ReasonCode
     from storage.log_dir import LogDir

@@ -43,7 +43,7 @@ _TOLD = {
 
 
 def help_on(*statuses: ExitStatus, also: Mapping[ExitStatus, str] | None = None) -> str:
-    """Return the list of exit statuses for a command's ``--help``; ``also`` has the command's own words for some."""
+    """Return the list of exit statuses for a command's ``--help``; ``also`` replaces the texts of some statuses."""
     told = {status: _TOLD[status] for status in statuses} | dict(also or {})
     return "\n".join(["exit status:", *(f"  {status:<4} {told[status]}" for status in sorted(told))])
 
@@ -103,11 +103,14 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the exit status for an error: each kind of error has one of its name."""
+    """Return the exit status for an error: each kind of error has a status of the same name."""
     return ExitStatus[error.kind.name] if isinstance(error, LogCleanerError) else ExitStatus.FAILED
 
 
 def _reader_is_gone() -> int:
-    """Replace stdout after ``| head`` closed it, or the rest of its buffer would raise again when Python exits."""
+    """Replace stdout after ``| head`` closed it.
+
+    Otherwise Python would write the rest of the buffer at exit, and raise again.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitStatus.FAILED

@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(args)
     except SystemExit as exit_:  # argparse raises it after --help and a mistake, rich if nobody reads stdout
         status = exit_.code if isinstance(exit_.code, int) else ExitStatus.DONE
-    except LogCleanerError as error:  # of an operand that names a place in a store
+    except LogCleanerError as error:  # raised for an operand that names a place in a store
         has_acted, status = False, exit_status_of(error, show_traceback=False)
     except KeyboardInterrupt:
         status = ExitStatus.SIGINT
@@ -92,10 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser(only: str | None = None) -> Parser:
-    """Return the parser of the command line.
-
-    ``only``: the one command whose module is imported; without it, every command's is.
-    """
+    """Return the parser of the command line. ``only``: import the module of this command alone, not of all commands."""
     parser = Parser(prog="logcleaner", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"logcleaner {__version__}")
     parser.set_defaults(verbose=0, log_format="console", pager=True, parser=parser)
@@ -214,7 +211,7 @@ def _collect_seldom() -> None:
 
 
 def _command_of(words: Sequence[str]) -> str | None:
-    """Return the command if a command line begins with one; else None, and the parser has to know every command."""
+    """Return the command if a command line begins with one; else None: then the parser needs every command."""
     names = {name for group in _GROUPS.values() for name in group} - {_NEEDS_ALL}
     return words[0] if words and words[0] in names else None
 
@@ -240,7 +237,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         dest="pager",
         default=argparse.SUPPRESS,
-        help="show a report without $LOGCLEANER_PAGER, $PAGER or less, which a terminal else gets",
+        help="print reports without a pager; on a terminal the default is $LOGCLEANER_PAGER, $PAGER or less",
     )
 
 

@@ -40,14 +40,15 @@ def tell_metrics(
     """Write the textfile, if there is to be one. A dry run writes nothing.
 
     The plan of the run describes the log dirs before it. So this function plans again, for all topics. If the file
-    cannot be written, it prints a warning; the run keeps its exit status.
+    cannot be written, this function prints a warning, and the exit status stays.
 
     Args:
         cleaner: of the run.
         settings: name the file.
         request: what was asked of the run.
         missing: log dirs that the run left out.
-        ran: the run; None if another process's lock kept it from its work: the file keeps when a run last succeeded.
+        ran: the run; None if the lock of another process prevented it: the file then keeps the time of the last
+            success.
     """
     path = settings.metrics_textfile
     if path is None or (ran and ran.outcome.dry_run):

@@ -92,10 +92,10 @@ def check_places(args: argparse.Namespace, *, acts: bool) -> None:
 
 
 class LogDirs(argparse.Action):
-    """Takes operands that name log dirs, and adds them to those of ``--log-dir``.
+    """The action for operands that name log dirs; it adds them to those of ``--log-dir``.
 
-    A word that is no directory is mostly something else: an option without its hyphens, a topic. A path is taken as
-    it is, because it may be mounted later.
+    A word that names no directory is refused, because it mostly is an option without hyphens, or a topic. A path is
+    accepted as it is, because a disk may be mounted there later.
     """
 
     def __call__(
@@ -109,7 +109,8 @@ class LogDirs(argparse.Action):
 
 
 class OnePartition(argparse.Action):
-    """Takes an operand that names a partition: ``orders-0``, or the path of its directory, whose parent is the log dir.
+    """The action for an operand that names a partition: ``orders-0``, or the path of its directory, whose parent is the
+    log dir.
 
     With ``nargs="?"``, a log dir may stand instead.
     """
@@ -117,13 +118,15 @@ class OnePartition(argparse.Action):
     def __init__(self, option_strings: Sequence[str], dest: str, *, named: Callable[[str], Any], **rest: Any) -> None:
         super().__init__(option_strings, dest, **rest)
         self._named = named
-        """Parses the name of a partition. It raises ``ArgumentTypeError``, or returns a text that names no partition.
+        """The parser for the name of a partition.
+
+        For any other text, it raises ``ArgumentTypeError`` or returns the text.
         """
 
     def __call__(
         self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
     ) -> None:
-        """Set the partition, or add the log dir. Raises: argparse.ArgumentError for a text that is neither."""
+        """Set the partition, or add the log dir. Raises: argparse.ArgumentError for any other text."""
         from storage.names import parse_topic_partition
 
         if values is None:
@@ -148,7 +151,7 @@ class OnePartition(argparse.Action):
 
 
 def add_log_dirs_operand(parser: argparse.ArgumentParser) -> None:
-    """Have log dirs named without ``--log-dir``, too."""
+    """Add the operand that names log dirs without ``--log-dir``."""
     parser.add_argument("dirs", nargs="*", action=LogDirs, metavar=LOG_DIR, help="log dirs, as --log-dir names them")
 
 
@@ -171,8 +174,8 @@ def check_globs(
     Args:
         globs: over topic or partition names.
         known: the partitions.
-        where: they are, in words.
-        log_dirs: what is a symlink in them explains why a partition is not known.
+        where: the place of the partitions, in words.
+        log_dirs: a symlink in one of them may explain why a partition is not known.
 
     Raises: InvalidConfigs.
     """
@@ -253,7 +256,9 @@ def warn_of_patterns(loaded: LoadedLayers) -> None:
 
 
 def tell_misnamed(loaded: LoadedLayers, plan: Plan, *, is_dry: bool) -> None:
-    """Tell in a line for each pattern of ``[topics]`` without a topic what its nearest topic lost by another limit."""
+    """Print, for each pattern of ``[topics]`` without a topic, what the topic with the nearest name lost by another
+    limit.
+    """
     for pattern in patterns_without_topic(loaded):
         near = nearest(pattern, topics_of(loaded) or ())
         deleting = [p for p in plan.partitions if p.deletion and p.policy.topic == near]
@@ -261,7 +266,7 @@ def tell_misnamed(loaded: LoadedLayers, plan: Plan, *, is_dry: bool) -> None:
         if limit is not None:
             segments = sum(len(p.deletion.segments) for p in deleting if p.deletion)
             what = f"{near} {'would lose' if is_dry else 'lost'} {segments:,} segment{'' if segments == 1 else 's'}"
-            complain(f'{what} by {limit.stated.sentence}: [topics."{pattern}"] is not about it')
+            complain(f'{what} by {limit.stated.sentence}: [topics."{pattern}"] does not match this topic')
 
 
 def check_patterns(loaded: LoadedLayers) -> None:
@@ -305,14 +310,14 @@ def named_topics(loaded: LoadedLayers, globs: Sequence[str]) -> list[str]:
 
 
 def warn_of_symlinks(log_dirs: Iterable[LogDir]) -> None:
-    """Tell in one line which partitions are symlinks: nobody would see that they are left out."""
+    """Print in one line which partitions are symlinks, and so are left out."""
     if paths := symlinks_in(log_dirs):
         are = "is a symlink" if len(paths) == 1 else "are symlinks"
         complain(f"{', '.join(map(str, paths))} {are}, which is not followed: left out; {_MOVE}")
 
 
 def warn_of_directories_without_segments(plan: Plan) -> None:
-    """Tell in a line for each log dir which directories only have the name of a partition.
+    """Print, in one line for each log dir, which directories have the name of a partition and no segment.
 
     A broker takes them for partitions, too, so they are not left out.
     """
@@ -328,7 +333,7 @@ def warn_of_directories_without_segments(plan: Plan) -> None:
 
 
 def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
-    """Tell, a line for each topic key of ``--set``, what it changes and which topics of the run it hits."""
+    """Print a line for each topic key of ``--set``: what the key changes, and for which topics of the run."""
     from cleaner.engine.inventory import is_named
     from policies.config.loosened import overrides
     from storage.log_dir import LogDir
@@ -340,7 +345,7 @@ def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
 
 
 def symlinks_in(log_dirs: Iterable[LogDir]) -> list[Path]:
-    """Return the partitions that are symlinks; of a log dir that cannot be read none."""
+    """Return the partitions that are symlinks; none for a log dir that cannot be read."""
     return [path for log_dir in log_dirs for _, path in _symlinked(log_dir)]
 
 
@@ -402,7 +407,7 @@ def _all_of(log_dirs: Sequence[LogDir]) -> str:
 
 
 def _never_touched(name: str) -> str:
-    """Return why no command takes what has this name; an empty text if the name says nothing of that."""
+    """Return why no command accepts this name; an empty text if commands may accept it."""
     directory = parse_partition_dir_name(name)
     topic = directory.topic_partition.topic if directory else name
     if topic == CLUSTER_METADATA_TOPIC:
@@ -424,7 +429,7 @@ def _why(glob: str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir])
 
 
 def _symlinks_named(glob: str, log_dirs: Iterable[LogDir]) -> str:
-    """Return that a glob names a symlink; nothing if it names none."""
+    """Return a text if a glob names a symlink; else an empty text."""
     from cleaner.engine.inventory import is_named
 
     for log_dir in log_dirs:

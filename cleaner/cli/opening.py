@@ -1,6 +1,7 @@
 """The options of every command on log dirs, and how a command opens the log dirs.
 
-A log dir that cannot be served now is left out and told: a disk that died, or is not mounted, must not stop the others.
+A log dir that cannot be served now is reported and left out: a disk that died, or is not mounted, must not stop the
+others.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ def read_configuration(
 
 
 def overridden(settings: Settings, args: argparse.Namespace) -> Settings:
-    """Return the settings of a file with what the command line says instead."""
+    """Return the settings of a file, overridden by the options of the command line."""
     return replace(
         settings,
         server_properties=args.server_properties or settings.server_properties,
@@ -256,7 +257,7 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
     Raises:
         NotALogDir: a path can never be a log dir.
         LogDirNotThere, UnreadableFile: the first missing log dir, if it is named, or if none can be served.
-        InvalidConfig: ``--log-dir`` took what was meant as an operand.
+        InvalidConfig: ``--log-dir`` took a word that the user meant as an operand.
     """
     from storage.log_dir import LogDir, LogDirNotThere
 
@@ -360,7 +361,7 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _perhaps_named(args: argparse.Namespace) -> str:
-    """Return how to name a log dir. An option or operand that takes several words may have taken its name."""
+    """Return advice on how to name a log dir. An option or operand that takes several words may have taken the name."""
     words = [word for dest in ("topic", "sweep", "names", "key") for word in getattr(args, dest, None) or ()]
     taken = next((word for word in words if isinstance(word, str) and Path(word).is_dir()), None)
     return f"say --log-dir {taken}" if taken else "add --log-dir DIR, or --config FILE with log.dirs"

@@ -157,9 +157,10 @@ def commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Argume
 
 
 class Once(argparse._StoreAction):
-    """Takes an option with one value. A second one is a mistake, because neither may be ignored silently.
+    """The action for an option with one value. A second value is a mistake, because neither may be ignored silently.
 
-    What may stand on both sides of the command (its default is ``SUPPRESS``) may be repeated: the last one holds.
+    An option that may stand on both sides of the command (its default is ``SUPPRESS``) may be repeated: the last value
+    holds.
     """
 
     def __call__(
@@ -175,17 +176,19 @@ class Once(argparse._StoreAction):
 
 
 class CommaSeparated(argparse.Action):
-    """Takes an option with ``choices`` that may be repeated, and may name several at a time, with commas between."""
+    """The action for an option with ``choices`` that may be repeated, and may name several choices, separated by
+    commas.
+    """
 
     def __call__(
         self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: str | None = None
     ) -> None:
-        """Add what is named to what was named before."""
+        """Add the named choices to the earlier ones."""
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), *values.split(",")])
 
 
 def _filled(text: str, columns: int, indent: str) -> str:
-    """Wrap each line of a text; what follows of a line gets an indent."""
+    """Wrap each line of a text, with an indent for the continuation lines."""
     lines = (
         textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         for line in text.splitlines()
@@ -200,7 +203,7 @@ def did_you_mean(written: str, names: Iterable[str]) -> str:
 
 
 def nearest(written: str, names: Iterable[str]) -> str | None:
-    """Return the name that the user probably meant, the first of several that are as near; None if no name is near."""
+    """Return the name that the user probably meant, the first of equally near names; None if no name is near."""
     from difflib import SequenceMatcher, get_close_matches
 
     known = {name.casefold(): name for name in sorted(names)}

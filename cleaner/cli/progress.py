@@ -33,7 +33,7 @@ class ProgressBar:
         self._is_wanted = sys.stderr.isatty()
 
     def expect(self, size_bytes: int) -> None:
-        """Add to the total what is about to be read, each byte once."""
+        """Add the bytes that are about to be read to the total, each byte once."""
         self._expected_bytes += size_bytes
 
     def advance(self, done_bytes: int) -> None:
@@ -62,7 +62,7 @@ class ProgressBar:
                 self._progress.stop()
 
     def begin_again(self) -> None:
-        """Count anew, with another bar: another run follows."""
+        """Start another bar at zero, for another run."""
         self.__exit__()
         self._progress, self._start_seconds = None, stopwatch()
         self._done_bytes = self._expected_bytes = 0

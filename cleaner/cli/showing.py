@@ -40,7 +40,7 @@ _WIDE: Final = 1000
 _DEFAULT: Final = "less"
 _NONE: Final = ("", "cat")
 _SETTINGS: Final = {"LESS": "FRX", "LV": "-c"}
-"""What git sets, too: less quits if all fits the screen, shows colours, and leaves the text on the screen."""
+"""The value that git uses, too: less quits if all fits the screen, shows colours, and leaves the text on the screen."""
 _PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+")
 """A command in which the shell sees nothing but words."""
 _NOT_STARTED: Final = (126, 127)
@@ -123,7 +123,9 @@ def document_text(document: Any) -> str:
 
 
 def hold_failures(listener: EventLog, *, as_json: bool) -> None:
-    """Hold the log lines of failures back if the report goes to the same terminal: it tells each failure, too."""
+    """Hold back the log lines of failures if the report goes to the same terminal, because the report shows each
+    failure.
+    """
     if not as_json and sys.stdout.isatty() and sys.stderr.isatty():
         listener.hold_failures()
 
@@ -214,14 +216,14 @@ def add_quiet_argument(group: argparse._ActionsContainer) -> None:
 
 
 def quiet_view(args: argparse.Namespace) -> View:
-    """Return what ``-q`` and ``-v`` say. Raises: InvalidConfig for both."""
+    """Return the view that ``-q`` or ``-v`` asks for. Raises: InvalidConfig for both."""
     if args.quiet and args.verbose:
         raise InvalidConfig("--quiet", None, "does not go with --verbose")
     return View(args.verbose > 0, args.quiet)
 
 
 def view_of(args: argparse.Namespace) -> View:
-    """Return what the options say. Raises: InvalidConfig for ``-q`` with ``-v``."""
+    """Return the view that the options ask for. Raises: InvalidConfig for ``-q`` with ``-v``."""
     sort = Sort(args.sort) if args.sort else None
     return quiet_view(args)._replace(sort=sort, limit=args.limit)
 

@@ -1,6 +1,6 @@
 """The wait for the lock of a log dir, and the answer to SIGINT and SIGTERM while a command changes log dirs.
 
-Around a broker's start and stop, others let go of the lock soon.
+Around a broker's start and stop, another process releases the lock soon.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 WAIT_SECONDS: Final = 10.0
-"""A broker that ends, and a hold of the daemon, are over by then; a broker that runs stays."""
+"""Within this time a broker that stops, or the daemon, releases the lock. A broker that runs does not."""
 _LOOK_SECONDS: Final = 0.1
 
 
 class Waiting:
-    """Takes a lock as soon as it is free, for ten seconds in all; says once that it waits."""
+    """Takes a lock as soon as it is free, waits for ten seconds in all, and prints once that it waits."""
 
     def __init__(self) -> None:
         self._until_seconds: float | None = None
         self.stopping: Callable[[], bool] = lambda: False
-        """Ends the wait early: a signal came."""
+        """A predicate that ends the wait early: whether a signal came."""
 
     def __call__(self, take: Callable[[], LogDirLock]) -> LogDirLock:
-        """Return the lock. Raises: LogDirLocked once the time is over; at once what else ``take`` raises."""
+        """Return the lock. Raises: LogDirLocked once the time is over; any other error of ``take`` at once."""
         from storage.lock import LogDirLocked
 
         while True:

@@ -54,7 +54,7 @@ def check_files(
 
 
 def slips(layers: ConfigLayers) -> Iterator[str]:
-    """Yield a warning for each limit below an hour or a segment: probably another unit was meant."""
+    """Yield a warning for each limit below an hour or a segment: the user probably meant another unit."""
     stated_broadly = [table for layer, table in sorted(layers.broad.items()) if layer is not Layer.KAFKA_DEFAULT]
     sizes = [table[_SEGMENT].value for _, table in sorted(layers.broad.items()) if _SEGMENT in table]
     for table in (*stated_broadly, *(table for _, table in layers.topics_file)):
@@ -72,7 +72,7 @@ def slips(layers: ConfigLayers) -> Iterator[str]:
 
 
 def _days_meant(value: int) -> str:
-    """Return which span was probably meant by a number of milliseconds that is less than an hour."""
+    """Return the span that the user probably meant by a number of milliseconds below an hour."""
     if value == 0:
         return ""
     if value < _SECOND_MS:

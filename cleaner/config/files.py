@@ -5,9 +5,8 @@ shell can be read only once. A second reading would find nothing, and so lose th
 keeps the bytes of the first reading for every later one.
 
 The state of a file or directory shows cheaply, without opening it, whether anything changed. A state means nothing by
-itself: callers compare it with another state of the same file.
-
-A ``server.properties`` that is no broker's must not switch Kafka's default limits on.
+itself: callers compare it with another state of the same file. A ``server.properties`` of no broker must not switch on
+Kafka's default limits.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def read_server_properties(path: Path, inputs: CommandFiles | None = None) -> di
 
 
 def misspelt(path: Path, found: Mapping[str, Property]) -> tuple[str, ...]:
-    """Return a sentence for each key that a broker ignores, and that probably was to be one of its keys."""
+    """Return a sentence for each key that a broker ignores and that is probably a misspelt key of Kafka's."""
     return tuple(
         f"{path} line {found[written].line}: a broker has no key {written}, and ignores it; did you mean {meant}?"
         for written, meant in misspelt_in(found)
@@ -143,12 +142,12 @@ def state_of_file(path: Path | str) -> tuple[int, ...]:
 
 
 def state_of_directory(path: Path) -> State:
-    """Return the state of all entries of a directory but the lock; the empty state if it cannot be read.
+    """Return the state of all entries of a directory except the lock; the empty state if it cannot be read.
 
     The state of a log dir changes with a checkpoint, and with the names in a partition (a roll, a deletion, a
     compaction). It does not change with an append.
     """
-    if isinstance(path, StoredPath):  # what was listed there counts for the whole command
+    if isinstance(path, StoredPath):  # the first listing of a store holds for the whole command
         return (str(path),)
     try:
         with os.scandir(path) as entries:
@@ -160,7 +159,7 @@ def state_of_directory(path: Path) -> State:
 
 
 def state_of_entries(path: Path, names: Iterable[str]) -> State:
-    """Return the state of some entries of a directory, in the form that the directory's state has."""
+    """Return the state of some entries of a directory, in the form of ``state_of_directory``."""
     return tuple((name, *state_of_file(path / name)) for name in names)
 
 
@@ -179,7 +178,7 @@ def with_entries(state: State, before: State, after: State) -> State:
 
 
 class _Read(NamedTuple):
-    """A file that was read: for which option, the bytes, and its state just before the reading."""
+    """A file that was read: its option, its bytes, and its state just before the reading."""
 
     option: str
     data: bytes
@@ -202,7 +201,7 @@ def _why_not_of_a_broker(found: Mapping[str, Property]) -> str | None:
 
 
 def _is_toml(found: Mapping[str, Property]) -> bool:
-    """Return whether a table begins somewhere, or a broker's key has an array or a quoted text: TOML has both."""
+    """Return whether a text is TOML: a table begins in it, or a broker's key has an array or a quoted text."""
     return any(key.startswith("[") for key in found) or any(
         found[key].value.startswith(_TOML_VALUE_STARTS) for key in _OF_A_BROKER & found.keys()
     )

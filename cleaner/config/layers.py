@@ -128,7 +128,7 @@ def removed_of(settings: Settings, set_options: Sequence[str] = ()) -> tuple[str
 
 
 def with_cluster_metadata(layers: ConfigLayers, cluster: ClusterMetadata, node_id: str | None) -> ConfigLayers:
-    """Add what the cluster metadata states to layers that were made without it.
+    """Add the configurations of the cluster metadata to layers that were made without it.
 
     Args:
         layers: from ``build_layers``.

@@ -3,8 +3,8 @@
 A run reads the configuration twice: first to find the log dirs, then again under their locks. So the second reading
 sees what a broker or a person changed in between. Its files belong together: if one changed while the others were read,
 as when Kubernetes swaps the directory of a ConfigMap, all are read again. Only the cluster metadata is large (a log of
-22 MB takes two seconds). The reader remembers it together with the state that its files had *before* they were read, so
-a change during the reading makes the next call read again.
+22 MB takes two seconds). The reader remembers the metadata together with the state of its files *before* they were
+read. So a change during the reading makes the next call read again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ConfigurationReader:
             InvalidConfigs: everything that is wrong in any layer.
             InvalidConfig: a stated ``metadata.log.dir`` has no cluster metadata; ``server.properties`` is no broker's.
             ConfigurationChanges: its files change faster than they can be read.
-            LogDirNotThere: the stated ``metadata.log.dir`` is missing now, and may be there later.
+            LogDirNotThere: the stated ``metadata.log.dir`` is missing now, and a later call may find it.
             UnreadableFile, CorruptBatch: server.properties, meta.properties or the cluster metadata cannot be read, or
                 are damaged.
         """
@@ -160,7 +160,7 @@ def load_layers(settings: Settings, log_dirs: Sequence[Path] = (), set_options: 
 
 
 def _distinct(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return each directory once, however often it is named, and whatever paths lead to it, symlinks followed."""
+    """Return each directory once, even if several paths or symlinks lead to it."""
     return tuple({_identity_of(path): followed(path) for path in reversed(paths)}.values())[::-1]
 
 
@@ -177,7 +177,7 @@ def _identity_of(path: Path) -> tuple[object, ...]:
 
 
 def _metadata_directory(stated: BrokerPolicy, log_dirs: Sequence[Path], others: Sequence[Path]) -> Path | None:
-    """Return the directory of the cluster metadata. ``others`` are configured log dirs that the run does not open."""
+    """Return the directory of the cluster metadata. ``others``: configured log dirs that the run does not open."""
     if stated.metadata_log_dir is None:
         for log_dir in (*log_dirs, *others):
             if not _is_open(log_dir):
@@ -262,7 +262,7 @@ class _Whose(NamedTuple):
         return ("what the cluster metadata says of one broker", self.node_id) if own_configs else ("", None)
 
     def _missing(self, own: Properties) -> str | None:
-        """Return what is missing to know the limits of this log dir's broker; None if nothing is."""
+        """Return the source that is missing to know the limits of this log dir's broker; None if none is missing."""
         if self.cluster and self.cluster.broker_configs and _node_id(own) is None:
             return "meta.properties names no node.id, and the cluster metadata has configs of single brokers"
         is_kraft = self.server_properties is not None and "process.roles" in self.server_properties

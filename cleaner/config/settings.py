@@ -238,7 +238,7 @@ def _topics(entries: list[_Entry]) -> dict[str, RawLayer]:
 def _validated(entries: list[_Entry], problems: list[InvalidConfig]) -> FileTable:
     """Check the file's shape with pydantic; if it has problems, add them and return the defaults.
 
-    The path of ``server.properties`` is kept, because that file is to be checked, too.
+    The path of ``server.properties`` is kept, because the caller checks that file, too.
     """
     document: dict[str, Any] = {}
     for entry in entries:
@@ -273,7 +273,9 @@ def _reason(kind: str, message: str, location: KeyPath) -> str:
 
 
 def _near_above_tables(name: str) -> str:
-    """Return what was probably meant by a name above all tables: a table, a key of it, or a key that stands there."""
+    """Return what the user probably meant by a name above all tables: a table, a key of a table, or a key above all
+    tables.
+    """
     from difflib import get_close_matches  # noqa: PLC0415 - only a mistake asks for it
 
     table, _, rest = name.partition(".")

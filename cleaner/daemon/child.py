@@ -1,8 +1,8 @@
 """The daemon's side of the compacting child: starts it, hands it one partition at a time, ends it.
 
 What can go wrong: the child cannot be started, which is no fault of a partition (``CompactorUnstartable``); it dies
-(killed for want of memory, a bug), which is told by ``ChildDied`` and leaves what any crash leaves; it does not end in
-time when it is to, or stands still, or tells nothing for long, and is killed, which comes to the same.
+(killed for want of memory, a bug): ``ChildDied`` says so, and the log dir is as after any crash; it does not end in
+time, or stands still, or is silent for long: then it is killed, with the same result.
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ STOP_SECONDS: Final = 0.8
 END_SECONDS: Final = 10.0
 """The time that an idle child has to end when there is no hurry, in seconds."""
 SILENT_SECONDS_MAX: Final = 900.0
-"""A child that tells nothing for so long hangs, though it may use its processor."""
+"""The longest silence of a child, in seconds.
+
+A child that is silent for longer hangs, even if it uses its processor.
+"""
 STILL_SECONDS_MAX: Final = 60.0
 """The longest time without progress, by processor time and wake-ups. A child that stands still for longer is stopped,
 or waits for a dead disk."""
 UNKILLED_SECONDS_MAX: Final = 10.0
-"""A child that is still there so long after it was killed hangs in the system: the watchdog is to see that."""
+"""The time in which a killed child must be gone, in seconds.
+
+A child that stays longer hangs in the system, and the watchdog acts.
+"""
 _LOOK_SECONDS: Final = 0.1
 SIGNS_SECONDS: Final = 1.0
 _END_LOOK_SECONDS: Final = 0.02
@@ -62,7 +68,7 @@ class ChildDied(LogCleanerError):
 
 
 class CompactorUnstartable(LogCleanerError):
-    """The child did not get as far as its first task."""
+    """The child ended before its first task."""
 
     cause: str
 
@@ -80,11 +86,11 @@ class CompactingChild:
     """One child, started with its first task, ended by ``close``."""
 
     def __init__(self, locks: Iterable[int], pulse: Pulse) -> None:
-        """Prepare the child; start nothing yet.
+        """Prepare the child, without starting it.
 
         Args:
             locks: descriptors that the child inherits.
-            pulse: says when the daemon is to end.
+            pulse: says when the daemon must end.
         """
         self._locks = tuple(locks)
         self._pulse = pulse
@@ -115,7 +121,7 @@ class CompactingChild:
         Raises: ChildDied, also if a signal told the child to end the task; CompactionRefused;
             CompactorUnstartable.
         """
-        self._is_wanted = _always  # a child that starts cannot be told yet
+        self._is_wanted = _always  # a child that starts does not read messages yet
         process, connection = self._child = self._child or self._start(meanwhile)
         self._is_wanted = is_wanted
         try:
@@ -219,7 +225,7 @@ class CompactingChild:
 
 
 class _Signs:
-    """Tells whether a process gets any further: it used a processor, or at least woke up, since the last look."""
+    """The progress of a process: whether it used a processor, or at least woke up, since the last look."""
 
     def __init__(self) -> None:
         self._signs: tuple[bytes, ...] = ()
@@ -227,7 +233,7 @@ class _Signs:
         self.has_stopped = False
 
     def is_still(self, pid: int) -> bool:
-        """Return whether it has been still for too long; time in which nobody looked does not count."""
+        """Return whether the process has been still for too long; time in which nobody looked does not count."""
         now_seconds = time.monotonic()
         since_seconds = now_seconds - self._looked_seconds
         if since_seconds < SIGNS_SECONDS:
@@ -241,7 +247,7 @@ class _Signs:
 
 
 def _signs_of_life(pid: int) -> tuple[bytes, ...]:
-    """Return what changes while a process gets further; nothing if the system does not tell."""
+    """Return counters that change while a process makes progress; None if the system does not tell them."""
     try:
         times = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[11:13]  # utime, stime
         status = Path(f"/proc/{pid}/status").read_bytes().splitlines()

@@ -31,18 +31,18 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Relay:
-    """A listener that passes on to the daemon; where that is gone, it ends the task."""
+    """A listener that passes events on to the daemon. If the daemon is gone, the listener ends the task."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.cleaner: Cleaner | None = None
 
     def event(self, name: str, **fields: object) -> None:
-        """Pass an event on."""
+        """Pass an event on to the daemon."""
         self._send(ToldEvent(name, fields))
 
     def expect(self, size_bytes: int) -> None:
-        """Say nothing: the event ``compaction_begun`` tells the daemon the size."""
+        """Send nothing: the event ``compaction_begun`` tells the daemon the size."""
 
     def progress(self, done_bytes: int) -> None:
         """Pass on how many bytes were done."""
@@ -103,7 +103,7 @@ def _cleaner(task: CompactionTask, relay: Relay) -> Cleaner:
 def end_with(daemon_pid: int) -> None:
     """Have this process killed when the daemon's thread that started it ends; at once if the daemon is gone already.
 
-    Source: prctl(2), PR_SET_PDEATHSIG. Where the system refuses, a closed connection ends the task between two steps.
+    Source: prctl(2), PR_SET_PDEATHSIG. If the system refuses, a closed connection ends the task between two steps.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != daemon_pid:

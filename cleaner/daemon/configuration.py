@@ -1,4 +1,7 @@
-"""The configuration in force. A new one is read and checked as a whole before it takes its place."""
+"""The configuration in force.
+
+A new configuration is read and checked as a whole before it replaces the one in force.
+"""
 
 from __future__ import annotations
 
@@ -20,51 +23,53 @@ _ABSENT = "unset"
 
 
 class Configuration:
-    """The configuration in force. ``reload`` replaces it in one step, or raises and leaves it."""
+    """The configuration in force. ``reload`` replaces it in one step, or raises and keeps it."""
 
     def __init__(self, load: Callable[[], LoadedLayers]) -> None:
-        """Load it for the first time.
-
-        Args:
+        """Load the configuration for the first time. Args:
             load: reads all sources anew and checks them.
 
         Raises: as ``ConfigurationReader.read``.
         """
         self._load = load
         self.unreadable: str | None = None
-        """Why the sources could not be read when they were last tried: until they can, nothing may be changed."""
+        """Why the last reading of the sources failed; None if it did not. While it is set, nothing may be changed."""
         self.loosened_by_cluster: tuple[Loosened, ...] = ()
-        """The keys by which the cluster's metadata let more go than before, when it was read last."""
+        """The keys by which the last reading of the cluster metadata let more go than the reading before."""
         self._hold(_resolved(load()), ())
-        self.reload()  # only now is it known whose state has to be noted before the reading
+        self.reload()  # only now are the sources known whose state must be noted before a reading
 
     def _hold(self, loaded: LoadedLayers, seen: State) -> None:
-        """Let ``loaded`` hold; ``seen`` is what its sources looked like before they were read."""
+        """Put ``loaded`` in force. ``seen``: the states of its sources before they were read."""
         self.loaded = loaded
         self.broker: BrokerPolicy = loaded.layers.broker_policy()
         self._seen = seen
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files whose change asks for a reload. A pipe is none of them: it cannot be read again."""
+        """Return the files whose change asks for a reload. A pipe is left out, because it cannot be read again."""
         return tuple(path.absolute() for path in self.loaded.files if not is_read_once(path))
 
     def terms_of(self, log_dir: Path, topic: str) -> object:
-        """Return what changes to a topic in a log dir go by; None while nothing may be changed there."""
+        """Return the values that decide on changes to a topic in a log dir; None while nothing may be changed there."""
         if self.unreadable or log_dir not in self.loaded.log_dirs:
             return None
         policies = [self.loaded.layers.policy_for(topic, compacted_before=before) for before in (False, True)]
-        values = [replace(policy, stated={}) for policy in policies]  # who states a value changes nothing
+        values = [replace(policy, stated={}) for policy in policies]  # the place of a statement decides nothing
         return self.broker.log_cleaner_enable, values, self.loaded.facts.get(log_dir)
 
     def is_stale(self) -> bool:
-        """Return whether a source changed since it was read, or refused. A broker may change the metadata."""
+        """Return whether a source changed since the last reading, successful or not.
+
+        A broker may change the metadata.
+        """
         return self._state() != self._seen
 
     def reload(self) -> list[str]:
-        """Take what the sources say now; gives each key that changed, with both values.
+        """Read the sources, and put them in force. Return each key that changed, with both values.
 
-        Raises: as ``ConfigurationReader.read``; what was in force stays, and ``unreadable`` says why.
+        Raises: as ``ConfigurationReader.read``; the earlier configuration then stays in force, and ``unreadable`` says
+        why.
         """
         seen = self._state()
         try:
@@ -86,7 +91,7 @@ class Configuration:
         return (*((str(path), state_of_file(path)) for path in files), *metadata)
 
     def _metadata_dirs(self) -> Iterator[Path]:
-        """Return where the cluster metadata is to lie, or was found."""
+        """Return the directories in which the cluster metadata should lie, or was found."""
         if self.broker.metadata_log_dir:
             yield Path(self.broker.metadata_log_dir)
         if self.loaded.cluster:
@@ -99,7 +104,7 @@ def _resolved(loaded: LoadedLayers) -> LoadedLayers:
 
 
 def _loosened_by_cluster(before: LoadedLayers, after: LoadedLayers) -> tuple[Loosened, ...]:
-    """Return what lets more go since the cluster changed its metadata, whatever was saved in files meanwhile."""
+    """Return the keys that let more go because the cluster metadata changed, apart from changes of files."""
     if before.cluster is after.cluster or not after.cluster:
         return ()
     earlier = FileLayers.of(after.layers).within(before.layers)

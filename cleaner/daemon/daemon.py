@@ -5,11 +5,11 @@
     worker            does what is due, one job after another, and pings the watchdog: one that hangs does not
     watch             asks for a reload, tells what others do to the files
 
-SIGTERM and SIGINT end a job between two steps. What does not get there within two seconds is abandoned, as a crash
-would: every step is safe to crash behind. SIGHUP reloads, SIGUSR1 runs everything now.
+SIGTERM and SIGINT end a job between two steps. A job that does not end within two seconds is abandoned, as in a crash:
+every step is safe to crash behind. SIGHUP reloads, SIGUSR1 runs everything now.
 
-Messages reach systemd through ``NOTIFY_SOCKET``; without the variable the daemon sends none. A datagram that does not
-get through is lost: telling must not stop the work.
+Messages reach systemd through ``NOTIFY_SOCKET``; without the variable the daemon sends none. A datagram that systemd
+does not take is lost, because a message must not stop the work.
 
 Source: sd_notify(3).
 """
@@ -47,7 +47,7 @@ _PINGS_A_PERIOD = 4
 
 TICK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 1.3
-"""The time that the worker has to end, in seconds; with all that follows it is less than two."""
+"""The time that the worker has to end, in seconds; with the steps that follow it is less than two."""
 HUNG_SECONDS: Final = 60.0
 _TICKS_MISSED_MAX: Final = 10
 _SIGNALS: Final = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -66,13 +66,13 @@ class Daemon:
         *,
         observing: bool,
     ) -> None:
-        """Prepare the daemon; start nothing yet.
+        """Prepare the daemon, without starting it.
 
         Args:
             configuration: in force.
             clock: the machine's.
             log: hears events.
-            observer: hears what was done, as values.
+            observer: receives the results, as values.
             environment: of the process: systemd's variables.
             observing: change nothing, take no lock.
         """
@@ -93,7 +93,7 @@ class Daemon:
         self._state = DaemonState(False, "starting", observing=observing)
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; gives its number."""
+        """Serve until SIGTERM or SIGINT. Return the number of the signal."""
         with self._signals_taken(), self._scheduler():
             self._tell_started()
             self._rewatch()
@@ -121,12 +121,12 @@ class Daemon:
         return self._teller, ended_by
 
     def alive(self) -> None:
-        """The worker is."""
+        """Take a sign of life of the worker."""
         self._alive_seconds = time.monotonic()
         self._notifier.ping()
 
     def tell(self, text: str) -> None:
-        """Tell systemd and the observer what is done now."""
+        """Tell systemd and the observer what the worker does now."""
         self._notifier.status(text)
         is_first = self._teller.newest is not None and not self._state.ready
         self._say(replace(self._state, ready=self._state.ready or is_first, reason=text, hung_since_ms=None))
@@ -138,12 +138,12 @@ class Daemon:
         return self._stop.is_set()
 
     def reloading(self) -> None:
-        """Tell systemd, unless it waits for the start still."""
+        """Tell systemd of the reload, unless systemd still waits for the start."""
         if self._state.ready:
             self._notifier.reloading()
 
     def reloaded(self) -> None:
-        """Tell systemd; the files to watch may be others."""
+        """Tell systemd that the reload ended, and watch the files of the new configuration."""
         self._rewatch()
         if self._state.ready:
             self._notifier.ready()
@@ -183,7 +183,7 @@ class Daemon:
             scheduler.shutdown(wait=False)
 
     def _supervise(self, *, until_idle: bool = False) -> int:
-        """Take signals, and look after the worker, until it is to end; gives the signal that says so, else 0."""
+        """Take signals and look after the worker. Return the signal that ends the daemon, else 0."""
         while not until_idle or (self._thread and self._thread.is_alive()):
             with suppress(Empty):
                 match self._signals.get(timeout=0.1 if until_idle else TICK_SECONDS):
@@ -221,12 +221,12 @@ class Daemon:
             self._tell_seen()
             if self._worker.tick() or not self._state.ready:
                 self._rest()
-            # also without the scheduler, which goes by the wall clock: that may be set back
+            # the scheduler alone is not enough: it goes by the wall clock, which may be set back
             self._wake.wait(_TICKS_MISSED_MAX * TICK_SECONDS)
             self._wake.clear()
 
     def _rest(self) -> None:
-        """Tell the state of things after a turn."""
+        """Tell systemd and the observer the state after a turn."""
         newest, held = self._teller.newest, self._teller.held
         partitions = newest.partitions if newest else 0
         by = "; ".join(f"{path} is held by {holder}" for path, holder in sorted(held.items()))
@@ -256,7 +256,7 @@ class Daemon:
             self._want(lambda schedule: schedule.asked_for(JobKind.RELOAD))
 
     def _tell_seen(self) -> None:
-        """Tell what others did since the last tick. If a partition vanished, its files are not told as well."""
+        """Tell what other processes did since the last tick. If a partition vanished, its files are not listed."""
         seen: Counter[Seen] = Counter()
         with suppress(Empty):
             while True:
@@ -274,7 +274,7 @@ class Daemon:
 
 
 class Notifier:
-    """Tells systemd how the service is."""
+    """The connection to systemd, for the state of the service."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Read ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``."""
@@ -285,15 +285,15 @@ class Notifier:
         self._status = ""
 
     def ready(self) -> None:
-        """Tell that the daemon started, or is done with a reload."""
+        """Tell systemd that the daemon started, or finished a reload."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """The configuration is being read again; ``ready`` ends it."""
+        """Tell systemd that a reload began; ``ready`` ends it."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """Tell systemd that the daemon is ending."""
         self._send("STOPPING=1")
 
     def status(self, text: str) -> None:

@@ -4,8 +4,8 @@ A schedule is a value. Whatever happens (a job begun, a plan made or spent, a fa
 schedule of it, here and nowhere else. Times are epoch ms of one clock. A moment ahead of that clock (somebody set the
 clock back) counts as long ago, so that no job waits for it.
 
-Checkpoints that follow from a deletion or a compaction are written by that job, before the lock goes, since a broker
-may start then; what is left for a job of its own are those that lie outside their log.
+Checkpoints that follow from a deletion or a compaction are written by that job, before it releases the lock, since a
+broker may start then. A job of its own corrects only checkpoints that lie outside their log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Intervals:
 
     retention_ms: int
     survey_ms: int
-    """Between two looks for what there is to compact."""
+    """The time between two searches for partitions to compact."""
     checkpoint_ms: int
     first_retention_ms: int
     """The time from the start of the daemon to the first retention."""
@@ -87,11 +87,11 @@ class Opening:
     """The partitions that a retention opens."""
 
     now: frozenset[TopicPartition]
-    """The partitions that have their turn in this turn."""
+    """The partitions that this turn takes."""
     due: frozenset[TopicPartition]
-    """All that are due: more than ``now`` if an earlier turn left some, which have waited longest."""
+    """All partitions that are due: more than ``now`` if an earlier turn left some, which have waited longest."""
     unrecovered: frozenset[Path]
-    """Log dirs in which all partitions are due, for what a crash may have left there."""
+    """Log dirs in which all partitions are due, because a crash may have left work there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Schedule:
     """When each kind was last due."""
     last_full_survey_ms: int | None = None
     wanted: frozenset[JobKind] = frozenset()
-    """Asked for out of turn."""
+    """The kinds of jobs that somebody asked for out of turn."""
     removals_ms: Mapping[PartitionKey, int] = field(default_factory=dict)
     """When the delay of the first ``.deleted`` file of a partition is over."""
     backlog: tuple[PartitionKey, ...] = ()
@@ -114,10 +114,10 @@ class Schedule:
     busy: PartitionKey | None = None
     """The partition that the child compacts. Jobs leave it alone, and go on with all other partitions."""
     corrections: bool = False
-    """A first dirty offset lies outside its log."""
+    """Whether a first dirty offset lies outside its log."""
     failures: Mapping[Work, Failure] = field(default_factory=dict)
     compactor: Failure | None = None
-    """The compacting process could not be started: nothing is compacted for a while."""
+    """The failures to start the compacting process. After a failure nothing is compacted for a while."""
     states: Mapping[Path, State] = field(default_factory=dict)
     """The states of the log dirs when everything was last planned."""
     ripe_ms: int | None = None
@@ -125,16 +125,16 @@ class Schedule:
     expiring: frozenset[PartitionKey] = frozenset()
     """Partitions that lose something to retention by the newest plan."""
     left: frozenset[TopicPartition] = frozenset()
-    """Partitions that were due in an earlier turn, and have not had their turn."""
+    """Partitions that were due in an earlier turn, and that no turn has taken yet."""
     recovered: frozenset[Path] = frozenset()
-    """Log dirs in which what a crash left was finished."""
+    """Log dirs that were recovered from a crash."""
 
     def asked_for(self, kind: JobKind) -> Schedule:
         """Return the schedule with a job that is due out of turn."""
         return replace(self, wanted=self.wanted | {kind})
 
     def asked_for_everything(self) -> Schedule:
-        """Return the schedule after SIGUSR1, or of ``--once``: all jobs are due now, and what failed is tried again."""
+        """Return the schedule after SIGUSR1, or of ``--once``: all jobs are due now, also those that failed."""
         return replace(self, wanted=self.wanted | _EVERYTHING, failures={}, compactor=None)
 
     def began(self, job: Job, now_ms: int) -> Schedule:
@@ -171,12 +171,14 @@ class Schedule:
         return job.is_full or states != self.states or is_ripe
 
     def planned(self, plan: Plan, now_ms: int) -> Schedule:
-        """Return the schedule with what a new plan makes due of retention, and when time alone makes more due."""
+        """Return the schedule after a new plan: with the partitions due for retention, and the time at which more
+        become due.
+        """
         ripe_ms = min(_moments_of(plan, now_ms), default=None)
         return replace(self, expiring=frozenset(p.key for p in plan.partitions if p.deletion), ripe_ms=ripe_ms)
 
     def with_work_of(self, log_dirs: Sequence[LogDirPlan], removals_ms: Mapping[PartitionKey, int]) -> Schedule:
-        """Return the schedule with what new plans of log dirs that may be changed make due of all other jobs."""
+        """Return the schedule with all other jobs that new plans make due, in log dirs that may be changed."""
         partitions = [p for log_dir in log_dirs for p in log_dir.partitions if isinstance(p, PartitionPlan)]
         corrections = any(p.checkpoint_offset is not None for p in partitions)
         backlog = [step.key for log_dir in log_dirs for step in compaction_steps(log_dir)]
@@ -186,12 +188,14 @@ class Schedule:
         self, backlog: Sequence[PartitionKey], removals_ms: Mapping[PartitionKey, int], *, corrections: bool
     ) -> Schedule:
         """Return the schedule with the compactions, removals and corrections that a survey found to be done."""
-        waiting = [key for key in self.backlog if key in backlog]  # those that waited longest come first
+        waiting = [key for key in self.backlog if key in backlog]  # the partitions that waited longest come first
         to_compact = tuple(key for key in dict.fromkeys((*waiting, *backlog)) if key != self.busy)
         return replace(self, backlog=to_compact, removals_ms=removals_ms, corrections=corrections)
 
     def away(self, log_dir: Path) -> Schedule:
-        """Return the schedule after a log dir was not there: when it is back it may have leftovers of a crash."""
+        """Return the schedule after a log dir was missing: when the log dir is back, it may have leftovers of a
+        crash.
+        """
         return replace(self, recovered=self.recovered - {log_dir})
 
     def opens_any(self, job: Job) -> bool:
@@ -200,11 +204,9 @@ class Schedule:
         return bool(expired) or not self.recovered.issuperset(self.states)
 
     def opening(self, job: Job, unrecovered: Mapping[Path, Collection[TopicPartition]]) -> Opening:
-        """Return the partitions that a retention opens.
-
-        Args:
-            job: the retention.
-            unrecovered: the partitions of each log dir that may be changed and was not yet recovered.
+        """Return the partitions that a retention opens. Args:
+        job: the retention.
+        unrecovered: the partitions of each log dir that may be changed and was not yet recovered.
         """
         of_crashes = {name for names in unrecovered.values() for name in names}
         all_due = (names_of(self.expiring) | of_crashes) - names_of(job.leaving_out)
@@ -218,7 +220,7 @@ class Schedule:
         Args:
             opening: the partitions that were opened.
             left: the partitions that the turn had no time for.
-            full: log dirs whose journal found no space, so that what a crash left there may still be there.
+            full: log dirs whose journal found no space, so that the leftovers of a crash may still be there.
         """
         if not opening.due:
             return replace(self, recovered=self.recovered | opening.unrecovered)
@@ -228,7 +230,7 @@ class Schedule:
         return schedule if is_whole and not left else schedule.asked_for(JobKind.RETENTION)
 
     def removed(self, states: Mapping[Path, State], removals_ms: Mapping[PartitionKey, int]) -> Schedule:
-        """Return the schedule after a removal beside which nothing changed: what the last plan found holds still."""
+        """Return the schedule after a removal, if nothing else changed: the findings of the last plan still hold."""
         return replace(self, states=states, removals_ms={**self.removals_ms, **removals_ms})
 
     def compacted(self) -> Schedule:
@@ -236,7 +238,7 @@ class Schedule:
         return replace(self, busy=None)
 
     def failed(self, work: Work, error: str, now_ms: int, *, is_corrupt: bool = False) -> Schedule:
-        """Return the schedule after a job failed on a partition: it is tried again, after a pause that grows."""
+        """Return the schedule after a job failed on a partition: the job is tried again, after a pause that grows."""
         before = self.failures.get(work)
         failure = Failure(before.count + 1 if before else 1, now_ms, error, is_corrupt)
         kind, key = work
@@ -258,22 +260,24 @@ class Schedule:
         return replace(self, compactor=None)
 
     def succeeded(self, *works: Work) -> Schedule:
-        """Return the schedule after jobs did well on partitions, or after damaged files changed, so that they may."""
+        """Return the schedule after jobs succeeded on partitions, or after damaged files changed, so that jobs may
+        succeed.
+        """
         left = self.failures.keys() - set(works)
         return replace(self, failures={work: failure for work, failure in self.failures.items() if work in left})
 
     def spent(self, job: Job, plan: Plan, outcome: Outcome) -> Schedule:
-        """Return the schedule after a plan was spent: what did well is no failure any more.
+        """Return the schedule after a plan was spent: jobs that succeeded are no failures any more.
 
         A full journal is no failure of a partition: its log dir is tried again with the next full survey.
         """
         failed = {work for work, _, _ in failed_in(job, plan, outcome)}
         done = {(job.kind, p.key) for p in plan.partitions if p.key[0] not in outcome.full_log_dirs}
-        backlog = tuple(key for key in self.backlog if key[0] not in outcome.full_log_dirs)  # found again by the survey
+        backlog = tuple(key for key in self.backlog if key[0] not in outcome.full_log_dirs)  # the survey finds it again
         return replace(self.succeeded(*(done - failed)), backlog=backlog)
 
     def waits(self, work: Work, now_ms: int) -> bool:
-        """Return whether a partition that failed is to be left alone."""
+        """Return whether a partition that failed must be left alone now."""
         failure = self.failures.get(work)
         return failure is not None and (failure.is_corrupt or not _is_over(failure.failed_ms, failure.pause_ms, now_ms))
 
@@ -287,7 +291,7 @@ class Schedule:
 
 
 def due(schedule: Schedule, now_ms: int) -> tuple[Job, ...]:
-    """Return the jobs to be done now, in this order. Deletions come before compactions, since they make space."""
+    """Return the jobs to do now, in this order. Deletions come before compactions, since they make space."""
     return tuple(_due(schedule, now_ms) if schedule.busy is None else _due_beside(schedule, schedule.busy, now_ms))
 
 
@@ -312,7 +316,10 @@ def _due(schedule: Schedule, now_ms: int) -> Iterator[Job]:
 
 
 def _due_beside(schedule: Schedule, busy: PartitionKey, now_ms: int) -> Iterator[Job]:
-    """Yield what is due while a partition is compacted. The other process owns the cleaner's checkpoint meanwhile."""
+    """Yield the jobs that are due while the child compacts a partition.
+
+    The child owns the cleaner's checkpoint then.
+    """
     for job in _due(schedule, now_ms):
         match job.kind:
             case JobKind.RETENTION:
@@ -357,7 +364,9 @@ def _is_over(since_ms: int, span_ms: int, now_ms: int) -> bool:
 
 
 def _on_grid(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
-    """Return the newest moment of the grid through ``last_ms``; now, if there is none, or the clock was set back."""
+    """Return the newest moment of the grid through ``last_ms``; now, if no moment was noted, or if the clock was set
+    back.
+    """
     if last_ms is None or interval_ms <= 0 or now_ms < last_ms + interval_ms:
         return now_ms
     return now_ms - (now_ms - last_ms) % interval_ms
@@ -373,7 +382,7 @@ def names_of(keys: Collection[PartitionKey]) -> frozenset[TopicPartition]:
 
 
 def failed_in(job: Job, plan: Plan, outcome: Outcome) -> Iterator[tuple[Work, str, bool]]:
-    """Yield the partitions that a job failed on, with the error, and whether their files are damaged."""
+    """Yield each partition on which a job failed, with the error, and whether the files are damaged."""
     for key in (partition.key for partition in plan.partitions):
         result = outcome.results.get(key)
         if result and result.error:

@@ -43,7 +43,7 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class ToldEvent:
-    """An event of the engine."""
+    """An event that the engine told the child."""
 
     name: str
     fields: Mapping[str, object]

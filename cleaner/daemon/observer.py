@@ -1,4 +1,4 @@
-"""The values that the daemon hands to those who watch it, after each thing it did: metrics and health checks.
+"""The values that the daemon hands to its observers (metrics, health checks) after each job.
 
 All calls come from the daemon's own threads and must not block. An exception of an observer fails the daemon.
 """
@@ -26,7 +26,7 @@ class JobKind(StrEnum):
     CHECKPOINT = "checkpoint"
     """Correct the cleaner's checkpoint where it lies outside a log."""
     COMPACTION = "compaction"
-    """Of one partition."""
+    """Compact one partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class DaemonState:
     ready: bool
     """Whether the daemon has a valid configuration and made its first plan."""
     reason: str
-    """What the daemon does now or waits for; if it is not ready, the reason."""
+    """What the daemon does or waits for now; if it is not ready, the reason."""
     hung_since_ms: int | None = None
-    """Since when the worker gives no sign of life; None while it does."""
+    """Since when the worker has given no sign of life, epoch ms; None while it gives signs."""
     observing: bool = False
     """Whether the daemon changes nothing: ``--observe``, or a broker holds a log dir."""
     failing: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class JobDone:
     started_ms: int
     ended_ms: int
     succeeded: bool
-    """Nothing that it did failed."""
+    """Whether nothing failed in the job."""
     is_whole: bool
     """Whether the daemon can work in every log dir: none fails, and no other process holds one."""
 
@@ -67,10 +67,10 @@ class Observer:
     """Hears what the daemon does. A method that a subclass does not override ignores its event."""
 
     def planned(self, plan: Plan, now_ms: int) -> None:
-        """Everything was planned, all log dirs and partitions: how things are. Called whether or not it is acted on."""
+        """Take a plan of all log dirs and partitions, whether or not the daemon acts on it."""
 
     def ran(self, plan: Plan, outcome: Outcome, started_ms: int, ended_ms: int) -> None:
-        """A plan was spent: of retention over all partitions, or of the compaction of one."""
+        """Take a plan that was spent: of retention over all partitions, or of the compaction of one."""
 
     def round_ended(self) -> None:
         """Count all plans that were spent since the last call as one run."""
@@ -79,7 +79,10 @@ class Observer:
         """Take the log dirs of the configuration, and whether something is wrong with each as a whole."""
 
     def configured(self, now_ms: int, *, succeeded: bool) -> None:
-        """The configuration was read, at the start or again. A refused file leaves the earlier one in force."""
+        """Note that the configuration was read, at the start or again.
+
+        If a file was refused, the earlier one stays in force.
+        """
 
     def did(self, job: JobDone) -> None:
         """Note that a job ended, whether or not there was anything to do."""
@@ -88,7 +91,7 @@ class Observer:
         """Count an error that no outcome tells of. ``where``: the kind of the job that met it."""
 
     def held_locks(self, seconds: float) -> None:
-        """A turn held the locks for so long: a broker that started meanwhile was refused."""
+        """Take the time for which a turn held the locks. A broker that started in that time was refused."""
 
     def worker_died(self, where: JobKind | None = None) -> None:
         """Note that the worker thread, or the compacting child, ended unasked; it is started again.
@@ -98,11 +101,11 @@ class Observer:
         """
 
     def state(self, state: DaemonState) -> None:
-        """The daemon is in another state now."""
+        """Take the new state of the daemon."""
 
 
 class Observers(Observer):
-    """Passes on to several observers."""
+    """An observer that passes everything on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

@@ -1,4 +1,4 @@
-"""Pulse: signs of life from the worker to the daemon's main thread, and from there the wish to end."""
+"""Pulse: signs of life from the worker to the daemon's main thread, and the order to end in the other direction."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ class Pulse(Protocol):
     """The part of the daemon that the worker calls from its thread."""
 
     def alive(self) -> None:
-        """Give a sign of life, often while something goes on: a worker that hangs gives none."""
+        """Give a sign of life; called often during work, so that a worker that hangs gives none."""
 
     def tell(self, text: str) -> None:
-        """Tell in one line what is done now."""
+        """Tell in one line what the worker does now."""
 
     def stopping(self) -> bool:
-        """Return whether the worker is to end."""
+        """Return whether the worker must end."""
         ...
 
     def reloading(self) -> None:
         """Tell that the configuration is being read again."""
 
     def reloaded(self) -> None:
-        """Tell that it was read, or refused."""
+        """Tell that the configuration was read, or refused."""

@@ -1,4 +1,4 @@
-"""The worker's voice: events in the log, values to the observer, and one line about what goes on."""
+"""The messages of the worker: events for the log, values for the observer, and one line about the present work."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Trouble(StrEnum):
     """The kinds of trouble with a log dir that cannot be served."""
 
     OPENING = "opening"
-    """It is not there, or cannot be read."""
+    """The log dir is missing, or cannot be read."""
     LOCKING = "locking"
-    """Its lock cannot be taken, though nobody holds it."""
+    """The lock cannot be taken, though nobody holds it."""
     CONTENT = "content"
-    """A file of its own, such as a checkpoint, is garbled."""
+    """A file of the log dir itself, such as a checkpoint, is garbled."""
     SPACE = "space"
     """The journal of the log dir found no space. Nothing is changed without a line in the journal."""
 
 
 Complaint = tuple[Event, tuple[tuple[str, object], ...]]
-"""An event and its fields, about something that needs a person."""
+"""An event and its fields, for something that a person must do."""
 
 _CHANGING = frozenset({JobKind.RETENTION, JobKind.CHECKPOINT, JobKind.COMPACTION})
-"""Jobs that do nothing while the configuration cannot be read."""
+"""The jobs that do nothing while the configuration cannot be read."""
 _WORDS: Final = {
     JobKind.RELOAD: "reading the configuration again",
     JobKind.SURVEY: "looking for what there is to do",
@@ -59,9 +59,9 @@ class Planned:
 
     partitions: int
     has_failures: bool
-    """A partition or a log dir could not be read."""
+    """Whether a partition or a log dir could not be read."""
     is_held_back: bool
-    """A guard rail, or an unknown configuration, keeps something."""
+    """Whether a guard rail, or an unknown configuration, keeps something."""
 
     @classmethod
     def of(cls, plan: Plan) -> Planned:
@@ -91,7 +91,7 @@ class _RoundTotals:
 
 
 class Teller:
-    """Passes on to log and observer what the worker meets; tells each trouble once for as long as it lasts."""
+    """Passes the worker's events and values on to log and observer, and tells each trouble once while it lasts."""
 
     def __init__(self, log: EventLog, observer: Observer) -> None:
         self._log = log
@@ -103,7 +103,7 @@ class Teller:
         self._failed_jobs: set[JobKind] = set()
         self._unreadable: str | None = None
         self.held: dict[Path, str] = {}
-        """Log dirs that another process has, and who."""
+        """Log dir -> the other process that holds it."""
         self.has_failed = False
         """Whether anything failed since the start."""
         self.newest: Planned | None = None
@@ -118,11 +118,11 @@ class Teller:
         self._log = self._unbound
 
     def end_round(self, seconds: float, asked_by: str | None) -> None:
-        """Tell the totals of a round, unless it only looked, and nobody asked for it.
+        """Tell the totals of a round, unless the round only looked and nobody asked for it.
 
         Args:
             seconds: from its begin, the time between its turns included.
-            asked_by: the signal that asked for everything now; None if nobody did.
+            asked_by: the signal that asked for all jobs; None without one.
         """
         totals, self._totals = self._totals, _RoundTotals()
         self._observer.round_ended()
@@ -146,7 +146,7 @@ class Teller:
         self._log.event(name, **fields)
 
     def planned(self, plan: Plan, now_ms: int) -> None:
-        """Pass on a plan of everything, and log what a person should see to."""
+        """Pass on a plan of everything, and log what a person must do."""
         for facts in (log_dir.facts for log_dir in plan.log_dirs):
             if facts.errors:
                 self._set_trouble(Path(facts.path), Trouble.CONTENT, "; ".join(facts.errors))
@@ -217,7 +217,7 @@ class Teller:
         return tuple(dict.fromkeys((*of_all, *(error for _, error in sorted(self._troubles.items())))))
 
     def readable(self, error: str | None) -> None:
-        """Take note that the configuration can be read, or why not: without it no log dir is served."""
+        """Note whether the configuration can be read, or why not: without it no log dir is served."""
         if self._unreadable != error:
             self._unreadable = error
             self._tell_log_dirs()
@@ -240,7 +240,7 @@ class Teller:
         if (path, trouble) not in self._troubles:
             return
         self._set_trouble(path, trouble, "")
-        if trouble is Trouble.OPENING:  # where there was nothing to open, nothing could be locked
+        if trouble is Trouble.OPENING:  # without a log dir to open, there was no lock to take
             self._set_trouble(path, Trouble.LOCKING, "")
         if not any(key[0] == path for key in self._troubles):
             self._log.event(Event.LOG_DIR_BACK, log_dir=str(path))
@@ -256,7 +256,7 @@ class Teller:
         self._observer.log_dirs({str(path): is_any or path in failing for path in self._log_dirs})
 
     def backs_off(self, work: Work, failure: Failure) -> None:
-        """Tell that a partition failed, and is left alone for a while."""
+        """Tell that a job failed on a partition, which is left alone for a while."""
         self.has_failed = True
         self._totals.failures += 1
         self._failed_jobs.add(work[0])
@@ -266,7 +266,7 @@ class Teller:
         self._log.event(Event.PARTITION_BACKS_OFF, **place, failures=failure.count, **pause, error=failure.error)
 
     def erred(self, kind: JobKind, outcome: Outcome) -> None:
-        """Tell what went wrong beside the partitions, and which log dirs have no space for their journal."""
+        """Tell the errors beside those of partitions, and which log dirs have no space for their journal."""
         full = {error: Path(path) for path, error in outcome.full_log_dirs.items()}
         for error in outcome.errors:
             if error in full:
@@ -313,7 +313,7 @@ class Teller:
         self._observer.worker_died(where)
 
     def holder(self, path: Path, holder: str | None) -> None:
-        """Tell who holds a log dir, if that changed; None if nobody does."""
+        """Tell who holds a log dir, if the holder changed; None stands for nobody."""
         known = self.held.get(path)
         if holder and not known:
             self._log.event(Event.LOG_DIR_HELD, log_dir=str(path), by=holder)
@@ -327,7 +327,7 @@ class Progress:
     """A ``Listener`` that logs events, gives signs of life, and tells how far the compaction of a partition is."""
 
     def __init__(self, log: Teller, pulse: Pulse) -> None:
-        """Listen. ``log`` hears events, ``pulse`` that something goes on."""
+        """Listen. ``log`` takes events, ``pulse`` takes signs of life."""
         self._log = log
         self._pulse = pulse
         self._partition = ""
@@ -382,7 +382,7 @@ def _segments_by_limit(
 
 
 def _words_of(planned: PartitionPlan | None, result: PartitionResult) -> str:
-    """Return what was done to a partition, and by which limits."""
+    """Return a text about the changes to a partition, and the limits that caused them."""
     gone = Counter(
         reason.limit.stated.sentence if reason.limit else reason.code.value for reason in _gone_by(planned, result)
     )

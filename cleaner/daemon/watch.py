@@ -1,13 +1,13 @@
-"""Sees what others change: configuration files, partition directories, files removed by hand.
+"""The watch over changes by others: configuration files, partition directories, files removed by hand.
 
 Nothing depends on these events: each turn reads partitions anew, and each survey looks at the sources. The events make
 a reload prompt. They also tell people what no turn can know: that a file was there a moment ago.
 
 Only names are watched, not contents (50 appends make 250 events otherwise, and our own reads more): creations, moves,
-deletions, in a log dir and in each partition. What cleaners and brokers do themselves has names of its own, by which it
-is passed over: files go by way of ``.deleted``, never by their plain names.
+deletions, in a log dir and in each partition. Changes by cleaners and brokers are recognised by their names, and
+ignored: they rename files to ``.deleted`` first, and never remove a plain name.
 
-Where inotify is not to be had, or its limit is reached, directories are compared from time to time.
+Without inotify, or beyond its limit, the watch compares directories from time to time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NAMES: Final = [DirCreatedEvent, DirDeletedEvent, DirMovedEvent, FileDeletedEve
 _FILE: Final = [FileCreatedEvent, FileMovedEvent, FileClosedEvent]
 _POLLED_FILE: Final = [FileCreatedEvent, FileMovedEvent, FileModifiedEvent]
 _Target = tuple[Path, FileSystemEventHandler, bool]
-"""A directory, who hears of it, and whether the directories in it are watched too."""
+"""A directory, the handler of its events, and whether its subdirectories are watched, too."""
 CONFIG_POLL_SECONDS: Final = 5.0
 LOG_DIR_POLL_SECONDS: Final = 300.0
 _SYMLINKS_MAX: Final = 40
@@ -102,7 +102,7 @@ def _live(name: str) -> TopicPartition | None:
 
 
 def _leaves_the_log(name: str, target: tuple[str, ...]) -> bool:
-    """Return whether a plain ``.log`` is gone, and does not wait as ``.deleted``.
+    """Return whether a plain ``.log`` is gone, and no ``.deleted`` file waits in its place.
 
     Index files do not count: a recovery removes them behind their ``.log``.
     """
@@ -121,7 +121,7 @@ class Watch:
     """A configuration file was written, or replaced."""
     on_seen: Callable[[Seen], None]
     on_polling: Callable[[str], None]
-    """Inotify is not to be had: why."""
+    """Why inotify cannot be used; None if it can."""
     _observers: list[BaseObserver] = field(default_factory=list)
     _watched: tuple[frozenset[Path], tuple[Path, ...]] = frozenset(), ()
 
@@ -168,7 +168,7 @@ class Watch:
         except OSError as error:
             self.on_polling(error.strerror or str(error))
             polled = _POLLED_FILE if events is _FILE else events
-            with suppress(OSError):  # a directory that is gone: each turn tells of that
+            with suppress(OSError):  # the directory is gone, and each turn tells so
                 self._start(PollingObserver(timeout=poll_seconds), watches, polled)
 
     def _start(
@@ -195,7 +195,7 @@ def with_links(file: Path) -> Iterator[Path]:
     ``..data/logcleaner.toml``, and ``..data``, which alone is replaced, to the directory of the newest state.
     """
     yield file
-    with suppress(OSError):  # it is no symlink, or none any more
+    with suppress(OSError):  # no symlink, or no longer one
         for _ in range(_SYMLINKS_MAX):
             target = file.readlink()
             if target.is_absolute() or target.parts[0] == os.pardir:
@@ -205,7 +205,7 @@ def with_links(file: Path) -> Iterator[Path]:
 
 
 class _Hears(FileSystemEventHandler):
-    """Passes on every event."""
+    """A handler that passes every event on."""
 
     def __init__(self, hear: Callable[[FileSystemEvent], None]) -> None:
         self._hear = hear

@@ -1,9 +1,10 @@
-"""The worker: does what is due, job after job, and keeps the schedule, which alone decides what is due next.
+"""The worker: does the jobs that are due, one after another, and keeps the schedule, which alone decides what is due
+next.
 
 A job is done in turns. A turn goes from the taking of the locks to their release; between two turns a broker can start.
 
 The worker reports a failed job and goes on with the others. An unexpected exception ends the thread that ticks. The
-daemon then starts another thread with the same schedule, in which the job that failed is not due for now.
+daemon then starts another thread with the same schedule, in which the failed job is not due now.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class DamagedWorks:
         self._met: dict[Work, Uncleanable] = {}
 
     def note(self, work: Work, error: str) -> None:
-        """Remember a failure with what the files are like now. Raises: UnreadableFile."""
+        """Remember a failure together with the present state of the files. Raises: UnreadableFile."""
         self._met[work] = Uncleanable.of(list_partition(_directory_of(work)), error)
 
     def mended(self) -> list[Work]:
@@ -92,7 +93,7 @@ class Worker:
         self._round_began_seconds: float | None = None
         """The monotonic time at which the round under way began, in seconds; None between two rounds."""
         self._is_asked = False
-        """A person asked for everything now."""
+        """Whether a person asked for all jobs now."""
         self._is_once = False
         self._rests_until_seconds = 0.0
         self._doing = JobKind.SURVEY
@@ -111,13 +112,13 @@ class Worker:
             cleaner.stop()
 
     def tick(self, *, is_once: bool = False) -> bool:
-        """Do one turn: everything that is due by now, as far as ``lock.hold.max`` allows.
+        """Do one turn: all jobs that are due now, as far as ``lock.hold.max`` allows.
 
         Args:
             is_once: no other turn follows, so the turn does all its jobs, however long they take.
 
         Returns:
-            Whether there was anything.
+            Whether there was a job to do.
         """
         if self._clock.seconds() < self._rests_until_seconds or not self._due():
             return False
@@ -144,14 +145,14 @@ class Worker:
         self._teller.end_turn()
 
     def _tell_held(self, round_: Turn) -> None:
-        """Tell how much longer the locks are held by now: a turn counts while it lasts, too."""
+        """Tell for how much longer the locks have been held since the last call, also during a turn."""
         if seconds := round_.newly_held_seconds():
             self._teller.held_locks(seconds)
 
     def _must_let_go(self, round_: Turn) -> bool:
-        """Return whether the locks were held for so long that a broker must have a chance now.
+        """Return whether the locks were held for so long that a broker must get a chance now.
 
-        A broker does not wait for the lock: it exits.
+        A broker does not wait for the lock, but exits.
         """
         return not self._is_once and round_.held_seconds * 1000 > self._configuration.broker.lock_hold_max_ms
 
@@ -196,7 +197,8 @@ class Worker:
                 self._compact(job, round_, now_ms)
 
     def _changeable(self, round_: Turn) -> tuple[Path, ...]:
-        """Return the log dirs that may be changed now: their locks are held, and the configuration is as read since.
+        """Return the log dirs that may be changed now: their locks are held, and the configuration has not changed
+        since they were taken.
 
         Nothing may be changed while the configuration cannot be read, nor, until the next turn, if it names other
         log dirs than this turn locked.
@@ -210,7 +212,7 @@ class Worker:
         return () if names_others or self._configuration.unreadable else locked
 
     def _note_limits(self, locked: Sequence[Path], round_: Turn) -> None:
-        """Write down the limits that the last survey judged, once, before anything goes by them."""
+        """Write down, once, the limits that the last survey judged, before anything is deleted by them."""
         dirs = [path for path in locked if str(path) in self._to_note]
         if not dirs or self._judged is None or self._judged.loaded is not self._configuration.loaded:
             return
@@ -219,7 +221,9 @@ class Worker:
             self._teller.failed(Event.LOG_DIR_FAILED, JobKind.SURVEY, error)
 
     def _request(self, now_ms: int, only: Only | None = None) -> Request:
-        """Return what is asked of a run over some partitions: it goes by what the last survey let through."""
+        """Return the request of a run over some partitions; the run uses the limits that the last survey let
+        through.
+        """
         judged = self._judged
         is_new = judged is not None and judged.loaded is self._configuration.loaded
         return Request(now_ms, only, let_through=judged.let_through if judged and is_new else frozenset())
@@ -253,7 +257,7 @@ class Worker:
             self._pulse.reloaded()
 
     def _survey(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """Plan everything; where nothing changed since the last time, what was found then holds still."""
+        """Plan everything, unless nothing changed: then the findings of the last plan still hold."""
         if job.is_full and (self._configuration.unreadable or self._configuration.loaded.rejected):
             self._reload()
         elif job.is_full or not self._teller.held:  # a broker that runs writes metadata all the time
@@ -275,7 +279,7 @@ class Worker:
             self._schedule = self._schedule.with_work_of(free, dict(chain.from_iterable(map(next_removals, free))))
 
     def _judge(self, plan: Plan) -> None:
-        """Take note of the saved limits that wait, by a plan of everything; they are to be written down."""
+        """Note the saved limits that wait, by a plan of everything; the next turn with locks writes them down."""
         surveyed = frozenset(d.facts.path for d in plan.log_dirs if not (d.guard or d.facts.errors))
         judged = _Judged(self._configuration.loaded, plan.waits, plan.let_through, surveyed)
         if judged != self._judged:
@@ -294,8 +298,8 @@ class Worker:
         return True
 
     def _state_of(self, path: Path, round_: Turn) -> State:
-        """Report who holds a log dir, and return its state: the holder alone if there is one, nothing if the daemon
-        observes.
+        """Report who holds a log dir, and return its state: the holder alone if there is one, an empty state if the
+        daemon observes.
         """
         if self._schedule.observing:
             return ()
@@ -319,7 +323,10 @@ class Worker:
         self._schedule = self._schedule.opened(opening, left, full)
 
     def _remove(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """Unlink what waited long enough. If that is all that changed, what the last survey found holds still."""
+        """Unlink the files that waited long enough.
+
+        If nothing else changed, the findings of the last survey still hold.
+        """
         if self._configuration.unreadable:
             self._remove_journalled(job, round_, now_ms)
             return
@@ -328,7 +335,7 @@ class Worker:
         before = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
         done = self._cleaned(job, round_, now_ms, names_of(job.partitions).__contains__)
         if self._must_let_go(round_):
-            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds what was not removed
+            self._schedule = self._schedule.asked_for(JobKind.SURVEY)  # it finds the files that stayed
         if done is None or done[1].results or done[1].errors:
             return
         after = {path: state_of_entries(path, of_dir) for path, of_dir in names.items()}
@@ -337,7 +344,7 @@ class Worker:
         self._schedule = self._schedule.removed(seen, dict(removals))
 
     def _remove_journalled(self, job: Job, round_: Turn, now_ms: int) -> None:
-        """While the configuration cannot be read, unlink what an earlier decision, which is in the journal, took."""
+        """While the configuration cannot be read, unlink the files of earlier deletions that the journal names."""
         dirs = self._locked(round_)
         if dirs and round_.log_dirs == self._configuration.loaded.log_dirs:
             wanted = names_of(job.partitions).__contains__
@@ -345,7 +352,7 @@ class Worker:
                 self._teller.failed(Event.LOG_DIR_FAILED, job.kind, error)
 
     def _cleaned(self, job: Job, round_: Turn, now_ms: int, wanted: Wanted) -> tuple[Plan, Outcome] | None:
-        """Delete, and remove what waited long enough: the same run does both.
+        """Delete, and remove the files that waited long enough: the same run does both.
 
         Returns: plan and outcome; None if nothing may be changed now.
         """
@@ -410,7 +417,7 @@ class Worker:
             self._schedule = self._schedule.asked_for(JobKind.SURVEY)
 
     def _spent(self, job: Job, plan: Plan, outcome: Outcome, started_ms: int) -> None:
-        """Tell the result of a plan. What failed waits before the next attempt."""
+        """Tell the result of a plan. Partitions that failed wait before the next attempt."""
         now_ms = self._clock.now_ms()
         self._teller.ran(job, plan, outcome, started_ms, now_ms)
         for work, error, is_corrupt in failed_in(job, plan, outcome):
@@ -439,10 +446,12 @@ class Worker:
         self._teller.refused(path, error, self._doing)
 
     def _open(self, dirs: Collection[Path], wanted: Wanted = everything, round_: Turn | None = None) -> Cleaner:
-        """Return a cleaner of the log dirs as they are now: for changes under the locks of the turn, or to plan."""
+        """Return a cleaner of the log dirs in their present state: for changes under the locks of the turn, or
+        to plan.
+        """
 
         def wanted_and_alive(topic_partition: TopicPartition) -> bool:
-            """Asked before each partition is read: a sign of life, and where planning can be stopped."""
+            """The predicate asked before each partition is read: it gives a sign of life, and can stop the planning."""
             self._pulse.alive()
             if self._pulse.stopping():
                 raise Stopped
@@ -463,7 +472,9 @@ class Worker:
         return cleaner
 
     def _may_begin(self, round_: Turn | None) -> Callable[[], bool]:
-        """Return what is asked before each partition: one at least a turn, and none once the configuration changed."""
+        """Return the predicate asked before each partition: true for at least one partition a turn, false once the
+        configuration changed.
+        """
         in_time = at_least_one(lambda: not (round_ and self._must_let_go(round_)))
         return lambda: not (round_ and self._configuration.is_stale()) and in_time()
 
@@ -478,7 +489,7 @@ class Turn:
     log_dirs: tuple[Path, ...]
     """The log dirs of the configuration."""
     on_refusal: OnRefusal
-    """Told of a log dir that another process holds, or that could not be locked."""
+    """Called for a log dir that another process holds, or that could not be locked."""
     seconds: Callable[[], float] = time.monotonic
     """A stopwatch."""
     _locks: dict[Path, LogDirLock] | None = None
@@ -493,16 +504,16 @@ class Turn:
         if self._compactor:
             self._compactor.close()
         for lock in (self._locks or {}).values():
-            with suppress(OSError, LogCleanerError):  # it lets go, even where its file cannot be removed
+            with suppress(OSError, LogCleanerError):  # the lock is released even if its file cannot be removed
                 lock.release()
 
     @property
     def held_seconds(self) -> float:
-        """Return for how many seconds a broker would have been refused by now."""
+        """Return for how many seconds the locks have been held, and a broker would have been refused."""
         return 0.0 if self._locked_seconds is None else self.seconds() - self._locked_seconds
 
     def newly_held_seconds(self) -> float:
-        """Return for how long the locks were held since this was last asked."""
+        """Return for how long the locks were held since the last call."""
         seconds, self._told_seconds = self.held_seconds - self._told_seconds, self.held_seconds
         return seconds
 
@@ -519,7 +530,7 @@ class Turn:
         return tuple(self._locks)
 
     def lock_of(self, log_dir: Path) -> LogDirLock:
-        """Return the lock of a log dir, which the turn has."""
+        """Return the lock of a log dir; the turn holds it."""
         assert self._locks is not None
         return self._locks[log_dir]
 
@@ -540,7 +551,10 @@ class Turn:
 
 
 def at_least_one(may_begin: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a predicate that is true when first asked. Without it a turn might end before it did anything."""
+    """Return a predicate that is true when first asked.
+
+    Without this predicate a turn might end before it did anything.
+    """
     passed: list[bool] = []
 
     def may() -> bool:
@@ -560,7 +574,7 @@ class _Judged(NamedTuple):
     """The verdict of a plan of everything on the limits that are saved."""
 
     loaded: LoadedLayers
-    """The configuration that it went by."""
+    """The configuration of the plan."""
     waits: frozenset[str]
     """Log dirs in which some limits wait."""
     let_through: frozenset[str]

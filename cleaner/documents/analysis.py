@@ -38,7 +38,7 @@ class AnalysisDay(PartitionPlace):
     records: Count
     """Records."""
     size_bytes: Count
-    """Their bytes; the records of a batch share its bytes evenly."""
+    """The bytes of these records; the records of a batch share the bytes of the batch evenly."""
 
 
 class AnalysisCodec(PartitionPlace):
@@ -51,7 +51,7 @@ class AnalysisCodec(PartitionPlace):
     records: Count
     """Records."""
     size_bytes: Count
-    """Their size."""
+    """The size of the batches."""
     ratio: float | None
     """Uncompressed size divided by size; null if it is unknown."""
 
@@ -62,7 +62,7 @@ class AnalysisKey(PartitionPlace):
     keys: Count
     """Distinct keys."""
     duplicates: Count
-    """Records whose key a later record has, too."""
+    """Records that a later record with the same key supersedes."""
     tombstones: Count
     """Records with a key and no value."""
     deleted_keys: Count
@@ -75,7 +75,7 @@ class AnalysisTopKey(PartitionPlace):
     """A row."""
 
     by: Literal["hottest", "largest"]
-    """What the rank goes by."""
+    """The measure by which the keys are ranked."""
     rank: Positive
     """The rank, from 1."""
     key: str
@@ -83,20 +83,20 @@ class AnalysisTopKey(PartitionPlace):
     records: Count
     """Records."""
     size_bytes: Count
-    """The bytes of their keys and values."""
+    """The bytes of keys and values of these records."""
 
 
 class AnalysisTimestamp(PartitionPlace):
     """A row."""
 
     oldest_ms: int | None
-    """The oldest, epoch ms; null if no record has one."""
+    """The oldest timestamp, epoch ms; null if no record has one."""
     newest_ms: int | None
-    """The newest, epoch ms; null if no record has one."""
+    """The newest timestamp, epoch ms; null if no record has one."""
     future: Count
     """Records dated later than the analysis."""
     out_of_order: Count
-    """Records whose timestamp is earlier than that of the record before them."""
+    """Records whose timestamp is earlier than the timestamp of the record before."""
     missing: Count
     """Records without a timestamp."""
 
@@ -105,13 +105,13 @@ class AnalysisSaving(PartitionPlace):
     """A row."""
 
     deleted_bytes: Count
-    """What retention deletes, index files included."""
+    """The bytes that retention deletes, index files included."""
     compacted_from_bytes: Count
-    """What the compaction reads."""
+    """The bytes that the compaction reads."""
     compacted_to_bytes: Count
-    """What it leaves."""
+    """The bytes that the compaction leaves."""
     saved_bytes: int
-    """What both save together."""
+    """The bytes that retention and compaction save together."""
     records_read: Count
     """Records that the compaction reads."""
     records_kept: Count
@@ -126,7 +126,7 @@ class AnalysisRetention(PartitionPlace):
     key: Literal["retention.ms", "retention.bytes"]
     """The limit."""
     limit: int | None
-    """The greatest value of this step, in Kafka's unit; null for any greater one."""
+    """The greatest value of this step, in Kafka's unit; null for all greater values."""
     kept_bytes: Count
     """The size of the `.log` files that stay."""
 
@@ -137,13 +137,13 @@ class AnalysisProducer(PartitionPlace):
     producer_id: int
     """The producer's id."""
     producer_epoch: int
-    """Its latest epoch."""
+    """The latest epoch of the producer."""
     records: Count
     """Records."""
     batches: Count
     """Batches."""
     size_bytes: Count
-    """Their size."""
+    """The size of the batches."""
     committed: Count
     """Commit markers."""
     aborted: Count
@@ -166,9 +166,9 @@ class AnalysisPageTotals(TypedDict):
     records: Count
     """Records."""
     saved_bytes: int
-    """What `clean --force-compaction` would save now."""
+    """The bytes that `clean --force-compaction` would save now."""
     deleted_bytes: Count
-    """What of that retention deletes."""
+    """The part of these bytes that retention deletes."""
 
 
 class AnalysisPageTopic(TypedDict):
@@ -183,20 +183,20 @@ class AnalysisPageTopic(TypedDict):
     records: Count
     """Records."""
     deleted_bytes: Count
-    """What retention deletes."""
+    """The bytes that retention deletes."""
     compacted_away_bytes: Count
-    """What compaction removes."""
+    """The bytes that compaction removes."""
     left_bytes: Count
-    """What stays."""
+    """The bytes that stay."""
 
 
 class AnalysisPageCodec(TypedDict):
     """A codec."""
 
     codec: str
-    """Its name."""
+    """The name of the codec."""
     bytes: Count
-    """The size of its batches."""
+    """The size of the batches."""
     records: Count
     """Records."""
     batches: Count
@@ -207,7 +207,7 @@ class AnalysisPage(PageHead):
     """The sums that the page of `--html` shows besides. Only with `--html`."""
 
     sentence: str
-    """What is there, and what could be saved, in a sentence."""
+    """A sentence about the bytes on disk, and the bytes that a clean could save."""
     totals: AnalysisPageTotals
     """The sums over all partitions."""
     topics: list[AnalysisPageTopic]
@@ -219,8 +219,8 @@ class AnalysisPage(PageHead):
 
 
 class AnalysisDocument(TypedDict):
-    """The document that `analyze --json` prints: tables, each row about one partition. Control records count only
-    in batches and bytes.
+    """The document that `analyze --json` prints: tables, each row about one partition. Control records count only in
+    batches and bytes.
     """
 
     schema: Literal["logcleaner.analysis/1"]
@@ -240,12 +240,12 @@ class AnalysisDocument(TypedDict):
     timestamps: list[AnalysisTimestamp]
     """The timestamps of the records."""
     savings: list[AnalysisSaving]
-    """What `clean --force-compaction` would remove now."""
+    """The bytes that `clean --force-compaction` would remove now."""
     retention: list[AnalysisRetention]
-    """What each limit would keep: a step for each limit at which the bytes change."""
+    """The bytes that each limit would keep: a step for each value at which the bytes change."""
     producers: list[AnalysisProducer]
     """The idempotent and transactional producers."""
     problems: list[str]
-    """A line for each file that could not be read; the figures leave it out."""
+    """A line for each file that could not be read; the figures leave the file out."""
     report: NotRequired[AnalysisPage]
     """What the page of `--html` shows besides: sums. Only with `--html`."""

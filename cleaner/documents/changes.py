@@ -1,4 +1,4 @@
-"""The documents of commands that change or move something, or tell of it.
+"""The documents of commands that change or copy data, or list changes.
 
 ``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``manifest/1`` and ``history/1``.
 """
@@ -29,9 +29,9 @@ class DeletionSegment(TypedDict):
     """A segment."""
 
     base_offset: int
-    """Its base offset."""
+    """The base offset of the segment."""
     bytes: Count
-    """The size of its `.log` and index files."""
+    """The size of the `.log` and index files."""
 
 
 class DeletionDocument(PartitionPlace):
@@ -46,24 +46,24 @@ class DeletionDocument(PartitionPlace):
     before_ms: int | None
     """The time that was asked for, epoch ms; null if an offset was."""
     done: bool
-    """True if it was carried out."""
+    """True if the deletion was carried out."""
     refused: DeletionRefused | None
-    """Why nothing is deleted; null if nothing speaks against it."""
+    """The reason for which nothing is deleted; null if there is none."""
     high_watermark: int | None
-    """The checkpointed high watermark; null if there is none, or if it was refused."""
+    """The checkpointed high watermark; null if there is none, or if the deletion was refused."""
     log_end_offset: int | None
-    """The log end offset; null if it was refused."""
+    """The log end offset; null if the deletion was refused."""
     log_start_before: int | None
-    """The log start offset before; null if it was refused."""
+    """The log start offset before the deletion; null if the deletion was refused."""
     log_start_offset: int | None
-    """The log start offset after it; null if it was refused."""
+    """The log start offset after the deletion; null if the deletion was refused."""
     records: Count | None
     """Records that become unreadable; null if they could not be counted."""
     damaged: str | None
-    """The first damage among what becomes unreadable: file, byte and cause. Null if nothing is damaged."""
+    """The first damage among the records that become unreadable: file, byte and cause. Null if nothing is damaged."""
     restorable_until_ms: int | None
-    """Until when `restore` takes it back, epoch ms; of a dry run as if it were carried out now. Null if nothing
-    is to do.
+    """The last moment at which `restore` takes the deletion back, epoch ms; of a dry run as if it ran now. Null if
+    there is nothing to do.
     """
     segments: list[DeletionSegment]
     """The segments that go, oldest first."""
@@ -75,17 +75,17 @@ class RestoreSegment(TypedDict):
     """A segment."""
 
     base_offset: int
-    """Its base offset."""
+    """The base offset of the segment."""
     end_offset: int
-    """The end of its offsets, exclusive."""
+    """The end of the offsets, exclusive."""
     bytes: Count
-    """The size of its files."""
+    """The size of the files of the segment."""
     deleted_ms: int
-    """The time of its deletion, epoch ms."""
+    """The time of the deletion, epoch ms."""
     restored: bool
-    """True if it was brought back."""
+    """True if the segment was brought back."""
     code: RestoreCode
-    """Why it can come back, or cannot (docs/reasons.md)."""
+    """Why the segment can come back, or cannot (docs/reasons.md)."""
     text: str
     """A sentence for people."""
 
@@ -94,15 +94,15 @@ class RestoreLogStart(TypedDict):
     """A move."""
 
     log_start_offset: int
-    """The log start offset that it set."""
+    """The log start offset that the deletion set."""
     log_start_before: int
-    """The log start offset that it goes back to."""
+    """The log start offset before the deletion."""
     deleted_ms: int
     """The time of the deletion, epoch ms."""
     restored: bool
-    """True if it was taken back."""
+    """True if the move was taken back."""
     code: RestoreCode
-    """Why it can come back, or cannot (docs/reasons.md)."""
+    """Why the move can be taken back, or cannot (docs/reasons.md)."""
     text: str
     """A sentence for people."""
 
@@ -111,9 +111,9 @@ class RestorePartition(PartitionPlace):
     """A partition."""
 
     held_since_ms: int | None
-    """The time at which a restore put the partition on hold, epoch ms; null if it is not on hold."""
+    """The time at which a restore put the partition on hold, epoch ms; null if the partition is not on hold."""
     error: str | None
-    """Why it was not restored; null if nothing failed."""
+    """Why the partition was not restored; null if nothing failed."""
     segments: list[RestoreSegment]
     """The deleted segments, newest first."""
     log_starts: NotRequired[list[RestoreLogStart]]
@@ -130,13 +130,13 @@ class RestoreRepair(PartitionPlace):
     repaired_ms: int
     """The time of the repair, epoch ms."""
     taken_back: bool
-    """True if the file is as it was before its repair."""
+    """True if the file is as it was before the repair."""
     code: RevertCode
     """Whether the repair can be taken back (docs/repair.md)."""
     text: str
     """A sentence for people."""
     error: str | None
-    """Why it was not taken back; null if nothing failed."""
+    """Why the repair was not taken back; null if nothing failed."""
 
 
 class RestoreDocument(TypedDict):
@@ -149,7 +149,7 @@ class RestoreDocument(TypedDict):
     partitions: list[RestorePartition]
     """The partitions with deletions whose files still wait, or that are on hold."""
     repairs: NotRequired[list[RestoreRepair]]
-    """Of `--repairs`: the repairs that something waits of."""
+    """Of `--repairs`: the repairs that can be taken back."""
     released: list[str]
     """Of `--release`: the partitions that are no longer on hold."""
 
@@ -158,9 +158,9 @@ class HistorySegment(TypedDict):
     """A segment."""
 
     base_offset: int
-    """Its base offset."""
+    """The base offset of the segment."""
     bytes: Count
-    """Its size."""
+    """The size of the segment."""
     code: NotRequired[str]
     """The reason's code; of `delete`."""
     text: NotRequired[str]
@@ -171,11 +171,11 @@ class HistoryKept(TypedDict):
     """A file."""
 
     name: str
-    """Its name."""
+    """The name of the file."""
     bytes: int
-    """Its size."""
+    """The size of the file."""
     first: int | None
-    """The first offset that the log lacks, or the one of the first entry; null if it has none."""
+    """The first offset that the log lacks, or that of the first entry; null without an entry."""
     last: int | None
     """As `first`: the last one."""
 
@@ -186,8 +186,8 @@ class HistoryEntry(TypedDict):
     time_ms: int
     """The wall clock, epoch ms."""
     what: str
-    """The kind: `delete`, `compact`, `recover`, `restore`, `restore-failed`, `release`, `repair`,
-    `repair-failed`, `revert`, `failed`, `sweep`, `import`, `evidence` or `clock`.
+    """The kind: `delete`, `compact`, `recover`, `restore`, `restore-failed`, `release`, `repair`, `repair-failed`,
+    `revert`, `failed`, `sweep`, `import`, `evidence` or `clock`.
     """
     boot: NotRequired[tuple[str, int]]
     """Linux's boot id, and the wall clock at boot, epoch ms."""
@@ -196,13 +196,13 @@ class HistoryEntry(TypedDict):
     bytes: NotRequired[Count]
     """The size of the segments."""
     log_start_offset: NotRequired[int]
-    """Of `delete` the new log start offset, of `restore` the one it goes back to."""
+    """Of `delete` the new log start offset, of `restore` the one before the deletion."""
     log_start_before: NotRequired[int]
-    """Of a `delete` by `delete-records`: the log start offset before it."""
+    """Of a `delete` by `delete-records`: the log start offset before the deletion."""
     segments: NotRequired[list[HistorySegment]]
     """Of `delete` and `restore`: the segments."""
     records_unkeyed: NotRequired[Positive]
-    """Of `compact`: how many records it dropped because they have no key; absent if none."""
+    """Of `compact`: the number of records that were dropped because they have no key; absent if none."""
     first_dirty_offset: NotRequired[int]
     """Of `compact`: where the dirty section began."""
     end_offset: NotRequired[int]
@@ -237,7 +237,7 @@ class HistoryLogDir(TypedDict):
     """A log dir."""
 
     path: str
-    """Its path."""
+    """The path of the log dir."""
     damaged_lines: Count
     """Lines that a crash or a full disk cut short, or that were altered."""
     entries: list[HistoryEntry]
@@ -259,27 +259,27 @@ class SweepLeftover(TypedDict):
     """A leftover."""
 
     log_dir: str
-    """The path of its log dir."""
+    """The path of the log dir."""
     name: str
-    """Its path from the log dir."""
+    """The path of the leftover, seen from the log dir."""
     kind: LeftoverKind
-    """What it is."""
+    """The kind of the leftover."""
     bytes: Count
-    """The size of its files."""
+    """The size of the files."""
     files: Count
-    """The number of its files."""
+    """The number of files."""
     due_ms: int | None
-    """When its delay is over; null if it has none."""
+    """When the delay is over; null without a delay."""
     act: SweepAct
-    """What is done with it."""
+    """What the sweep does with the leftover."""
     text: str
-    """Why."""
+    """Why the sweep does so."""
     renamed_to: str | None
     """Of a stray directory: its new name; else null."""
     done: bool
-    """Whether it was done."""
+    """Whether the sweep did it."""
     error: str | None
-    """Why it failed; null if it did not."""
+    """Why the sweep failed; null if it did not."""
 
 
 class SweepDocument(TypedDict):
@@ -319,7 +319,7 @@ class ImportDocument(PartitionPlace):
     bytes: Count
     """The size of the `.log` files."""
     warning: str | None
-    """What a broker will do with the partition instead of serving it; null if it serves it."""
+    """What a broker will do with the partition instead of serving it; null if a broker serves the partition."""
 
 
 class ExportDocument(PartitionPlace):
@@ -354,13 +354,13 @@ class ManifestSegment(TypedDict):
     """A segment."""
 
     base_offset: int
-    """Its base offset."""
+    """The base offset of the segment."""
     bytes: Count
-    """The size of its `.log` file."""
+    """The size of the `.log` file."""
     action: Action
-    """What was done with it."""
+    """What was done with the segment."""
     code: ReasonCode | Literal["FAILED", "ROUND_ENDED"]
-    """The reason's code; `FAILED` and `ROUND_ENDED` for what was planned and not done."""
+    """The reason's code; `FAILED` and `ROUND_ENDED` if the plan was not carried out."""
     text: str
     """The reason's sentence."""
 
@@ -369,9 +369,9 @@ class ManifestEntry(TypedDict):
     """A file."""
 
     path: str
-    """Its path within the copy."""
+    """The path of the file within the copy."""
     bytes: Count
-    """Its size."""
+    """The size of the file."""
     sha256: Sha256
     """SHA-256, in hexadecimal digits."""
 
@@ -384,7 +384,7 @@ class ManifestPartition(TypedDict):
     partition: Count
     """The number of the partition."""
     error: str | None
-    """Why it was copied as it is; null otherwise."""
+    """Why the partition was copied as it is; null otherwise."""
     log_start_offset: NotRequired[int]
     """Of the copy."""
     log_end_offset: NotRequired[int]
@@ -400,20 +400,20 @@ class ManifestPartition(TypedDict):
     segments: NotRequired[list[ManifestSegment]]
     """The verdict on each segment of the original."""
     files: list[ManifestEntry]
-    """Its files in the copy."""
+    """The files of the partition in the copy."""
 
 
 class ManifestDocument(TypedDict):
-    """The file `logcleaner-manifest.json` in a copy that `clean --output` wrote. Sizes are in bytes, paths
-    relative to the copy.
+    """The file `logcleaner-manifest.json` in a copy that `clean --output` wrote. Sizes are in bytes, paths relative to
+    the copy.
     """
 
     schema: Literal["logcleaner.manifest/1"]
     """The name of this schema."""
     tool: str
-    """Name and version of what wrote it."""
+    """Name and version of the program that wrote the copy."""
     engine: Literal["local", "spark"]
-    """Who compacted."""
+    """The engine that compacted."""
     now: int
     """The moment that the plan was made for, epoch ms."""
     original: str
@@ -421,6 +421,6 @@ class ManifestDocument(TypedDict):
     left_out: list[str]
     """Entries that were not copied."""
     partitions: list[ManifestPartition]
-    """The partitions. One that could not be read has neither offsets, `configs` nor `segments`."""
+    """The partitions. A partition that could not be read has neither offsets, `configs` nor `segments`."""
     files: list[ManifestEntry]
     """The files outside of the partitions."""

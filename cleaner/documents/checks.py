@@ -25,21 +25,21 @@ class RepairDocument(TypedDict):
     path: str
     """Path of the file."""
     kind: RepairKind
-    """What it is (docs/repair.md)."""
+    """The kind of the repair (docs/repair.md)."""
     findings: list[str]
-    """The codes of its findings."""
+    """The codes of the findings about the file."""
     code: RepairCode
-    """Whether it may be mended, or why not (docs/repair.md)."""
+    """Whether the file may be mended, or why not (docs/repair.md)."""
     text: str
     """A sentence for people."""
     bytes_before: int | None
-    """Its size; null if it was missing."""
+    """The size of the file; null if the file was missing."""
     bytes_after: int | None
-    """Its size as mended; null if it cannot be."""
+    """The size of the mended file; null if the file cannot be mended."""
     repaired: bool
-    """True if it was mended."""
+    """True if the file was mended."""
     error: str | None
-    """Why it was not, although it may be; null if nothing failed."""
+    """Why the file was not mended, although it may be; null if nothing failed."""
 
 
 class VerifyTotals(TypedDict):
@@ -50,11 +50,11 @@ class VerifyTotals(TypedDict):
     segments: Count
     """Segments."""
     bytes: Count
-    """Size of their `.log` files."""
+    """The size of the `.log` files."""
     noted_bytes: Count
-    """Bytes of them that an earlier, interrupted check had read."""
+    """The bytes that an earlier, interrupted check had read."""
     seconds: Measure
-    """How long it took."""
+    """How long the check took."""
 
 
 class VerifyDocument(TypedDict):
@@ -65,7 +65,7 @@ class VerifyDocument(TypedDict):
     damaged: bool
     """True if a finding is worse than `waste`: exit status 4."""
     findings: list[FindingDocument]
-    """What is wrong, worst first."""
+    """The findings, worst first."""
     dry_run: NotRequired[bool]
     """Of `--repair`: true if nothing was changed."""
     remaining: NotRequired[Count]
@@ -75,7 +75,7 @@ class VerifyDocument(TypedDict):
     problems: list[str]
     """A line for each file that could not be read: exit status 1 if nothing is damaged."""
     totals: VerifyTotals
-    """What was read."""
+    """The sums of the check."""
 
 
 class DoctorStart(TypedDict):
@@ -84,16 +84,16 @@ class DoctorStart(TypedDict):
     kafka: str
     """The version of Kafka."""
     starts: bool | None
-    """Whether it starts; null if nobody can say, as beside a broker that runs."""
+    """Whether this Kafka starts; null if nobody can say, as beside a broker that runs."""
     text: str
-    """A sentence: whether it starts, and what becomes of partitions."""
+    """A sentence: whether this Kafka starts, and what becomes of partitions."""
 
 
 class DoctorFinding(FindingDocument):
-    """A finding, and how it counts."""
+    """A finding, and whether it is damage."""
 
     is_damage: bool
-    """Whether it makes the exit status 4."""
+    """Whether the finding makes the exit status 4."""
 
 
 class DoctorTotals(TypedDict):
@@ -104,7 +104,7 @@ class DoctorTotals(TypedDict):
     damages: Count
     """The number of findings that are damage."""
     partitions: Count
-    """The number of partitions that were looked at."""
+    """The number of partitions that were examined."""
     walked_bytes: Count
     """The size of the segments whose batch headers were read."""
     unwalked_bytes: Count
@@ -114,14 +114,14 @@ class DoctorTotals(TypedDict):
 
 
 class DoctorDocument(TypedDict):
-    """The document that `doctor --json` prints: what is wrong with the log dirs, worst first. Each code has a
-    section in docs/doctor.md.
+    """The document that `doctor --json` prints: what is wrong with the log dirs, worst first. Each code has a section
+    in docs/doctor.md.
     """
 
     schema: Literal["logcleaner.doctor/1"]
     """The name of this schema."""
     now: int
-    """The moment of the look, epoch ms."""
+    """The moment of the examination, epoch ms."""
     log_dirs: list[str]
     """The paths of the log dirs."""
     start: DoctorStart | None
@@ -136,9 +136,9 @@ class DiffDamage(TypedDict):
     """The first damaged record."""
 
     offset: int
-    """Its offset."""
+    """The offset of the record."""
     cause: str
-    """What is wrong with it."""
+    """What is wrong with the record."""
 
 
 class DiffPartition(TypedDict):
@@ -147,7 +147,7 @@ class DiffPartition(TypedDict):
     partition: str
     """`TOPIC-PARTITION`."""
     error: str | None
-    """Why it cannot be compared; null if it was."""
+    """Why the partition cannot be compared; null if it was compared."""
     records: Count | None
     """Records before."""
     kept: Count | None
@@ -155,17 +155,15 @@ class DiffPartition(TypedDict):
     added: Count | None
     """Records that are new."""
     gone: dict[Cause, Count] | None
-    """Cause → number of records that are gone for it (docs/diff.md)."""
+    """Cause → number of records that are gone for this cause (docs/diff.md)."""
     damaged: Count | None
     """Records that are gone or changed without a cause."""
     damage: DiffDamage | None
-    """The first of them; null if there is none."""
+    """The first such record; null if there is none."""
     delete_retention_ms: int | None
-    """The `delete.retention.ms` that tombstones and markers were judged by; null if it is not known."""
+    """The `delete.retention.ms` by which tombstones and markers were judged; null if not known."""
     since_ms: int | None
-    """Since when a tombstone or marker without a delete horizon could have been due, epoch ms; null if it is not
-    known.
-    """
+    """Since when a tombstone or marker without a delete horizon could have been due, epoch ms; null if not known."""
 
 
 class DiffDocument(TypedDict):
@@ -248,16 +246,16 @@ class PreflightStep(TypedDict):
 
 
 class PreflightLost(TypedDict):
-    """Records that are lost."""
+    """A partition whose records are lost."""
 
     topic: str
-    """Its topic."""
+    """The topic."""
     partition: Count
-    """Its number."""
+    """The number of the partition."""
     log_start_offset: Count
-    """The first offset that it had."""
+    """The first offset of the partition."""
     end_offset: Count
-    """The offset behind its last record."""
+    """The offset behind the last record."""
     set_aside: str | None
     """The `-stray` or `-delete` directory that holds the only copy; null without one."""
 
@@ -266,7 +264,7 @@ class PreflightMissing(TypedDict):
     """Records that are missing."""
 
     code: str
-    """The code of the finding, as `doctor` has it."""
+    """The code of the finding, as `doctor` reports it."""
     path: str
     """The file or directory."""
     offset: int | None
@@ -295,17 +293,17 @@ class PreflightPartition(TypedDict):
     log_end_offset: NotRequired[int | None]
     """The end of the log behind the start; null if not known."""
     failed_file: NotRequired[str | None]
-    """The file at which loading ends; null if it does not fail."""
+    """The file at which loading fails; null if it does not fail."""
     exception: NotRequired[str | None]
     """The class of Kafka's exception, without its package; null if nothing fails."""
     cause: NotRequired[str | None]
     """The cause, in words; null if nothing fails."""
     remedy: NotRequired[str | None]
-    """What to do before the start, if it sets the directory aside as `-stray` with records that no other broker
+    """What to do before the start, if the start sets the directory aside as `-stray` with records that no other broker
     has; else null.
     """
     steps: list[PreflightStep]
-    """What happens to its files, in order."""
+    """What happens to the files of the partition, in order."""
 
 
 class PreflightLogDir(TypedDict):
@@ -314,7 +312,7 @@ class PreflightLogDir(TypedDict):
     path: str
     """The path of the log dir."""
     state: Dirs
-    """Whether the broker serves it."""
+    """Whether the broker serves the log dir."""
     clean_shutdown: bool
     """Whether the marker of a clean shutdown is there."""
     failures: list[PreflightFailure]
@@ -322,7 +320,7 @@ class PreflightLogDir(TypedDict):
     recovered_bytes: NotRequired[Count]
     """The bytes of the segments that are read batch by batch."""
     seconds: NotRequired[Measure]
-    """The time that reading them takes at the speed measured on this disk."""
+    """The time that reading these bytes takes at the speed measured on this disk."""
     needed_bytes: NotRequired[Count]
     """The free space that the start needs, an estimate."""
     free_bytes: NotRequired[Count]
@@ -330,11 +328,11 @@ class PreflightLogDir(TypedDict):
     steps: list[PreflightStep]
     """What happens to the log dir besides its partitions: new partition directories."""
     lost: NotRequired[list[PreflightLost]]
-    """The partitions that had records by the checkpoints of this log dir, and have no directory; and those whose
-    only directory was set aside.
+    """The partitions that had records by the checkpoints of this log dir, and have no directory; and those whose only
+    directory was set aside.
     """
     missing: NotRequired[list[PreflightMissing]]
-    """What says that records of a partition are gone already, before the start: findings of `doctor`."""
+    """The findings of `doctor` which show that records of a partition are gone already, before the start."""
     partitions: list[PreflightPartition]
     """The partition directories, the metadata log first."""
 
@@ -345,17 +343,16 @@ class PreflightDocument(TypedDict):
     schema: Literal["logcleaner.preflight/1"]
     """The name of this schema."""
     kafka: str
-    """The version that is to start, such as `4.3`."""
+    """The version of Kafka that will start, such as `4.3`."""
     starts: bool
     """Whether the broker starts."""
     uid: NotRequired[int | None]
-    """The id of the user that the broker is taken to run as: the first owner of a log dir who is not root, else
-    root.
+    """The id of the user that the broker is taken to run as: the first owner of a log dir who is not root, else root.
     """
     refusals: list[PreflightRefusal]
     """Each cause for which the broker does not start."""
     uncertain: list[PreflightRefusal]
-    """Each cause for which the broker may not start, by the order in which it loads the partitions."""
+    """Each cause for which the broker may not start, depending on the order in which it loads the partitions."""
     unplaced: list[PreflightUnplaced]
     """Partitions that begin empty, because they have no directory, in a log dir that Kafka chooses."""
     log_dirs: list[PreflightLogDir]
@@ -366,36 +363,36 @@ class ErasureKey(TypedDict):
     """A key."""
 
     given: str
-    """As it was given."""
+    """The key as it was given."""
     forms: list[str]
     """The bytes that were searched for, as hexadecimal digits."""
     payloads: list[str]
     """The bytes that were searched for behind any schema id, as hexadecimal digits."""
     files: Count
-    """The files that hold it."""
+    """The files that hold the key."""
     values: Count
-    """Its records with a value."""
+    """The records of the key with a value."""
     tombstones: Count
-    """Its records without a value."""
+    """The records of the key without a value."""
     gone_by_ms: int | None
-    """When no file holds it any more, epoch ms; null if no moment is known, or none holds it."""
+    """When no file holds the key any more, epoch ms; null if no moment is known, or no file holds it."""
 
 
 class ErasureRecord(TypedDict):
     """A record."""
 
     offset: int
-    """Its offset."""
+    """The offset of the record."""
     timestamp_ms: int
-    """Its timestamp, epoch ms; -1 if it has none."""
+    """The timestamp of the record, epoch ms; -1 if it has none."""
     value_bytes: int | None
-    """The size of its value; null for a tombstone."""
+    """The size of the value; null for a tombstone."""
     horizon_ms: int | None
-    """The delete horizon of its batch, epoch ms: a tombstone goes in the first round from then on. Null if no
+    """The delete horizon of the batch, epoch ms: a tombstone goes in the first round from then on. Null if no
     compaction has set one.
     """
     is_aborted: bool
-    """True if it belongs to an aborted transaction."""
+    """True if the record belongs to an aborted transaction."""
 
 
 class ErasureFound(TypedDict):
@@ -410,13 +407,13 @@ class ErasureFound(TypedDict):
     records: list[ErasureRecord]
     """The first 100 records."""
     gone_by_ms: int | None
-    """When the file is gone, or no longer holds the key, epoch ms: the earliest moment if `needs` has anything.
-    Null if no moment is known.
+    """When the file is gone, or no longer holds the key, epoch ms: the earliest moment if `needs` has anything. Null if
+    no moment is known.
     """
     code: DepartureCode
     """How the file loses the key (docs/prove-erased.md)."""
     needs: list[Need]
-    """What has to happen for that beside the passing of time."""
+    """What must happen before that, besides the passing of time."""
     text: str
     """A sentence for people."""
 
@@ -425,9 +422,9 @@ class ErasureUndecoded(TypedDict):
     """A part of the file that could not be decoded."""
 
     position: int | None
-    """The byte at which it begins; null for the whole file."""
+    """The byte at which the part begins; null for the whole file."""
     cause: str
-    """Why."""
+    """Why the part could not be decoded."""
 
 
 class ErasureFile(TypedDict):
@@ -438,17 +435,17 @@ class ErasureFile(TypedDict):
     partition: int | None
     """The number of the partition; null in no partition directory."""
     path: str
-    """Its path."""
+    """The path of the file."""
     log_dir: str
     """The log dir in which it lies."""
     directory: FileHome
     """The kind of directory in which it lies."""
     content: FileContent
-    """What it holds, by its name: batches of records, no keys (an index, a checkpoint), or nobody knows."""
+    """What the file holds, by its name: batches of records, no keys (an index, a checkpoint), or unknown content."""
     result: Literal["clear", "found", "undecoded", "unread", "no_keys"]
     """The result: searched without a key, with a key, not decoded in full, not read, or without keys by its kind."""
     bytes: Count
-    """Its size when it was searched."""
+    """The size of the file when it was searched."""
     sha256: str | None
     """The SHA-256 of these bytes; null if they were not read."""
     ranges: list[Annotated[list[int], Field(min_length=2, max_length=2)]]
@@ -458,7 +455,7 @@ class ErasureFile(TypedDict):
     found: list[ErasureFound]
     """The keys that were found."""
     undecoded: list[ErasureUndecoded]
-    """What could not be decoded."""
+    """The parts that could not be decoded."""
     error: str | None
     """Why the file could not be read."""
 
@@ -490,17 +487,17 @@ class ErasureDocument(TypedDict):
     version: str
     """The version of logcleaner that searched."""
     now: int
-    """The moment for which dates are told, epoch ms."""
+    """The moment to which the dates refer, epoch ms."""
     is_erased: bool
     """True if no file holds a key."""
     is_complete: bool
     """True if every file was read and decoded."""
     gone_by_ms: int | None
-    """When no file holds a key any more, epoch ms: the earliest moment if `needs` has anything. Null if no moment
-    is known, or none holds one.
+    """When no file holds a key any more, epoch ms: the earliest moment if `needs` has anything. Null if no moment is
+    known, or no file holds a key.
     """
     needs: list[Need]
-    """What has to happen for that beside the passing of time."""
+    """What must happen before that, besides the passing of time."""
     encoding: KeyEncoding
     """How the keys were given."""
     log_dirs: list[str]
@@ -512,6 +509,6 @@ class ErasureDocument(TypedDict):
     files: list[ErasureFile]
     """Every file, ascending by path."""
     limits: list[str]
-    """What this does not cover."""
+    """What the proof does not cover."""
     totals: ErasureTotals
     """Totals."""

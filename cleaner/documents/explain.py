@@ -44,13 +44,13 @@ class ExplainOpenTransaction(TypedDict):
     """An open transaction."""
 
     producer_id: int
-    """Its producer."""
+    """The producer of the transaction."""
     producer_epoch: int
     """The epoch of the producer."""
     first_offset: int
-    """The offset of its first record."""
+    """The offset of the first record."""
     since_ms: int | None
-    """The timestamp of its first batch, epoch ms; null if that is not known."""
+    """The timestamp of the first batch, epoch ms; null if not known."""
     transactional_id: str | None
     """The transactional id of the producer; null if it is not known, or if the transaction blocks nothing."""
 
@@ -61,47 +61,47 @@ class DeleteHorizonSums(TypedDict):
     batches: Count
     """Batches that carry a delete horizon: they hold tombstones, or are markers."""
     bytes: Count
-    """Their size."""
+    """The size of these batches."""
     earliest_ms: int | None
     """The first horizon, epoch ms; null if there is none."""
     latest_ms: int | None
     """The last horizon, epoch ms; null if there is none."""
     unread_bytes: Count
-    """The size of the segments that were not looked at, because the log is large; `--exact` looks at all."""
+    """The size of the segments that were not read, because the log is large; `--exact` reads all."""
 
 
 class ExplainDeletedFile(TypedDict):
-    """The `.deleted` files that still lie in its directory."""
+    """The `.deleted` files that still lie in the partition directory."""
 
     files: Positive
-    """Their number."""
+    """The number of files."""
     bytes: Count
-    """Their size."""
+    """The size of the files."""
     disk_bytes: Count
-    """The space that their blocks take."""
+    """The space that the blocks of the files take."""
     unknown_files: Count
     """The number of `.deleted` files that logcleaner's journal does not name."""
     first_due_ms: int
-    """When `file.delete.delay.ms` is over for the first, epoch ms."""
+    """When `file.delete.delay.ms` is over for the first file, epoch ms."""
     last_due_ms: int
-    """When it is over for the last, epoch ms."""
+    """When the delay is over for the last file, epoch ms."""
 
 
 class ExplainChange(TypedDict):
     """A change."""
 
     at_ms: int
-    """Its moment, epoch ms. A millisecond before, the change has not come."""
+    """The moment of the change, epoch ms. A millisecond before, the change has not come."""
     code: ChangeCode
     """The change's code (docs/explain.md)."""
     text: str
     """A sentence for people."""
     first_base_offset: int | None
-    """The first segment that it is about; null if it is about none."""
+    """The first segment that changes; null if the change is about no segment."""
     last_base_offset: int | None
-    """The last segment that it is about."""
+    """The last segment that changes."""
     bytes: int | None
-    """The size of what it is about; null if that is not known."""
+    """The size of the segments or files that change; null if not known."""
 
 
 class ExplainBlocker(TypedDict):
@@ -110,28 +110,28 @@ class ExplainBlocker(TypedDict):
     code: BlockerCode
     """The blocker's code (docs/explain.md)."""
     owner: str
-    """Who can change it, in words: a producer, a file, a key of the configuration with its place."""
+    """Who can remove the blocker, in words: a producer, a file, a key of the configuration with its place."""
     text: str
-    """What it keeps here, and why."""
+    """What the blocker keeps here, and why."""
     remedy: str
-    """What to do about it."""
+    """What to do about the blocker."""
     since_ms: int | None
-    """Since when it holds, epoch ms; null if that is not known."""
+    """Since when the blocker holds, epoch ms; null if not known."""
     until_ms: int | None
-    """From when on it may no longer hold, epoch ms; null if no time is enough."""
+    """The moment from which the blocker may no longer hold, epoch ms; null if time alone never ends it."""
     first_base_offset: int | None
-    """The first segment that it keeps; null if it is about the whole partition, or about no segment."""
+    """The first segment that the blocker keeps; null if it is about the whole partition, or about no segment."""
     last_base_offset: int | None
-    """The last segment that it keeps."""
+    """The last segment that the blocker keeps."""
     bytes: int | None
-    """The bytes that it keeps; null if that is not known."""
+    """The bytes that the blocker keeps; null if not known."""
 
 
 class ExplainRule(TypedDict):
-    """The answer of one of the two. The rest is as in `reason`."""
+    """The answer of retention or of compaction. The other keys are as in `reason`."""
 
     rule: Only
-    """Who says it."""
+    """Retention or compaction."""
     code: ReasonCode
     """The reason's code (docs/reasons.md). A new code takes a minor version, a changed one a major."""
     text: str
@@ -152,10 +152,10 @@ class ExplainSegment(TypedDict):
     last_offset_max: int | None
     """No record of the segment has a greater offset; null if the segment is empty."""
     first_timestamp_ms: int | None
-    """The timestamp of the first record, or the largest of the first batch, epoch ms; null if it is not known."""
+    """The timestamp of the first record, or the largest of the first batch, epoch ms; null if not known."""
     newest_timestamp_ms: int | None
-    """The newest record's timestamp, epoch ms, by the time index and the batches behind its last entry; null if
-    no record has one.
+    """The newest record's timestamp, epoch ms, by the time index and the batches behind its last entry; null if no
+    record has one.
     """
     file_time_ms: int
     """The modification time of the `.log`, epoch ms."""
@@ -170,34 +170,36 @@ class ExplainSegment(TypedDict):
     action: Action
     """What `clean` would do with the segment now."""
     reason: SegmentReason
-    """Why the segment stays or goes, as `clean` says it."""
+    """Why the segment stays or goes, in the words of `clean`."""
     rules: list[ExplainRule]
     """What retention and compaction each say; empty if neither is asked."""
     expires_ms: int | None
-    """The first moment at which time retention may delete the segment, epoch ms; null if no time is enough."""
+    """The first moment at which time retention may delete the segment, epoch ms; null if time alone never lets it
+    go.
+    """
 
 
 class ExplainRecord(TypedDict):
     """The record at `offset`."""
 
     offset: int
-    """Its offset."""
+    """The offset of the record."""
     timestamp_ms: int
-    """Its timestamp, epoch ms; -1 if it has none."""
+    """The timestamp of the record, epoch ms; -1 if it has none."""
     key_bytes: int | None
-    """The size of its key; null if it has none."""
+    """The size of the key; null if there is none."""
     value_bytes: int | None
-    """The size of its value; null if it is a tombstone."""
+    """The size of the value; null for a tombstone."""
     batch_base_offset: int
-    """The first offset of its batch."""
+    """The first offset of the batch."""
     batch_last_offset: int
-    """The last offset of its batch."""
+    """The last offset of the batch."""
     position: Count
     """Where the batch begins in the `.log`."""
     compression: str
     """The compression of the batch."""
     producer_id: int
-    """The producer of the batch; -1 if it names none."""
+    """The producer of the batch; -1 if the batch names none."""
     is_transactional: bool
     """True if the batch belongs to a transaction."""
     is_control: bool
@@ -208,28 +210,28 @@ class ExplainFile(TypedDict):
     """A file."""
 
     name: str
-    """Its name."""
+    """The name of the file."""
     bytes: Count
-    """Its size."""
+    """The size of the file."""
     disk_bytes: Count
-    """The space that its blocks take."""
+    """The space that the blocks of the file take."""
     links: Positive
-    """Its hard links."""
+    """The number of hard links."""
 
 
 class ExplainChosen(TypedDict):
     """The segment that was asked for."""
 
     offset: int | None
-    """The offset that was asked for, or that has the timestamp that was asked for; null if a segment was."""
+    """The offset that was asked for, or that has the timestamp that was asked for; null if a segment was asked for."""
     record: ExplainRecord | None
     """The record at `offset`; null if none was asked for, or if compaction took it."""
     files: list[ExplainFile]
     """The files of the segment."""
     batches: Count
-    """Batches in it."""
+    """Batches in the segment."""
     records: Count
-    """Records in it, as the headers of the batches say."""
+    """Records in the segment, by the headers of the batches."""
     codecs: dict[str, int]
     """Compression -> the number of batches."""
     transactional_batches: Count
@@ -239,7 +241,7 @@ class ExplainChosen(TypedDict):
     producers: Count
     """Producers with an id."""
     delete_horizons: DeleteHorizonSums
-    """Its batches with a delete horizon."""
+    """The batches with a delete horizon."""
     problem: str | None
     """Why reading ended before the end of the segment; null if it did not."""
 
@@ -248,7 +250,7 @@ class ExplainPartition(PartitionPlace):
     """The partition in one log dir."""
 
     error: str | None
-    """Why the partition could not be read; then only the keys up to here are there. Null if it could."""
+    """Why the partition could not be read; then the keys below are absent. Null if it was read."""
     locked_by: NotRequired[str | None]
     """Who holds the lock of the log dir, in words; null if nobody does."""
     cleanup_policy: NotRequired[str]
@@ -256,17 +258,17 @@ class ExplainPartition(PartitionPlace):
     config: NotRequired[dict[str, ExplainConfig]]
     """The keys that decide, each with the value in force."""
     bytes: NotRequired[Count]
-    """The size of its `.log` files."""
+    """The size of the `.log` files."""
     files: NotRequired[int | None]
-    """The number of files and directories that its directory holds, itself included."""
+    """The number of files and directories in the partition directory, which counts itself."""
     apparent_bytes: NotRequired[int | None]
-    """Their sizes, as `ls` shows them."""
+    """The sum of their sizes, as `ls` shows them."""
     disk_bytes: NotRequired[int | None]
-    """What their blocks take: the figure that `du` prints."""
+    """The space that their blocks take: the figure that `du` prints."""
     kinds: NotRequired[dict[str, KindSize] | None]
-    """The kinds of files in it: `segments`, `indexes`, `snapshots`, `deleted`, `directories` and so on."""
+    """The kinds of files in the directory: `segments`, `indexes`, `snapshots`, `deleted`, `directories` and so on."""
     removals: NotRequired[list[RemovalForecast] | None]
-    """When logcleaner may unlink its `.deleted` files, ascending."""
+    """When logcleaner may unlink the `.deleted` files, ascending."""
     topic_partitions: NotRequired[int | None]
     """The number of the topic's partitions in the log dirs of the command."""
     topic_bytes: NotRequired[int | None]
@@ -290,21 +292,21 @@ class ExplainPartition(PartitionPlace):
     open_transactions: NotRequired[list[ExplainOpenTransaction]]
     """The open transactions, by their first offset."""
     records_unkeyed: NotRequired[Count | None]
-    """The records without a key that the compaction of the plan drops; null if nobody counted them: `--exact` does."""
+    """The records without a key that the compaction of the plan drops; null if not counted: `--exact` counts them."""
     delete_horizons: NotRequired[DeleteHorizonSums]
-    """What was compacted before, and has a delete horizon."""
+    """The tombstones and markers with a delete horizon."""
     deleted_files: NotRequired[ExplainDeletedFile | None]
-    """The `.deleted` files that still lie in its directory; null if there are none."""
+    """The `.deleted` files that still lie in the directory; null if there are none."""
     changes: NotRequired[list[ExplainChange]]
-    """What changes by itself, the next change first."""
+    """The changes that time alone brings, the next change first."""
     blockers: NotRequired[list[ExplainBlocker]]
-    """What blocks, and what to do about it."""
+    """The blockers, and what to do about them."""
     segments: NotRequired[list[ExplainSegment]]
-    """Its segments, ascending; only the chosen one if one was asked for."""
+    """The segments, ascending; with a chosen segment, only that one."""
     chosen: NotRequired[ExplainChosen | None]
-    """The segment that was asked for; null if all are told."""
+    """The chosen segment; null if all segments are listed."""
     problems: NotRequired[list[str]]
-    """What could not be read, and is left out."""
+    """Why something could not be read, and is left out."""
 
 
 class ExplainPageTotals(TypedDict):
@@ -330,7 +332,7 @@ class ExplainPagePartition(PartitionPlace, ExplainPageTotals):
     log_dir: str
     """The path of the log dir."""
     reasons: list[PageReason]
-    """Its segments by action and reason."""
+    """The segments by action and reason."""
 
 
 class ExplainPage(PageHead):

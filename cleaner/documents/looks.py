@@ -23,14 +23,14 @@ from storage.log.search import LookupOutcome, StepBasis, StepKind
 
 
 class TopicsPartition(PartitionPlace):
-    """A partition. What is not known of one that could not be read is null."""
+    """A partition. If the partition could not be read, unknown values are null."""
 
     cleanup_policy: str | None
     """`delete`, `compact`, `compact,delete`; empty if it is empty, or unknown."""
     segments: Count | None
-    """The number of its segments."""
+    """The number of segments."""
     bytes: Count | None
-    """The size of its `.log` files."""
+    """The size of the `.log` files."""
     log_start_offset: int | None
     """The first offset that consumers can read."""
     log_end_offset: int | None
@@ -38,32 +38,32 @@ class TopicsPartition(PartitionPlace):
     dirty_ratio: Ratio | None
     """The share of dirty bytes in what can be compacted; null if the partition is not compacted."""
     next_expiry_ms: int | None
-    """The time from which the oldest segment may be deleted, epoch ms; `now` if it may be deleted already, also
-    by size or by the log start offset; null if no time is known from which it may.
+    """The time from which the oldest segment may be deleted, epoch ms; `now` if it may be deleted already, also by size
+    or by the log start offset; null if no time is known from which it may.
     """
     error: str | None
-    """Why the partition cannot be read, or why its last cleaning failed, if its files have not changed since;
-    null if neither.
+    """Why the partition cannot be read, or why the last cleaning failed, if the files have not changed since; null if
+    neither.
     """
     files: Count | None
-    """The number of files in its directory, with that directory; null if nobody looked."""
+    """The number of files in the partition directory, which counts itself; null if not read."""
     apparent_bytes: Count | None
-    """The sum of their sizes: what `du --apparent-size` prints for the directory."""
+    """The sum of the sizes of these files: what `du --apparent-size` prints for the directory."""
     disk_bytes: Count | None
-    """The space that their blocks take: what `du` prints for the directory."""
+    """The space that the blocks of these files take: what `du` prints for the directory."""
     kinds: dict[SpaceKind, KindSize] | None
-    """The files by kind. The keys are as in `log_dirs[].kinds`. Null if nobody looked."""
+    """The files by kind. The keys are as in `log_dirs[].kinds`. Null if not read."""
     removals: list[RemovalForecast] | None
-    """When its `.deleted` files may be unlinked, by moment; empty if there is none, or if logcleaner leaves them
-    to a broker. Null if nobody looked.
+    """When the `.deleted` files may be unlinked, by moment; empty if there is none, or if logcleaner leaves them to a
+    broker. Null if nobody looked.
     """
 
 
 class TopicsOther(TypedDict):
-    """A file, or a directory with all that lies in it."""
+    """A file, or a directory with everything in it."""
 
     name: str
-    """Its path from the log dir."""
+    """The path, seen from the log dir."""
     files: Count
     """The number of files."""
     apparent_bytes: Count
@@ -76,11 +76,11 @@ class TopicsLogDir(TypedDict):
     """A log dir."""
 
     path: str
-    """Its path."""
+    """The path of the log dir."""
     whole: bool
     """False if only the directories of the topics that `--topic` names count."""
     files: Count
-    """The number of files in it, directories among them."""
+    """The number of files in the log dir, directories among them."""
     apparent_bytes: Count
     """The sum of their sizes: what `du --apparent-size` prints. From coreutils 9.2 on, `du` leaves the kind
     `directories` out.
@@ -88,32 +88,32 @@ class TopicsLogDir(TypedDict):
     disk_bytes: Count
     """The space that their blocks take: what `du` prints."""
     kinds: dict[SpaceKind, KindSize]
-    """The files by kind: `segments` (`.log`), `indexes`, `snapshots`, `deleted` (`.deleted` files), `cleaned`,
-    `swap`, `delete_dirs`, `stray_dirs`, `future_dirs` (files in directories with these suffixes),
-    `cluster_metadata`, `metadata` (checkpoints, `meta.properties` and such), `logcleaner` (its own files),
-    `directories` (themselves), `others`.
+    """The files by kind: `segments` (`.log`), `indexes`, `snapshots`, `deleted` (`.deleted` files), `cleaned`, `swap`,
+    `delete_dirs`, `stray_dirs`, `future_dirs` (files in directories with these suffixes), `cluster_metadata`,
+    `metadata` (checkpoints, `meta.properties` and such), `logcleaner` (its own files), `directories` (themselves),
+    `others`.
     """
     others: list[TopicsOther]
     """The largest entries of the kind `others`, ten at most, the largest first."""
     unread: list[str]
-    """What could not be read and is not counted, each with its cause."""
+    """The paths that could not be read and are not counted, each with its cause."""
 
 
 class TopicsLargest(TypedDict):
     """A file."""
 
     path: str
-    """Its last name."""
+    """The last name of the file."""
     pid: Count
-    """The process that keeps it; of several the one with the smallest number."""
+    """The process that keeps the file; of several processes the one with the smallest number."""
     command: str
     """The name of that process."""
     processes: Positive
-    """The number of processes that keep it."""
+    """The number of processes that keep the file."""
     apparent_bytes: Count
-    """Its size."""
+    """The size of the file."""
     disk_bytes: Count
-    """The space that its blocks take."""
+    """The space that the blocks of the file take."""
 
 
 class TopicsUnlinked(TypedDict):
@@ -137,11 +137,11 @@ class TopicsFileSystem(TypedDict):
     log_dirs: list[str]
     """The log dirs on it."""
     size_bytes: Count
-    """Its size."""
+    """The size of the file system."""
     used_bytes: Count
     """The space that files take."""
     free_bytes: Count
-    """Its free space, for an ordinary user."""
+    """The free space, for an ordinary user."""
     unlinked: TopicsUnlinked
     """Files without a name that a process keeps open or mapped. `du` does not see them."""
 
@@ -180,27 +180,27 @@ class LookupBatch(TypedDict):
     """The batch at which a broker begins to read."""
 
     file: str
-    """The path of its .log."""
+    """The path of the .log."""
     segment_base_offset: int
-    """The base offset of its segment."""
+    """The base offset of the segment."""
     position: Count
-    """The byte of the .log at which it begins."""
+    """The byte of the .log at which the batch begins."""
     bytes: Count
-    """Its size."""
+    """The size of the batch."""
     base_offset: int
-    """The offset of its first record, or of the first one there was before compaction."""
+    """The offset of the first record, or of the first record before compaction."""
     last_offset: int
-    """The offset of its last record, or of the last one there was before compaction."""
+    """The offset of the last record, or of the last record before compaction."""
     max_timestamp_ms: int
-    """The largest timestamp of its records, epoch ms; -1 if they have none."""
+    """The largest timestamp of the records, epoch ms; -1 if they have none."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
-    """The codec of its records."""
+    """The codec of the records."""
     magic: Literal[0, 1, 2]
     """The version of the record format."""
     leader_epoch: int
-    """The leader epoch; -1 if it has none."""
+    """The leader epoch; -1 without one."""
     is_control: bool
-    """Whether it holds control records: markers of transactions."""
+    """Whether the batch holds control records: markers of transactions."""
 
 
 class LookupHeader(TypedDict):
@@ -209,11 +209,11 @@ class LookupHeader(TypedDict):
     key: str | None
     """The key as text or base64."""
     keyEncoding: str | None
-    """How it is written."""
+    """How the key is written."""
     value: str | None
     """The value as text or base64, or null."""
     valueEncoding: str | None
-    """How it is written; null without a value."""
+    """How the value is written; null without a value."""
 
 
 class LookupRecord(TypedDict):
@@ -235,15 +235,15 @@ class LookupStepTaken(TypedDict):
     """One look at one file."""
 
     step: StepKind
-    """What was looked at."""
+    """The kind of the step."""
     source: StepBasis
-    """What the step rests on: an entry of an index, no entry that is as low, no index file, an entry that leads
-    to no such batch, the file time, headers of batches, or the names of the files.
+    """What the step rests on: an entry of an index, an index whose entries all lie higher, a missing index file, an
+    entry that leads to no batch, the file time, headers of batches, or the names of the files.
     """
     file: str
     """The path of the file that was looked at."""
     base_offset: int
-    """The base offset of its segment."""
+    """The base offset of the segment."""
     entry: int | None
     """The number of the entry in the index, from 0; of the segment map, the number of the segment."""
     position: int | None
@@ -274,23 +274,23 @@ class LookupDocument(TypedDict):
     target: LookupTargetAsked
     """What was looked up: one of the three is not null."""
     outcome: LookupOutcome
-    """The kind of answer. below_start and beyond_end: a broker answers OFFSET_OUT_OF_RANGE; none_as_late: a
-    broker answers offset -1.
+    """The kind of answer. below_start and beyond_end: a broker answers OFFSET_OUT_OF_RANGE; none_as_late: a broker
+    answers offset -1.
     """
     error: str | None
-    """Why an offset is out of range, in Kafka's words; null if it is not."""
+    """Why the offset is out of range, in Kafka's words; null if it is in range."""
     log_start_offset: int
     """The first offset that consumers can read."""
     log_end_offset: int | None
-    """The offset that the next record gets; null if the search did not come that far."""
+    """The offset that the next record gets; null if the search ended before."""
     offset: int | None
-    """The offset of the first record that is asked for; of the log start or the log end. Null if there is none."""
+    """The offset of the first record that was asked for, or of the log start or the log end. Null if there is none."""
     timestamp_ms: int | None
     """The timestamp of that record, epoch ms; null if there is none."""
     batch: LookupBatch | None
     """The batch at which a broker begins to read; null if there is none."""
     record: LookupRecord | None
-    """What that record holds; null if there is none. Keys and values as in `export`."""
+    """The content of that record; null if there is none. Keys and values as in `export`."""
     segments: Count
     """The number of segments of the partition."""
     bytes: Count
@@ -307,9 +307,9 @@ class OwnersHeld(TypedDict):
     bytes: NotRequired[Count]
     """The bytes in `.log` files; the bytes of a batch are shared out among its records."""
     dirty_bytes: NotRequired[Count]
-    """Those at and above the first dirty offset, at which no cleaner has looked."""
+    """The bytes at and above the first dirty offset, which no cleaner has read."""
     superseded_bytes: NotRequired[Count]
-    """Those that compaction drops: of all records but the latest of each key."""
+    """The bytes that compaction drops: those of all records except the latest of each key."""
     records: NotRequired[Count]
     """The number of records, tombstones included."""
     superseded_records: NotRequired[Count]
@@ -339,14 +339,14 @@ class OwnersOwner(OwnersHeld):
     name: NotRequired[str]
     """The group id or the transactional id."""
     state: NotRequired[OwnerState]
-    """What its records say. Of a group: `active`, `empty` (no members), `no group` (offsets alone), `dead`
-    (nothing but tombstones and what they superseded). Of a transactional id: its last transaction, or `unused`,
-    `dead`. `unknown` if that cannot be decoded.
+    """The state that the records show. Of a group: `active`, `empty` (no members), `no group` (offsets alone), `dead`
+    (nothing but tombstones and what they superseded). Of a transactional id: its last transaction, or `unused`, `dead`.
+    `unknown` if that cannot be decoded.
     """
     protocol: NotRequired[str]
-    """`consumer`, `share`, `streams`; of a classic group its protocol type; empty if nothing says so."""
+    """`consumer`, `share`, `streams`; of a classic group its protocol type; empty if not known."""
     members: NotRequired[Count | None]
-    """The number of members of a group; null if nothing says so."""
+    """The number of members of a group; null if not known."""
     last_ms: NotRequired[int | None]
     """The time of the last commit of a group, of the last update of a transactional id, epoch ms; null if unknown."""
     expired: NotRequired[Count]
@@ -356,14 +356,14 @@ class OwnersOwner(OwnersHeld):
 
 
 class OwnersOther(TypedDict):
-    """One kind of it."""
+    """One kind of records without an owner."""
 
     what: NotRequired[str]
     """The kind, in words."""
     records: NotRequired[Count]
     """The number of records."""
     bytes: NotRequired[int]
-    """Their bytes in the `.log` files."""
+    """The bytes of these records in the `.log` files."""
 
 
 class OwnersPartition(TypedDict):
@@ -376,25 +376,25 @@ class OwnersPartition(TypedDict):
     log_dir: NotRequired[str]
     """The path of the log dir that holds the partition."""
     error: NotRequired[str | None]
-    """Why the partition could not be read; null if it was."""
+    """Why the partition could not be read; null if it was read."""
     bytes: NotRequired[Count]
-    """The size of its `.log` files. The bytes of `owners` and `others` add up to it."""
+    """The size of the `.log` files: the sum of the bytes of `owners` and `others`."""
     log_start_offset: NotRequired[int]
     """The first offset that consumers can read."""
     log_end_offset: NotRequired[int]
     """The offset that the next record gets."""
     first_dirty_offset: NotRequired[int]
-    """Where the part begins at which no cleaner has looked."""
+    """The offset from which on no cleaner has read."""
     held: NotRequired[OwnersHeld]
     """The sums of `owners`."""
     owners: NotRequired[list[OwnersOwner]]
     """The groups or transactional ids, the largest first."""
     others: NotRequired[list[OwnersOther]]
-    """What belongs to no owner: transaction markers, records without a key, keys that cannot be decoded, bytes
-    outside of records.
+    """The records that belong to no owner: transaction markers, records without a key, keys that cannot be decoded,
+    bytes outside of records.
     """
     problems: NotRequired[list[str]]
-    """What could not be read or decoded, one sentence each."""
+    """A sentence for each thing that could not be read or decoded."""
 
 
 class OwnersCause(TypedDict):
@@ -403,13 +403,13 @@ class OwnersCause(TypedDict):
     code: NotRequired[str]
     """A blocker of `explain`, or one of docs/owners.md."""
     partition: NotRequired[int | None]
-    """The number of the partition that the text tells of; null for all."""
+    """The number of the partition that the text is about; null for all partitions."""
     text: NotRequired[str]
     """The cause in a sentence or two."""
     remedy: NotRequired[str]
     """What would help."""
     bytes: NotRequired[Count]
-    """The bytes that it keeps here, or brought here."""
+    """The bytes that the cause keeps here, or brought here."""
 
 
 class OwnersSum(TypedDict):
@@ -418,13 +418,13 @@ class OwnersSum(TypedDict):
     topic: NotRequired[str]
     """The topic's name."""
     partitions: NotRequired[Count]
-    """The number of its partitions that were read."""
+    """The number of partitions that were read."""
     bytes: NotRequired[Count]
-    """The size of their `.log` files."""
+    """The size of the `.log` files of these partitions."""
     superseded_bytes: NotRequired[Count]
-    """What a compaction of all of it would drop."""
+    """The bytes that a compaction of the whole topic would drop."""
     causes: NotRequired[list[OwnersCause]]
-    """Why it is as large as it is; what keeps most bytes first."""
+    """The causes of the size of the topic, the one with the most bytes first."""
 
 
 class OwnersDocument(TypedDict):
@@ -528,11 +528,13 @@ class ConfigTopic(TypedDict):
     topic: str
     """The topic's name."""
     unknown_because: str | None
-    """Why the topic's `cleanup.policy` counts as unknown, so that everything of it stays; null if it is known."""
+    """Why the topic's `cleanup.policy` counts as unknown, so that all records of the topic stay; null if it is
+    known.
+    """
     keys: list[ConfigKeyValue]
     """The keys of the topic."""
     unknown_keys: list[ConfigUnknownKey]
-    """What the cluster metadata states by keys that logcleaner does not know. It acts on none of them."""
+    """The values that the cluster metadata states by keys that logcleaner does not know, and ignores."""
 
 
 class ConfigDocument(TypedDict):
@@ -549,4 +551,4 @@ class ConfigDocument(TypedDict):
     topics: list[ConfigTopic]
     """The topics that `--topic` names."""
     differing_topics: NotRequired[dict[str, ConfigDiffering]]
-    """With `config explain` without `--topic`: topic -> the other value that holds for it."""
+    """With `config explain` without `--topic`: topic -> the other value that holds for the topic."""

@@ -35,36 +35,36 @@ class FindingDocument(TypedDict):
     """A finding."""
 
     code: str
-    """What it is: a closed list."""
+    """The code of the finding: a closed list."""
     harm: HarmName
-    """What it does to whom, from the worst on."""
+    """The harm that the finding does; the list begins with the worst."""
     path: str
     """Path of the file or directory."""
     position: int | None
     """Byte in the file; null for the whole file."""
     offset: int | None
-    """Offset of the log where it begins; null without one."""
+    """Offset of the log at which the damage begins; null without one."""
     text: str
     """What is wrong, in a sentence."""
     remedy: str
     """What to do, in a sentence."""
     kafka_issue: str | None
-    """The issue of Kafka that tells of it; null without one."""
+    """The issue of Kafka about this; null without one."""
     repair: RepairGroup | None
-    """The KIND of `verify --repair=KIND` that mends it; null if none does."""
+    """The KIND of `verify --repair=KIND` that mends the file; null if none does."""
 
 
 class PageFile(TypedDict):
     """A file, or the directory of the cluster metadata."""
 
     path: str
-    """Its path."""
+    """The path of the file."""
     sha256: str | None
-    """The hash of its bytes when the report was made; null of a directory, or if it can no longer be read."""
+    """The hash of the bytes when the report was made; null for a directory, or if the file can no longer be read."""
 
 
 class PageHead(TypedDict):
-    """The part of a page that says who made it, when and of what."""
+    """The part of a page that names program, command, time and sources."""
 
     version: str
     """The version of logcleaner."""
@@ -97,18 +97,18 @@ class PageGrowth(TypedDict):
     older_bytes: Count
     """The bytes of earlier days."""
     undated_bytes: Count
-    """The bytes of segments without a timestamp, or with one in the future."""
+    """The bytes of segments without a timestamp, or with a timestamp in the future."""
 
 
 class KindSize(TypedDict):
     """The files of a kind."""
 
     files: Count
-    """Their number."""
+    """The number of files."""
     apparent_bytes: Count
-    """Their sizes."""
+    """The sum of their sizes."""
     disk_bytes: Count
-    """What their blocks take."""
+    """The space that their blocks take."""
 
 
 class RemovalForecast(TypedDict):
@@ -117,11 +117,11 @@ class RemovalForecast(TypedDict):
     due_ms: int
     """The moment, epoch ms."""
     files: Count
-    """Their number."""
+    """The number of files."""
     apparent_bytes: Count
-    """Their sizes."""
+    """The sum of their sizes."""
     disk_bytes: Count
-    """What their blocks take."""
+    """The space that their blocks take."""
 
 
 class ReasonLimit(TypedDict):
@@ -134,19 +134,19 @@ class ReasonLimit(TypedDict):
     layer: LayerTitle
     """The layer of configuration that states the value."""
     file: str | None
-    """The file that states the value, or the directory of the cluster metadata; null if no file does, as for
-    `--set` and defaults.
+    """The file that states the value, or the directory of the cluster metadata; null if no file does, as for `--set`
+    and defaults.
     """
     line: Positive | None
     """The line of the file, from 1; null if it has no lines."""
     actual: float | None
-    """The number that was compared with the value, in its unit: an age in ms (below 0 for a time in the future),
-    bytes, a share. Null if the value is no number.
+    """The number that was compared with the value, in the unit of the value: an age in ms (below 0 for a time in the
+    future), bytes, a share. Null if the value is no number.
     """
 
 
 class SegmentReason(TypedDict):
-    """The reason for which a segment stays or goes, as `clean` says it."""
+    """The reason for which a segment stays or goes, in the words of `clean`."""
 
     code: ReasonCode
     """The reason's code (docs/reasons.md). A new code takes a minor version, a changed one a major."""
@@ -170,7 +170,7 @@ class PageReason(TypedDict):
     segments: Count
     """Segments."""
     bytes: Count
-    """The size of their `.log` files."""
+    """The size of the `.log` files of the segments."""
 
 
 class RunwayDocument(TypedDict):
@@ -179,16 +179,16 @@ class RunwayDocument(TypedDict):
     log_dirs: list[str]
     """The log dirs on it."""
     free_bytes: Count
-    """Its free space, for an ordinary user."""
+    """The free space, for an ordinary user."""
     written_bytes_per_day: Count
-    """What was written to `.log` files, as a mean of the last 7 days, in the partitions that count."""
+    """The bytes written to `.log` files in a day, as a mean of the last 7 days, in the partitions that count."""
     fills: bool | None
-    """Whether it will be full one day; null if no partition says how much is written, or if those that do never
-    fill it and others do not say.
+    """Whether the file system will be full one day; null if not known: no partition tells how much is written, or the
+    growth of some partitions is not known and the others never fill it.
     """
     days: Measure | None
-    """The days until it is full; null if it never is, or if that is not known."""
+    """The days until the file system is full; null if it never will be, or if not known."""
     partitions: Count
     """The partitions that count."""
     partitions_left_out: Count
-    """The others: compacted, not touched by a run, or written for too short a time to tell."""
+    """The other partitions: compacted, not touched by a run, or written for too short a time to tell."""

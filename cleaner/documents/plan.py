@@ -27,13 +27,13 @@ class PlanLogDir(TypedDict):
     """A log dir."""
 
     path: str
-    """Its path."""
+    """The path of the log dir."""
     locked_by: str | None
-    """Who holds its lock, in words; null if nobody does, or if this run does."""
+    """Who holds the lock, in words; null if nobody holds it, or this run does."""
     free_bytes: Count
-    """The free space of its file system, for an ordinary user."""
+    """The free space of the file system, for an ordinary user."""
     size_bytes: Count
-    """The size of the `.log` and index files of its partitions. Of a partition that cannot be read, all files count."""
+    """The size of the `.log` and index files of the partitions. If a partition cannot be read, all its files count."""
     disk_bytes: NotRequired[Count]
     """The blocks of these files, as `du` counts them."""
 
@@ -44,12 +44,12 @@ class PlanSegment(TypedDict):
     base_offset: int
     """The offset that the segment's file is named by."""
     last_offset_max: int | None
-    """No record of the segment has a greater offset: the next segment's base offset, or the log end offset, minus
-    1. A compaction may have removed the record with this offset. Null if the segment is empty.
+    """No record of the segment has a greater offset: the next segment's base offset, or the log end offset, minus 1. A
+    compaction may have removed the record with this offset. Null if the segment is empty.
     """
     newest_timestamp_ms: int | None
-    """The newest record's timestamp, epoch ms: that of the last entry of the time index or, where time retention
-    would delete the segment by it, of the newest batch behind that entry. Null if the index has no entry.
+    """The newest record's timestamp, epoch ms: that of the last entry of the time index; if time retention would delete
+    the segment by that entry, that of the newest batch behind it. Null if the index has no entry.
     """
     bytes: Count
     """The size of the `.log` file."""
@@ -63,28 +63,28 @@ class PlanResult(TypedDict):
     """The work that was done, or would be done."""
 
     basis: Basis
-    """`done`; of a dry run `exact` if the records that decide were read, or if nothing is compacted, else
-    `estimate`.
-    """
+    """`done`; of a dry run `exact` if the deciding records were read, or if nothing is compacted, else `estimate`."""
     deleted_segments: Count
     """Segments that retention deleted."""
     deleted_bytes: Count
-    """The size of their `.log` and index files, renamed to `.deleted` or unlinked."""
+    """The size of the `.log` and index files of these segments, renamed to `.deleted` or unlinked."""
     freed_bytes: Count
     """The size of the files that were unlinked."""
     freed_disk_bytes: NotRequired[Count]
-    """What the disk gets back of them: their blocks, as `du` counts them; none of a file with another hard link."""
+    """The space that the disk gets back from these files: their blocks, as `du` counts them; nothing for a file
+    with another hard link.
+    """
     reclaimed_disk_bytes: NotRequired[int]
-    """What the disk gets back in the end: the blocks of all files that left the log, less those of the files that
-    compaction wrote. A dry run with `--exact` takes whole blocks for what would be written; an `estimate` leaves
-    the compaction out.
+    """The space that the disk gets back in the end: the blocks of all files that left the log, less those of the files
+    that compaction wrote. A dry run with `--exact` counts whole blocks for the files that would be written; an
+    `estimate` leaves the compaction out.
     """
     compacted_from_bytes: Count
     """The size of the `.log` files that the compaction read; 0 without a compaction."""
     compacted_to_bytes: Count
-    """Their size after the compaction; of an estimate, the most that it can be."""
+    """The size of these files after the compaction; for an estimate, the largest possible size."""
     index_saved_bytes: NotRequired[int]
-    """By how much the index files of the compacted segments are smaller afterwards; 0 for an estimate, absent
+    """How many bytes smaller the index files of the compacted segments are afterwards; 0 for an estimate, absent
     without a compaction.
     """
     records_read: Count
@@ -92,18 +92,18 @@ class PlanResult(TypedDict):
     records_kept: Count
     """Records that stayed."""
     records_unkeyed: NotRequired[Positive | None]
-    """Records without a key, which the compaction drops; null if it was not read how many, absent if there are none."""
+    """Records without a key, which the compaction drops; null if not counted, absent if there are none."""
     seconds: Measure
-    """The time that it took."""
+    """The time that the work took."""
 
 
 class PlanPartition(PartitionPlace):
-    """A partition. What is not known of one that could not be read is null."""
+    """A partition. If the partition could not be read, unknown values are null."""
 
     cleanup_policy: str | None
     """`delete`, `compact`, `compact,delete`; empty if it is empty, or unknown (`CONFIG_UNKNOWN`)."""
     bytes: Count
-    """The size of its `.log` files."""
+    """The size of the `.log` files."""
     log_start_offset: int | None
     """The first offset that consumers can read."""
     log_end_offset: int | None
@@ -111,7 +111,7 @@ class PlanPartition(PartitionPlace):
     high_watermark: int | None
     """The checkpointed high watermark; null if there is none."""
     last_stable_offset: int | None
-    """The offset below which every transaction is over; null if it was not read, as for topics without compaction."""
+    """The offset below which every transaction is over; null if not read, as for topics without compaction."""
     first_dirty_offset: int | None
     """Where the dirty section begins; null if the partition is not compacted."""
     dirty_ratio: Ratio | None
@@ -119,7 +119,7 @@ class PlanPartition(PartitionPlace):
     error: str | None
     """Why the partition could not be read, or why a planned step failed; null if neither."""
     segments: list[PlanSegment]
-    """Its segments, ascending."""
+    """The segments, ascending."""
     result: PlanResult | None
     """What was done, or would be done; null if there was nothing to do, or if the run ended before."""
 
@@ -128,26 +128,26 @@ class PlanTotals(TypedDict):
     """The sums."""
 
     bytes_before: Count
-    """The size of the `.log` and index files before; and of all files of partitions that cannot be read.
-    Snapshots, checkpoints, `.deleted` files and the cluster metadata are not in it: `topics --json` accounts for
-    the whole log dir.
+    """The size of the `.log` and index files before the run, and of all files of partitions that cannot be read.
+    Snapshots, checkpoints, `.deleted` files and the cluster metadata do not count: `topics --json` accounts for the
+    whole log dir.
     """
     bytes_after: int
-    """What is left of that, once everything that was deleted or replaced is unlinked."""
+    """The part of `bytes_before` that is left once all deleted or replaced files are unlinked."""
     reclaimed_bytes: int
     """The difference."""
     disk_bytes_before: NotRequired[Count]
     """The blocks of these files before, as `du` counts them: holes in preallocated files take none."""
     reclaimed_disk_bytes: NotRequired[int]
-    """The sum of `reclaimed_disk_bytes` of the results: what the disk gets back in the end."""
+    """The sum of `reclaimed_disk_bytes` of the results: the space that the disk gets back in the end."""
     freed_disk_bytes: NotRequired[Count]
-    """The sum of `freed_disk_bytes` of the results: the part of it that is unlinked."""
+    """The sum of `freed_disk_bytes` of the results: the part of it that is already unlinked."""
     unlinked_bytes: NotRequired[Count]
     """The size of the `.deleted` files of earlier runs, or of a broker, that were or would be unlinked; not in
     `reclaimed_bytes`.
     """
     unlinked_disk_bytes: NotRequired[Count]
-    """What the disk gets back of them."""
+    """The space that the disk gets back from these files."""
     partitions: Count
     """Partitions of the plan."""
     failed: Count
@@ -181,25 +181,27 @@ class WhatIfTotals(TypedDict):
     partitions: Count
     """The partitions that can be read."""
     bytes: Count
-    """The size of their `.log` and index files."""
+    """The size of the `.log` and index files of these partitions."""
     freed_bytes: int
-    """The size of what a run would free of that. What a compaction frees is part of it only if `basis` is `exact`."""
+    """The part of these bytes that a run would free. The gain of a compaction is part of it only if `basis` is
+    `exact`.
+    """
     kept_bytes: int
-    """The rest."""
+    """The part of these bytes that stays."""
     disk_bytes: NotRequired[Count]
     """The blocks of these files, as `du` counts them."""
     freed_disk_bytes: NotRequired[int]
-    """What the disk would get back of them."""
+    """The space that the disk would get back."""
     compacted_from_bytes: Count
     """The size of the `.log` files that a run would compact."""
     basis: Literal["exact", "estimate"]
     """`estimate` if the data of a compaction was not read."""
     long_run_bytes: Count | None
-    """What the `.log` files come to hold at the present rate, of the partitions that something keeps at a size;
-    null if no partition's long run is known, or only that of empty ones.
+    """The size to which the `.log` files grow at the present rate, for the partitions that a limit keeps at a size;
+    null if no partition's long run is known, or only that of empty partitions.
     """
     long_run_growing_bytes_per_day: Count
-    """The growth of the partitions that nothing keeps at a size."""
+    """The growth of the partitions that no limit keeps at a size."""
     long_run_unknown_partitions: Count
     """The partitions whose long run is not known: compacted, not touched, or written for too short a time."""
     held_back: Count
@@ -214,9 +216,9 @@ class WhatIfTopic(WhatIfTotals):
     """A topic."""
 
     topic: str
-    """Its name."""
+    """The name of the topic."""
     value: str | int | float | bool | None
-    """The value of the key that then holds for it."""
+    """The value of the key that would hold for the topic."""
 
 
 class WhatIfAnswer(TypedDict):
@@ -244,7 +246,7 @@ class WhatIfDocument(TypedDict):
 
 
 class PlanPageTotals(TypedDict):
-    """The sums over all topics. Sizes are those of `.log` files, as far as nothing else is said."""
+    """The sums over all topics. Sizes are those of `.log` files, unless stated otherwise."""
 
     topics: Count
     """Topics."""
@@ -279,7 +281,7 @@ class PlanPageTotals(TypedDict):
 
 
 class PlanPageTopic(TypedDict):
-    """A topic. Sizes are those of `.log` files, as far as nothing else is said."""
+    """A topic. Sizes are those of `.log` files, unless stated otherwise."""
 
     topic: str
     """The topic's name."""
@@ -296,17 +298,17 @@ class PlanPageTopic(TypedDict):
     compacted_bytes: Count
     """The size of the segments that the run compacts."""
     kept_bytes: Count
-    """The size of the others."""
+    """The size of the other segments."""
     dirty_bytes: int | None
     """The bytes that were never compacted; null if the topic is not compacted."""
     dirty_ratio: float | None
-    """Their share in what can be compacted; null if the topic is not compacted."""
+    """The share of these bytes in the bytes that can be compacted; null if the topic is not compacted."""
     min_cleanable_dirty_ratio: float | None
     """The share from which on a partition is compacted; null if the topic is not compacted."""
     later_bytes: Count
-    """What time alone will let go within seven days, index files included."""
+    """The bytes that time alone will let go within seven days, index files included."""
     reasons: list[PageReason]
-    """Its segments by action and reason, the most bytes first."""
+    """The segments by action and reason, the most bytes first."""
 
 
 class PlanPagePartition(PartitionPlace):
@@ -340,7 +342,7 @@ class PlanPageReason(TypedDict):
     segments: Count
     """Segments."""
     bytes: Count
-    """The size of their `.log` files."""
+    """The size of the `.log` files of the segments."""
     text: str
     """The sentence of one of the segments."""
 
@@ -351,20 +353,20 @@ class PlanByDay(TypedDict):
     day: str
     """ISO 8601, UTC."""
     bytes: Count
-    """What may go."""
+    """The bytes that may go."""
 
 
 class PlanPageLater(TypedDict):
     """The bytes that time alone will let go after this run, index files included."""
 
     bytes: Count
-    """Within `days`."""
+    """The bytes that may go within `days`."""
     days: Count
     """The number of days that `bytes` is about."""
     first_ms: int | None
     """The first moment at which a segment may go, epoch ms; null if time alone lets none go."""
     first_bytes: Count
-    """What may go at that moment."""
+    """The bytes that may go at that moment."""
     by_day: list[PlanByDay]
     """The days of the next 30 on which something may go."""
 
@@ -375,9 +377,9 @@ class PageCurvePlace(TypedDict):
     limit_ms: Count
     """The `retention.ms`."""
     kept_bytes: Count
-    """What stays, index files included."""
+    """The bytes that stay, index files included."""
     freed_bytes: Count
-    """What a run deletes, index files included."""
+    """The bytes that a run deletes, index files included."""
 
 
 class PageCurveInForce(TypedDict):
@@ -386,14 +388,14 @@ class PageCurveInForce(TypedDict):
     limit_ms: Count
     """The `retention.ms`."""
     topics: Count
-    """Topics that have it."""
+    """The number of topics with this limit."""
     bytes: Count
-    """The size of their `.log` files."""
+    """The size of the `.log` files of these topics."""
 
 
 class PageCurve(TypedDict):
-    """The bytes that each `retention.ms` would keep and free now, if all topics that delete had it; topics named
-    `__*` keep their own.
+    """The bytes that each `retention.ms` would keep and free now, if all topics that delete had it; topics named `__*`
+    keep their own limits.
     """
 
     places: list[PageCurvePlace]
@@ -405,7 +407,7 @@ class PageCurve(TypedDict):
 
 
 class PlanPageFinding(TypedDict):
-    """A finding. What it is not about is null."""
+    """A finding. A key that does not apply is null."""
 
     topic: str | None
     """The topic's name."""
@@ -416,15 +418,15 @@ class PlanPageFinding(TypedDict):
     log_dir: str | None
     """The path of the log dir."""
     owner: str | None
-    """Who can change it."""
+    """Who can change this."""
     text: str
-    """What it is, in a sentence."""
+    """The finding, in a sentence."""
     remedy: str | None
     """What to do, in a sentence."""
     bytes: int | None
-    """The bytes that it keeps here."""
+    """The bytes that stay because of the finding."""
     until_ms: int | None
-    """From when on it may no longer hold, epoch ms."""
+    """The moment from which the finding may no longer hold, epoch ms."""
 
 
 class PlanPage(PageHead):
@@ -433,11 +435,11 @@ class PlanPage(PageHead):
     sentence: str
     """What the run does, in a sentence."""
     freed: str
-    """What is free when the run ends, in a few words."""
+    """The space that is free when the run ends, in a few words."""
     freed_when: str
-    """What is free when the run ends, and what when: as the text of the run says it; empty if nothing goes."""
+    """The space that is free when the run ends, and later, in the words of the run's text; empty if nothing goes."""
     totals: PlanPageTotals
-    """The sums over all topics. Sizes are those of `.log` files, as far as nothing else is said."""
+    """The sums over all topics. Sizes are those of `.log` files, unless stated otherwise."""
     topics: list[PlanPageTopic]
     """The topics; the topics that change come first."""
     partitions: list[PlanPagePartition]
@@ -445,12 +447,12 @@ class PlanPage(PageHead):
     reasons: list[PlanPageReason]
     """The reasons, those of the most bytes first."""
     runway: list[RunwayDocument]
-    """How long each file system of the log dirs lasts, also behind a run that changed something."""
+    """How long each file system of the log dirs lasts, also after a run that changed something."""
     later: PlanPageLater
     """What time alone will let go after this run, index files included."""
     retention_curve: PageCurve | None
-    """What each `retention.ms` would keep and free now, if all topics that delete had it; topics named `__*` keep
-    theirs. By the time indexes. Null if no topic deletes by time.
+    """What each `retention.ms` would keep and free now, if all topics that delete had it; topics named `__*` keep their
+    own limits. By the time indexes. Null if no topic deletes by time.
     """
     growth: PageGrowth
     """The `.log` bytes that are there, by the day on which they were written."""
@@ -461,7 +463,7 @@ class PlanPage(PageHead):
 
 
 class PlanDocument(TypedDict):
-    """The document that `clean --json` and `free --json` print: the plan, and what came of it. Sizes are in bytes."""
+    """The document that `clean --json` and `free --json` print: the plan and its results. Sizes are in bytes."""
 
     schema: Literal["logcleaner.plan/1"]
     """The name of this schema."""
@@ -470,7 +472,7 @@ class PlanDocument(TypedDict):
     dry_run: bool
     """True if nothing was changed."""
     engine: Literal["local", "spark"]
-    """Who compacts."""
+    """The engine that compacts."""
     log_dirs: list[PlanLogDir]
     """The log dirs."""
     partitions: list[PlanPartition]
@@ -478,17 +480,17 @@ class PlanDocument(TypedDict):
     totals: PlanTotals
     """The sums."""
     kept: NotRequired[Annotated[list[PlanKept], Field(min_length=1)]]
-    """Files that stay although their kind may go: only copies of records, and index files without a `.log`, which
-    tell of missing records. A broker that starts removes them. Absent if there is none.
+    """Files that stay although their kind may go: only copies of records, and index files without a `.log`, which tell
+    of missing records. A broker that starts removes them. Absent if there is none.
     """
     errors: NotRequired[Annotated[list[str], Field(min_length=1)]]
-    """What failed beside the partitions: a log dir that is missing or cannot be read, a checkpoint or journal
-    that cannot be written, a compiled kernel that does not load. `totals.failed` does not count it; the exit
-    status is 1. Absent if there is none.
+    """What failed beside the partitions: a log dir that is missing or cannot be read, a checkpoint or journal that
+    cannot be written, a compiled kernel that does not load. `totals.failed` does not count it; the exit status is 1.
+    Absent if there is none.
     """
     runway: NotRequired[list[RunwayDocument]]
-    """How long each file system of the log dirs lasts, if its logs go on being written as in the last 7 days and
-    what may be deleted is. Only of a look that changes nothing.
+    """How long each file system of the log dirs lasts, if its logs go on being written as in the last 7 days and what
+    may be deleted is. Only of a look that changes nothing.
     """
     what_if: NotRequired[list[WhatIfDocument]]
     """The answers of `--what-if`; absent if nothing was asked."""

@@ -1,7 +1,7 @@
 """The JSON Schemas of all documents, made of their types: ``python -m cleaner.documents.schemas`` writes them.
 
-The build of the package runs it, too. pydantic, which only this room needs here, makes a schema of a type. The
-descriptions are the texts below the keys and those of the classes. A key that two types share by a base has one text.
+The build of the package runs it, too. pydantic makes a schema of a type. The descriptions are the texts below the keys
+and those of the classes. A key of a common base class has one text.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _schema(name: str, kind: type) -> dict[str, Any]:
 
 @cache
 def _descriptions() -> dict[str, dict[str, str]]:
-    """Return the text of each key of each class; a base stands before what derives from it."""
+    """Return the text of each key of each class; a base class comes before the classes that derive from it."""
     found: dict[str, dict[str, str]] = {}
     modules = sorted(Path(__file__).parent.glob("*.py"), key=lambda path: (path.stem != "parts", path.stem))
     classes = [node for path in modules for node in ast.parse(path.read_text("utf-8")).body]
@@ -129,7 +129,7 @@ def _plain(part: Any, parts: dict[str, Any]) -> Any:
 
 
 def _joined(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice between plain types as a list of them; one with a type of ours stays a choice."""
+    """Return a choice between plain types as a list of types; a choice with a class of ours stays a choice."""
     choices = part.get("anyOf", [])
     if not choices or any("$ref" in choice or "properties" in choice for choice in choices):
         return part

@@ -1,4 +1,4 @@
-"""Key, value and headers of one record, in words: for people, who ask for one record and not for a log."""
+"""Key, value and headers of one record as texts for people."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Keys, values and control records as text: as Java shows their bytes, or decoded, for the topics of Kafka's own.
 
-The tables of ``storage.schemas`` decode; JSON is printed as Kafka's own tools print it. Where bytes are no UTF-8, Java
-puts U+FFFD, and passes over as many bytes as its rules say: other rules than Python's.
+The tables of ``storage.schemas`` decode; JSON is printed as Kafka's own tools print it. For bytes that are no UTF-8,
+Java writes U+FFFD, and skips as many bytes as its own rules say, which differ from Python's.
 
 Source: Kafka ``DumpLogSegments.MessageParser`` and its implementations, ``DumpLogSegments.printControlRecord``,
 ``ControlRecordUtils``, ``CoordinatorRecordSerde``, ``MetadataRecordSerde``, ``RemoteLogMetadataSerde``; ``toString`` of
@@ -84,7 +84,7 @@ class RecordContents(NamedTuple):
 
 
 def decode_text(options: DumpOptions, record: Record) -> RecordContents:
-    """Return what the text shows of the key and the value of a record."""
+    """Return the texts for the key and the value of a record."""
     match options.decoder:
         case None:
             return RecordContents(_plain(options.key_decoder, record.key), _plain(options.value_decoder, record.value))
@@ -126,7 +126,7 @@ class UnknownRecordType(InvalidRecord):
 
 
 def decode_key(decoder: TopicDecoder, key: bytes) -> Decoded:
-    """Decode the key of a record that says what its value is. Raises: UnknownRecordType, InvalidRecord."""
+    """Decode a key that states the type of its record. Raises: UnknownRecordType, InvalidRecord."""
     number = _version(key)
     message = _messages(decoder, "Key").get(number)
     if message is None:
@@ -235,7 +235,7 @@ def java_text(data: bytes) -> str:
 
 
 def malformed_bytes(data: bytes, at: int) -> int:
-    """Return for how many bytes one U+FFFD stands, where a character begins that is no UTF-8."""
+    """Return how many bytes one U+FFFD replaces, at a character that is no UTF-8."""
     first, left = data[at], len(data) - at
     if 0xC2 <= first <= 0xDF:
         return 1

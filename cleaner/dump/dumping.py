@@ -41,7 +41,7 @@ def dump(
         files: in the order in which they are shown.
         options: the parts that are shown.
         write: takes lines for stdout. It may raise OSError.
-        failed: hears what cannot be read. The dump goes on with what follows.
+        failed: called with the error of each part that cannot be read. The dump goes on behind that part.
         as_json: show JSON lines.
 
     Returns:
@@ -179,4 +179,4 @@ ENTRIES: Final[Mapping[DumpedKind, Callable[[bytes, Path], Iterator[FileEntry]]]
     DumpedKind.PARTITION_METADATA: _topic_id,
     DumpedKind.META_PROPERTIES: _properties,
 }
-"""The readers of the files that are read as a whole. They raise LogCleanerError."""
+"""Kind -> the reader of a file that is read as a whole. Readers raise LogCleanerError."""

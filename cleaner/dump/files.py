@@ -115,7 +115,7 @@ class DumpedFile:
 
 
 def recognised(path: Path, location: Path | None = None) -> DumpedFile | None:
-    """Return what a file is; None for a name that says nothing. Without a location, symlinks are followed."""
+    """Return a file with its kind; None if the name tells no kind. Without a location, symlinks are followed."""
     name, state = path.name, ""
     for ending in (*_STATES, _PARTIAL_SNAPSHOT):
         if name.endswith(ending):
@@ -130,7 +130,7 @@ def files_in(directory: Path, *, only_batches: bool) -> list[DumpedFile]:
 
     Args:
         directory: of a partition, or a log dir.
-        only_batches: leave out what holds no record batches.
+        only_batches: leave out files without record batches.
 
     Raises: OSError.
     """

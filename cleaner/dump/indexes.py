@@ -48,7 +48,7 @@ def dump_offset_index(file: DumpedFile, dumping: Dumping) -> None:
     log = _IndexedLog(file.sibling(".log"), dumping)
     for place, entry in enumerate(entries):
         if entry.offset == base_offset and place > 0:
-            return  # what a crash leaves of a preallocated index: zeros
+            return  # a crash leaves zeros in a preallocated index
         found = log.last_offset_at(entry.position, options.max_message_size)
         if found is not None and found != entry.offset:
             dumping.findings.offset_mismatch(file.path.absolute(), entry.offset, found)
@@ -102,7 +102,7 @@ def newest_ms(found: StoredRows | StoredBatch, path: Path, arena: Arena) -> int:
 
 
 class _IndexedLog:
-    """The log beside an index, where it is there: the headers of its batches, read as they are asked for."""
+    """The log beside an index, if there is one: the headers of its batches, read on demand."""
 
     def __init__(self, path: Path, dumping: Dumping) -> None:
         self._path, self._dumping = path, dumping
@@ -113,7 +113,7 @@ class _IndexedLog:
         self.is_there = self._read()
 
     def _read(self) -> bool:
-        """Note where the batches are. Without the log, entries are shown and not compared."""
+        """Note the positions of the batches. Without the log, entries are shown and not compared."""
         try:
             with as_unreadable(self._path):
                 descriptor, size_bytes = open_file(self._path)
@@ -197,14 +197,14 @@ def _entry(dumping: Dumping, kind: str, fields: dict[str, object]) -> None:
 
 
 class _OffsetLookup:
-    """The offset index beside a time index, looked up as Kafka does: a preallocated one ends in zeros."""
+    """The offset index beside a time index, searched as Kafka does: a preallocated index ends in zeros."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         self._entries = stored_offset_entries(read_file(path) or b"", base_offset)
         self._base_offset = base_offset
 
     def position_of(self, offset: int) -> int:
-        """Return the byte from which on the batch of an offset is looked for."""
+        """Return the byte at which the search for the batch of an offset begins."""
         slot = floor_slot(lambda place: self._entries[place].offset, len(self._entries), offset)
         return 0 if slot is None else self._entries[slot].position
 

@@ -40,7 +40,7 @@ class JsonDumpLines:
         )
 
     def batch(self, batch: Stored, is_valid: bool) -> str:
-        """Return the line of a batch. What the version of the batch does not have is null."""
+        """Return the line of a batch. A field that the version of the batch lacks is null."""
         header = batch.header
         return _line(
             "batch",

@@ -1,7 +1,7 @@
-"""A ``.log`` or a metadata snapshot, batch by batch, and findings about indexes and offsets, told behind all files.
+"""A ``.log`` or a metadata snapshot, batch by batch, and findings about indexes and offsets, which follow all files.
 
-What the kernels can read and print they do; the rest is read here, record by record: batches of version 0 and 1, what a
-decoder or JSON of control records needs, and damage.
+The kernels read and print most batches. The others are read here, record by record: batches of version 0 and 1, records
+for a decoder, control records in JSON, and damage.
 
 Source: Kafka ``DumpLogSegments``: what ``main`` and ``TimeIndexDumpErrors`` print.
 """
@@ -28,18 +28,18 @@ from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
 NO_OFFSET: Final = -1
 _SEARCHED_BYTES_MAX: Final = 256 << 20
-"""Bytes that are made to look like batches end the search behind damage."""
+"""The bound of the search behind damage: bytes may be made to look like batches."""
 
 
 class Dumping(NamedTuple):
-    """The means of a dump: what is asked for, who makes the lines, and who takes them."""
+    """The means of a dump: the options, the maker of lines, and the functions that take lines and errors."""
 
     options: DumpOptions
     lines: TextLines | JsonDumpLines
     write: Callable[[bytes | memoryview], object]
     """Takes lines for stdout."""
     damaged: Callable[[LogCleanerError], None]
-    """Hears what cannot be read; the dump goes on behind it."""
+    """Takes the error of each part that cannot be read; the dump goes on behind that part."""
     findings: DumpFindings
 
 
@@ -173,7 +173,7 @@ def batches_of(rows: StoredRows) -> Iterator[StoredBatch]:
 
 
 class IndexMismatch(NamedTuple):
-    """A number as an index says it, and as the log says it."""
+    """A number as the index states it, and as the log states it."""
 
     in_index: int
     in_log: int

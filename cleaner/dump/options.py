@@ -80,7 +80,7 @@ class DumpOptions:
 
     @property
     def _selects_contents(self) -> bool:
-        """Return whether who selects records wants to see them: Kafka's tool has no selection."""
+        """Return whether records are selected, and so must be shown. Kafka's tool has no selection."""
         return self.selection.key is not None or not (self.selection.takes_all or self.deep_iteration)
 
     @property

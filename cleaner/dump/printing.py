@@ -76,13 +76,13 @@ class _Part(NamedTuple):
 
 
 def may_print(options: DumpOptions) -> bool:
-    """Return whether the kernels print what is asked for."""
+    """Return whether the kernels can print what the options ask for."""
     plain = PlainDecoder.STRING
     return (options.decoder, options.key_decoder, options.value_decoder) == (None, plain, plain)
 
 
 class RowPrinter:
-    """The buffers of one reading, and what is asked for."""
+    """The buffers and options of one reading."""
 
     def __init__(self, options: DumpOptions, lines: TextLines | JsonDumpLines) -> None:
         """Prepare to print. ``lines`` makes the lines of the records that the kernel leaves to Python."""
@@ -96,7 +96,10 @@ class RowPrinter:
         self._arena = Arena(_ARENA_BYTES) if options.reads_records else None
 
     def print(self, rows: StoredRows) -> Iterator[Printed | ReadOffsets | StoredBatch | CorruptBatch]:
-        """Print some batches. A batch comes back if Python has to read it, and an error for a record that cannot be."""
+        """Print some batches.
+
+        A batch comes back if Python has to read it, and an error for a record that cannot be read.
+        """
         table = rows.slice.table
         if self._arena is None:
             is_valid = rows.is_valid.view(np.uint8)

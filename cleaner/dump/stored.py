@@ -1,6 +1,6 @@
 """Batches, records and entries of an index as they lie in a file, of any version: the material of a dump's lines.
 
-``storage.indexes`` reads entries for those who use them; here they are read for those who show them.
+``storage.indexes`` reads entries in order to use them; this module reads them in order to show them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Checksum(NamedTuple):
 
 
 class StoredRecord(NamedTuple):
-    """A record, and of one of version 0 or 1 its checksum."""
+    """A record; one of version 0 or 1 also has a checksum."""
 
     record: Record
     checksum: Checksum | None
@@ -116,11 +116,7 @@ class Stored:
 
 
 class StoredEntries(Sequence[AnyEntry]):
-    """Every entry of an index as it lies there, zeros and what cannot be, too; a torn last one is left out.
-
-    For who shows an index: ``parse_offset_index`` and ``parse_time_index`` are for who uses it. An entry is read when
-    it is asked for, since a preallocated index has a million zeros.
-    """
+    """Every entry of an index as stored, zeros and impossible entries included, without a torn last entry."""
 
     def __init__(self, data: bytes, layout: struct.Struct, entry: Callable[[int, int], AnyEntry]) -> None:
         self._data, self._layout, self._entry = data, layout, entry

@@ -1,8 +1,8 @@
-"""The beginning of a run that has every lock: recovery of what a crash left, with a journal line before each one.
+"""The beginning of a run that has every lock: recovery after a crash, with a journal line before each step.
 
-The journal also gets a line for each file that is the only copy of records, or that alone tells of missing ones. No
+The journal also gets one line for each file that is the only copy of records, or the only trace of missing records. No
 command of ours takes these files. But a broker that starts removes ``.deleted`` files and index files without a
-``.log``, and then the journal is all that tells that they were there. Each file has one line, however often it is met.
+``.log``; then only the journal still tells of them.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ class Begun:
         self.swept = Swept.total([self.swept, *found])
 
     def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
-        """Return an executor that does nothing if the log dir is to stay as it is."""
+        """Return an executor; if the log dir must stay as it is, one that does nothing."""
         return Executor(log_dir, self.means, self.request, compactor, journal_full=self.full.get(log_dir))
 
 
 def may_recover(facts: LogDirFacts, request: Request, journal: Journal, means: Means) -> bool:
     """Return whether no guard rail holds the log dir back.
 
-    The question comes before the first journal entry of this run, which the clock would agree with. A clock that was
-    confirmed gets such an entry.
+    Ask before this run writes its first journal entry, because the clock always agrees with an entry of its own. A
+    confirmed clock gets an entry.
 
     Args:
-        facts: of the log dir, with what its guard rails go by.
+        facts: of the log dir, with the facts that its guard rails need.
         request: what was asked, and confirmed.
         journal: of the log dir.
         means: of the run.
@@ -93,10 +93,10 @@ def may_recover(facts: LogDirFacts, request: Request, journal: Journal, means: M
 
 
 def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:
-    """Finish or undo what a crash interrupted, in the partitions that may be touched; gives what failed.
+    """Finish or undo what a crash interrupted, in the partitions that may be touched.
 
-    What is the only copy of records, or tells of missing ones, is noted in the journal first: a broker that starts
-    removes it.
+    Return the errors. The only copies of records, and files that tell of missing records, are noted in the journal
+    first.
 
     Raises: JournalFull.
     """
@@ -111,7 +111,7 @@ def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Me
                 listing = list_partition(path)
                 recovery = plan_recovery(listing)
             except LogCleanerError:
-                continue  # the inventory meets it again, and tells
+                continue  # the inventory meets the error again, and reports it
             notes.look(topic_partition, listing, recovery)
             if recovery.is_needed:
                 needed.append((topic_partition, path, recovery))
@@ -126,7 +126,7 @@ def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Me
     except JournalFull:
         raise
     except LogCleanerError:
-        pass  # the inventory meets a garbled checkpoint again, and tells
+        pass  # the inventory meets a garbled checkpoint again, and reports it
 
 
 class EvidenceNotes:
@@ -137,7 +137,7 @@ class EvidenceNotes:
         self._seen: list[_Seen] = []
 
     def look(self, topic_partition: TopicPartition, listing: Listing, recovery: Recovery) -> None:
-        """Take a partition in that may have something."""
+        """Note a partition that may have evidence."""
         waits = any(file.name.kind is FileKind.LOG for file in listing.in_state(FileState.DELETED))
         if waits or recovery.evidence:
             self._seen.append(_Seen(topic_partition, listing, recovery))
@@ -145,7 +145,7 @@ class EvidenceNotes:
     def write(self, journal: Journal, means: Means) -> None:
         """Write a line for each partition with files that the journal does not know yet. Raises: UnreadableFile.
 
-        On a full disk none is written: nothing of this is a step that the journal must tell of before.
+        On a full disk no line is written: these lines announce no step, so a step does not depend on them.
         """
         if not self._seen:
             return

@@ -1,21 +1,21 @@
 """The entrance for the command line, the daemon and Python programs: facts in, plan out, plan executed.
 
-Under the locks the configuration is read a second time: a run ends there if it would let more go than the first
-reading. A plan is carried out over all log dirs. The lock keeps brokers and cleaners out, not a person with ``cp``,
-``touch`` or ``rsync``: a partition that changed since it was planned is skipped, and planned anew, once, behind all
-others. Where that does not fit either, the partition has failed.
+Under the locks the configuration is read a second time: the run ends if the second reading lets more go than the first.
+A plan is carried out over all log dirs. The lock keeps brokers and cleaners out, not a person with ``cp``, ``touch`` or
+``rsync``: a partition that changed since it was planned is skipped, and planned anew, once, behind all others. If the
+second plan does not fit either, the partition has failed.
 
 The limits that were confirmed last are kept in each log dir: ``.logcleaner-limits``, which a broker ignores. It has one
 line, as those of the journal: a CRC-32 in hexadecimal, a blank, a JSON object. It has an entry for each configuration
-file that was used on the log dir, the one used last at the end. The file lies in the log dir since whoever may delete
-there can write there, and since a restart, another machine or a new container find it there.
+file that was used on the log dir, the one used last at the end. The file lies in the log dir because whoever may delete
+there can write there, and because a restart, another machine or a new container finds it there.
 
 Steps:      the file is replaced as a whole, under the lock of the log dir, before anything goes by the new limits.
 Invariant:  the limits of an entry never let more go than those that a person confirmed, or that a plan of everything
-            let through. While something waits, what is saved is added, and nothing is taken away.
-Not there:  nothing was ever confirmed: what is stated at the first start counts as confirmed. A configuration file that
-            is new to a log dir is compared with the one used last there.
-Damaged:    nobody knows what was confirmed, so nothing of the log dir goes until ``config apply``.
+            let through. While a limit waits, saved limits are added to the entry, and none is removed.
+Missing file: nothing was ever confirmed, so the limits of the first start count as confirmed. A configuration file that
+is new to a log dir is compared with the file used last there. Damaged file: nobody knows what was confirmed, so nothing
+in the log dir is deleted until ``config apply``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _CONFIGURATIONS_MAX: Final = 16
-"""A configuration file that was not used for as many others is as good as new."""
+"""The most entries that are kept. A configuration file whose entry was dropped counts as new."""
 
 _THREADS_MAX: Final = 256
 """Each thread takes memory before it has work, and ``log.cleaner.threads`` may be any int."""
@@ -90,9 +90,9 @@ class Cleaner:
             locks: of the log dirs; without it, the run takes them itself.
             wanted: predicate; partitions for which it is false are ignored.
             compactor: carries the compactions of ``clean`` and ``copy`` out; without it, this process does.
-            read_again: reads the configuration under the locks, before anything else is read there. What it raises
-                ends the run, and nothing was changed; so does a configuration that lets more go than ``configured``.
-                Without it, ``configured`` was read under the locks.
+            read_again: reads the configuration under the locks, before anything else is read there. Its error ends the
+                run before any change, and so does a configuration that lets more go than ``configured``. Without it,
+                ``configured`` was read under the locks.
 
         Raises: NotALogDir, UnreadableFile, InvalidConfigs.
         """
@@ -123,7 +123,7 @@ class Cleaner:
         self._stopping = True
 
     def plan(self, request: Request, listed: Listed = unheard) -> Plan:
-        """Read the facts and make the plan of what was asked; takes no lock and creates nothing.
+        """Read the facts and make the plan for a request. No lock is taken, and nothing is created.
 
         Args:
             request: what was asked.
@@ -148,13 +148,13 @@ class Cleaner:
         return explanations(planned, wanted, self._log_dirs, self._means, exact=exact)
 
     def would_do(self, plan: Plan, *, exact: bool = False) -> Outcome:
-        """Return what executing a plan would do, and do nothing.
+        """Return the outcome that executing a plan would have, without executing it.
 
         ``held_back`` takes the compactions that a guard rail stopped meanwhile out of the plan.
 
         Args:
             plan: from ``plan``.
-            exact: read what a compaction would read; without it its output is an estimate.
+            exact: read the data that a compaction would read; without it, the result is an estimate.
         """
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         rehearsal, doable = Rehearsal(self._means, plan.request), kernels.doable(plan)
@@ -171,7 +171,7 @@ class Cleaner:
     def what_if(
         self, plan: Plan, outcome: Outcome, questions: Sequence[Question], *, exact: bool = False
     ) -> tuple[Answered, ...]:
-        """Return what runs with other values would do; nothing is done.
+        """Return the outcomes that runs with other values would have, without running them.
 
         Args:
             plan, outcome: of ``plan`` and ``would_do``, with the configuration in force.
@@ -208,7 +208,7 @@ class Cleaner:
             begun = self._locked(locks, request)
             locks.callback(self._compactor.close)
             planned = self.plan(request)
-            kernels.doable(planned)  # the line, or the error, comes before anything of the plan is done
+            kernels.doable(planned)  # the line, or the error, comes before the first step of the plan
             begun.errors += self._note_limits_of(planned)
             kept = kept_files(planned)
             begun.sweep(planned.log_dirs)
@@ -249,7 +249,7 @@ class Cleaner:
         return tuple(errors)
 
     def correct_checkpoints(self, request: Request) -> tuple[str, ...]:
-        """Lock every log dir and write the first dirty offsets anew that lie outside their log; nothing else.
+        """Lock every log dir, and correct only the first dirty offsets that lie outside their log.
 
         Returns: what failed. Raises: as ``clean``.
         """
@@ -265,7 +265,7 @@ class Cleaner:
     def confirm_limits(self, request: Request) -> tuple[Plan, tuple[str, ...]]:
         """Lock every log dir and note the saved limits as confirmed; nothing else is changed.
 
-        Returns: the plan with what waited until then, and what failed. Raises: as ``clean``.
+        Returns: the plan, with the limits that waited until then, and the errors. Raises: as ``clean``.
         """
         with ExitStack() as locks:
             self._lock_and_read(locks)
@@ -287,7 +287,7 @@ class Cleaner:
                     place = {"log_dir": str(log_dir.path), "configuration": self._configured.name}
                     self._means.listener.event("limits_confirmed", **place)
             except OutOfSpace:
-                continue  # what waits goes on waiting; a later run finds space
+                continue  # the limits go on waiting; a later run finds space
             except (LogCleanerError, OSError) as error:
                 errors.append(told(error))
         return tuple(errors)
@@ -302,18 +302,18 @@ class Cleaner:
         return self.note_limits(planned.waits | withheld if is_whole else {d.facts.path for d in planned.log_dirs})
 
     def opened(self) -> OpenLogDirs:
-        """Return what a run works with, as it was read last."""
+        """Return the log dirs and means of a run, as they were read last."""
         return OpenLogDirs(tuple(self._log_dirs), self._layers, self._means)
 
     @contextmanager
     def locked(self) -> Iterator[OpenLogDirs]:
-        """Hold the lock of every log dir, and give what was read under the locks. Raises: as ``clean``."""
+        """Hold the lock of every log dir. Yield what was read under the locks. Raises: as ``clean``."""
         with ExitStack() as locks:
             self._lock_and_read(locks)
             yield self.opened()
 
     def copy(self, request: Request, output: Path, *, tool_version: str) -> tuple[Plan, Outcome]:
-        """Write a cleaned copy of one log dir, and leave the log dir as it is, but for a ``.lock``.
+        """Write a cleaned copy of one log dir. The log dir stays as it is, except for a ``.lock``.
 
         The log dir is locked for reading if that is possible, then planned, then copied. Any change meanwhile ends the
         copy. Nothing is written if a guard rail holds the log dir back, or its checkpoints cannot be read.
@@ -363,7 +363,7 @@ class Cleaner:
         return volumes_of(self._log_dirs)
 
     def would_free(self, request: Request, target: SpaceTarget) -> Rescued:
-        """Return what ``free`` would do; nothing is done. Arguments as for ``free``."""
+        """Return what ``free`` would do, without doing it. Arguments as for ``free``."""
         rescued = self._rescue(replace(request, delete_delay_ms=0), target).rehearse()
         return replace(rescued, outcome=replace(rescued.outcome, runways=self.runways(rescued.plan)))
 
@@ -371,8 +371,8 @@ class Cleaner:
         """Lock every log dir, recover, and free as much as the target asks, but no more than policy allows.
 
         Args:
-            request: what was asked; what goes is unlinked within the run.
-            target: what is to be free on each file system.
+            request: what was asked; deleted files are unlinked within the run. target: the space that must be free on
+                each file system.
 
         Raises: as ``clean``.
         """
@@ -451,11 +451,11 @@ class Cleaner:
             facts = replace(facts, locked_by=None)
         try:
             return facts if facts.errors else self._with_guard_facts(log_dir, facts)
-        except LogCleanerError as error:  # an unreadable journal: what cannot be written down is not done
+        except LogCleanerError as error:  # an unreadable journal: a step that cannot be written down is not done
             return replace(facts, partitions=(), errors=(str(error),))
 
     def _with_guard_facts(self, log_dir: LogDir, facts: LogDirFacts) -> LogDirFacts:
-        """Add what the guard rails of a whole log dir go by."""
+        """Add the facts that the guard rails of a whole log dir need."""
         clock = survey_clock(log_dir, self._means.clock, self._means.broker.clock_jump_max_ms)
         return replace(facts, clock=clock, config=self._config_facts.get(log_dir.path))
 
@@ -474,7 +474,7 @@ class Cleaner:
             try:
                 facts = self._with_guard_facts(log_dir, LogDirFacts(str(log_dir.path), None, 0, 0, ()))
             except LogCleanerError:
-                return []  # the plan meets it again, and tells
+                return []  # the plan meets the error again, and reports it
             if not may_recover(facts, request, journal, means):
                 return []
             return list(recover_log_dir(log_dir, survey, journal, means))
@@ -526,8 +526,7 @@ def spend(
     Args:
         planned: the plan.
         executors: one for each of its log dirs, in their order.
-        plan_anew: plans the same run by what lies there now.
-        doable: gives what of a plan can be carried out.
+        plan_anew: plans the same run for the present files. doable: returns the part of a plan that can be carried out.
 
     Returns:
         The plan, with what was planned anew in its place.
@@ -557,7 +556,9 @@ class DamagedLimits(LogCleanerError):
 
 
 def confirmed_in(log_dir: LogDir, configured: Configured) -> Confirmed | None:
-    """Return what the configuration of a run is compared with; None if it has no file that anybody could edit."""
+    """Return the limits with which the configuration of a run is compared; None if the configuration has no file that
+    anybody could edit.
+    """
     if configured.name is None:
         return None
     try:
@@ -579,7 +580,7 @@ def note_limits(log_dir: LogDir, configured: Configured, fs: FileSystem, now_ms:
         configured: with the limits as they are saved.
         fs: the disk.
         now_ms: epoch ms.
-        waits: some of the saved limits wait, or not all topics were looked at: the earlier ones stay, too.
+        waits: some of the saved limits wait, or not all topics were examined: then the earlier limits stay, too.
 
     Returns: whether it was written. A damaged file stays as long as something waits. Raises: OutOfSpace, OSError.
     """
@@ -625,12 +626,10 @@ def _states_of(name: str, noted: tuple[_Noted, ...]) -> tuple[FileLayers, ...]:
 
 
 class _Noted(NamedTuple):
-    """An entry.
-
-    Attributes:
-        name: the configuration file.
-        time_ms: when the entry was written, epoch ms.
-        states: what was confirmed last; then what was saved since, while something waited.
+    """One entry of the file. Attributes:
+    name: the configuration file.
+    time_ms: when the entry was written, epoch ms.
+    states: the limits confirmed last; then the limits saved since, while something waited.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""The engine that carries a compaction out: this process, or a cluster that it directs; and whether kernels run."""
+"""The engine that carries compactions out: this process, or a cluster that it directs.
+
+Also the check that kernels run.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ class Compactor(Protocol):
         ...
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
-        """See that the run can be carried out, before anything is changed. Raises: LogCleanerError."""
+        """Check that the run can be carried out, before anything is changed. Raises: LogCleanerError."""
         ...
 
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
-        """Do once what many rounds can share. Write nothing that a broker would see.
+        """Do the work that many rounds share. Write nothing that a broker would see.
 
         Args:
             rounds: each with the directory that its output goes to; taken only where something is to be shared.
@@ -39,7 +42,7 @@ class Compactor(Protocol):
         ...
 
     def compact(self, round_: Round, means: Means) -> Compacted:
-        """Do what ``compaction.compact`` does. The round is as it was prepared."""
+        """Do what ``compaction.compact`` does, for a round that was prepared."""
         ...
 
     def copy_compacted(self, round_: Round, means: Means, into: IntoCopy) -> Compacted:
@@ -47,12 +50,12 @@ class Compactor(Protocol):
         ...
 
     def close(self) -> None:
-        """Take away what ``prepare`` left; calling it again does nothing."""
+        """Remove the leftovers of ``prepare``. A second call does nothing."""
         ...
 
 
 class Local:
-    """This process."""
+    """The engine in this process."""
 
     name = "local"
 
@@ -79,10 +82,10 @@ class Local:
 
 
 class KernelCheck:
-    """Asks whether kernels run here: once a run, before the run carries out a plan that compacts."""
+    """The check whether kernels run here: once a run, before it carries out a plan that compacts."""
 
     def __init__(self, listener: Listener) -> None:
-        """Ask nothing yet. ``listener`` hears if kernels do not run."""
+        """Prepare the check. ``listener`` is told if kernels do not run."""
         self._listener = listener
         self._is_asked = False
         self.error: str | None = None
@@ -90,11 +93,11 @@ class KernelCheck:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The error of an ``Outcome``, if there is one."""
+        """Return the error for an ``Outcome``, if there is one."""
         return (self.error,) if self.error else ()
 
     def doable(self, planned: Plan) -> Plan:
-        """Return what of a plan can be carried out: without its compactions if kernels do not run.
+        """Return the part of a plan that can be carried out: without compactions if kernels do not run.
 
         Raises: InvalidConfig if the environment asks for a CPU level that this CPU does not have.
         """

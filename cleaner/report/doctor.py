@@ -70,11 +70,11 @@ class DoctorReport:
         found = self.diagnosis
         looked = f"{counted(found.partitions, 'partition')} of {', '.join(found.log_dirs)}"
         if not found.findings:
-            page.line(f"Nothing is wrong with {looked}, as far as the doctor looks.")
+            page.line(f"Nothing is wrong with {looked}, as far as doctor looked.")
         else:
             damages, advice = len(found.damages), len(found.findings) - len(found.damages)
             told = [counted(damages, "damage")] if damages else []
-            told += [f"{advice} to know of"] if advice else []
+            told += [counted(advice, "note")] if advice else []
             page.line(f"Looked at {looked}: {' and '.join(told)}.")
         if found.bytes_verified:
             page.line(f"Read every byte of {size(found.bytes_verified)}.")
@@ -82,7 +82,7 @@ class DoctorReport:
         if found.bytes_unread:
             all_bytes = found.bytes_read + found.bytes_unread
             page.line(f"Read the batch headers of {size(found.bytes_read)} of {size(all_bytes)}.")
-        page.line("No checksum was looked at: --deep reads every byte.")
+        page.line("Checksums were not compared: --deep reads every byte and compares them.")
 
 
 @dataclass(frozen=True, slots=True)

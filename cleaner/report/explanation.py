@@ -330,10 +330,12 @@ def _unkeyed(explained: PartitionExplanation) -> str:
         return ""
     if dropped is None:
         limit = planned.policy.value_of("max.unkeyed.ratio").sentence
-        return f"Records without a key are not counted, and more than {limit} hold it back: --exact counts them"
+        return (
+            f"Records without a key were not counted: --exact counts them. More than {limit} hold the compaction back"
+        )
     if not dropped:
-        return "No record without a key goes"
-    return f"{counted(dropped, 'record')} without a key {'goes' if dropped == 1 else 'go'}: compaction keeps none"
+        return "Compaction drops no record without a key"
+    return f"Compaction drops {counted(dropped, 'record')} without a key"
 
 
 def _done_by(planned: PartitionPlan, compacts: str) -> str:
@@ -477,14 +479,14 @@ def _contents(chosen: ChosenSegment, log_start_offset: int, page: Page) -> None:
         page.line()
         _record(chosen, chosen.offset, page)
         if chosen.offset < log_start_offset:
-            page.note(f"It lies below the log start offset {log_start_offset}: no consumer can read it.")
+            page.note(f"The offset lies below the log start offset {log_start_offset}: no consumer can read it.")
 
 
 def _record(chosen: ChosenSegment, offset: int, page: Page) -> None:
     page.line(f"Offset {offset}", "bold")
     record = chosen.record
     if record is None:
-        page.note("No record has it any more: compaction took it, or nothing was ever written there.")
+        page.note("No record has this offset: compaction took the record, or nothing was ever written there.")
         return
     kind = "control record" if record.is_control else "tombstone" if record.value_bytes is None else "record"
     key = "no key" if record.key_bytes is None else f"a key of {counted(record.key_bytes, 'byte')}"

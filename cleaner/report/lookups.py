@@ -137,12 +137,13 @@ def _answer(one: LookedUp) -> Iterator[str]:
         case LookupOutcome.LOG_END if one.target.place is LogPlace.LATEST:
             yield f"The log ends before offset {found.log_end_offset}."
         case LookupOutcome.LOG_END:
-            yield f"Offset {one.target.offset} is the log end: no record is there yet. A broker answers with nothing."
+            yield f"Offset {one.target.offset} is the log end: no record has it yet. A broker answers without records."
         case LookupOutcome.NONE_AS_LATE if one.target.place is LogPlace.NEWEST:
             yield "No record has a timestamp. A broker answers offset -1."
         case LookupOutcome.NONE_AS_LATE:
-            yield f"No record is as late as {moment(one.target.timestamp_ms or 0)}. A broker answers offset -1."
-            yield "A consumer that seeks there gets no offset, and does as auto.offset.reset says."
+            asked = moment(one.target.timestamp_ms or 0)
+            yield f"No record has a timestamp of {asked} or later. A broker answers offset -1."
+            yield "A consumer that seeks there gets no offset, and follows auto.offset.reset."
         case _:
             yield f"Offset {one.target.offset} is out of range: a broker answers OFFSET_OUT_OF_RANGE."
 
@@ -194,7 +195,7 @@ def _told(step: LookupStep) -> str:
 
 def _by_names(step: LookupStep) -> str:
     number = (step.entry or 0) + 1
-    return f"{step.path.name}, {number:,} of {step.looked_at:,}: the last that begins there or before"
+    return f"{step.path.name}, {number:,} of {step.looked_at:,}: the last one that begins at or before the offset"
 
 
 def _by_largest(step: LookupStep) -> str:
@@ -210,7 +211,7 @@ def _by_largest(step: LookupStep) -> str:
 
 def _by_scan(step: LookupStep) -> str:
     batches = f"{step.looked_at:,} batch{'' if step.looked_at == 1 else 'es'}"
-    where = "none is the one" if step.position is None else f"batch {step.offset} at byte {step.position}"
+    where = "none of them matches" if step.position is None else f"batch {step.offset} at byte {step.position}"
     return f"{step.path.name}: {batches} looked at, {where}"
 
 
@@ -219,9 +220,11 @@ def _by_index(step: LookupStep) -> str:
         case StepBasis.ENTRY | StepBasis.BAD_ENTRY:
             return f"{step.path.name} entry {step.entry} at byte {step.position}: {_entry(step)}"
         case StepBasis.NO_INDEX:
-            return f"segment {step.base_offset} has no such file, which a broker makes anew: from {_beginning(step)}"
+            return (
+                f"segment {step.base_offset} has no such file (a broker makes it anew): search from {_beginning(step)}"
+            )
         case _:
-            return f"{step.path.name}: no entry is as low: from {_beginning(step)}"
+            return f"{step.path.name}: every entry lies higher: search from {_beginning(step)}"
 
 
 _FOUND_BY: Final = {
@@ -237,7 +240,7 @@ def _entry(step: LookupStep) -> str:
     if step.look is StepKind.TIME_INDEX:
         return f"{_time(step.timestamp_ms)} up to offset {step.offset}"
     if step.source is StepBasis.BAD_ENTRY:
-        return f"offset {step.offset} leads to no such batch: from byte 0"
+        return f"offset {step.offset} leads to no batch: search from byte 0"
     return f"offset {step.offset} at byte {step.leads_to}"
 
 

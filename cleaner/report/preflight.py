@@ -96,7 +96,7 @@ def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
         without = counted(len(start.offline), "log dir")
         page.line(f"{head}, but without {without}.", "bold red")
         if start.uncertain:
-            page.note("or it will not start, by the order in which it loads the partitions:", "red")
+            page.note("or will not start at all; that depends on the order in which it loads the partitions:", "red")
         for one in _shown(start.uncertain, page):
             page.line(f"{one.path}: {one.failure.cause} ({one.failure.exception})", indent=4, hanging=2)
         _rest(len(start.uncertain), page)
@@ -108,7 +108,8 @@ def _user(start: Start, user: StartUser, page: Page) -> None:
     """Say for which user this is true, and how files become readable for that user."""
     if user.uid == 0:
         page.note(
-            "as root, who owns all log dirs; if the broker runs as another user, chown -R them to that user first"
+            "if it runs as root, who owns all log dirs; if it runs as another user, chown -R the log dirs to that user "
+            "first"
         )
         return
     page.note(f"as user {user}, who owns a log dir")
@@ -120,15 +121,15 @@ def _user(start: Start, user: StartUser, page: Page) -> None:
 def _lack(path: str, need: StartNeed, page: Page) -> None:
     needed, free = size(need.space_bytes), size(need.free_bytes)
     page.note(f"{path}: the disk is too full: the start needs about {needed}, and {free} are free", "red")
-    page.note("without them Kafka takes the log dir offline, or stops; logcleaner free makes space")
+    page.note("without this space Kafka takes the log dir offline, or stops; logcleaner free makes space")
 
 
 def _lost(log_dir: LogDirStart, page: Page) -> None:
     gone = [str(lost.topic_partition) for lost in log_dir.lost if lost.set_aside is None]
     kept = [f"{lost.set_aside} to {lost.topic_partition}" for lost in log_dir.lost if lost.set_aside is not None]
     for named, what in (
-        (gone, "had records by the checkpoints, and no directory is here"),
-        (kept, "set aside, and nowhere else: while no broker runs, rename"),
+        (gone, "with records in the checkpoints and no directory here"),
+        (kept, "set aside, with no other copy here: while no broker runs, rename"),
     ):
         if named:
             shown = ", ".join(_shown(named, page))
@@ -176,19 +177,22 @@ def _aside(log_dir: LogDirStart, page: Page) -> None:
 def _missing(log_dir: LogDirStart, page: Page) -> None:
     """Show which records are gone before the start, in the words of the doctor."""
     found = [f"{one.path.removeprefix(f'{log_dir.path}/')}: {one.text}" for one in log_dir.missing]
-    so = "copy the directory before the start, which deletes what tells of them; then ask logcleaner doctor"
+    so = (
+        "copy the directory before the start, because the start deletes the files that name these records; "
+        "then run logcleaner doctor"
+    )
     _listed(page, "records are missing already, before the start:", found, so)
 
 
 def _hidden(log_dir: LogDirStart, page: Page) -> None:
     found = [
         f"{log.name}/{step.file} at byte {step.position}: the start takes offset {step.offset} for the end of the log,"
-        f" and {size(step.size_bytes)} behind stay"
+        f" and leaves {size(step.size_bytes)} behind it"
         for log in log_dir.logs
         for step in log.steps
         if step.kind is StartStepKind.APPEND_BEHIND
     ]
-    head = "append behind bytes that the start does not count; no consumer will get to what is acknowledged:"
+    head = "append behind bytes that the start does not count, so that consumers never get the new records:"
     _listed(page, head, found, RECOVER_TAIL)
 
 
@@ -199,9 +203,9 @@ def _taken(log_dir: LogDirStart, page: Page) -> None:
         return [_told(log, step) for log in log_dir.logs for step in log.steps if step.kind is kind]
 
     head = "take a damaged .swap file for a segment, and delete what it replaces:"
-    so = "copy the directory before the start: what is replaced may be all that is left"
+    so = "copy the directory before the start: the replaced files may be the last copy of their records"
     _listed(page, head, found(StartStepKind.TAKE_DAMAGED), so)
-    _listed(page, "make an empty segment for a file of an odd name:", found(StartStepKind.COVER))
+    _listed(page, "make an empty segment, because a file has an odd name:", found(StartStepKind.COVER))
 
 
 def _told(log: LogStart, step: StartStep) -> str:
@@ -225,8 +229,8 @@ def _shutdown(log_dir: LogDirStart) -> str:
     if log_dir.state is Dirs.OFFLINE:
         return "goes offline"
     if log_dir.is_clean:
-        return "was shut down cleanly; nothing is recovered without a cause"
-    return "was not shut down cleanly; what lies behind the recovery points is recovered"
+        return "was shut down cleanly; Kafka recovers only what is listed here"
+    return "was not shut down cleanly; Kafka recovers each log from its recovery point on"
 
 
 def _sums(log_dir: LogDirStart, page: Page) -> None:

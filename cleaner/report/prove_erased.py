@@ -27,11 +27,12 @@ _LIMITS: Final = (
     "Keys of records were searched. Values and headers were not: a record of another key may hold the same data.",
     "Blocks of files that were unlinked before, snapshots of the file system and files that a process keeps open after "
     "they were unlinked were not searched.",
-    "clean never closes an active segment for this: a broker does, when a record is appended behind segment.ms.",
+    "clean never closes an active segment to erase a key. A broker closes it when a record is appended behind "
+    "segment.ms.",
 )
 _OF_ENCODING: Final = {
-    KeyEncoding.JSON: "A JSON key is found as it was given, and compact or spaced, escaped or not; with the names of "
-    "an object in another order, or within a schema envelope, it is not.",
+    KeyEncoding.JSON: "A JSON key is found as it was given, compact or spaced, escaped or not. A key with the names "
+    "of an object in another order, or within a schema envelope, is not found.",
     KeyEncoding.AVRO_WIRE: "An Avro key is found behind any schema id as a string, and a whole number as an int or "
     "long, alone or as the one field of a record; other schemas are not tried.",
 }
@@ -245,9 +246,9 @@ def _by_when(proof: ErasureProof) -> Iterator[str]:
     if gone_ms is not None and not needs:
         yield f"Every copy here is gone by {moment(gone_ms)}, if clean, the daemon or a broker is at work then."
     elif gone_ms is not None:
-        yield f"Every copy here is gone by {moment(gone_ms)} at the earliest, and only if"
+        yield f"Every copy here is gone by {moment(gone_ms)} at the earliest. Before that:"
     else:
-        yield "No date can be told by which every copy here is gone. It takes that"
+        yield "No date is known by which every copy here is gone. Before that:"
     for need in needs:
         yield f"  - {_NEEDS[need]}"
 

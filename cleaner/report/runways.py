@@ -73,7 +73,7 @@ def opening(plan: Plan) -> str:
 def closing(plan: Plan) -> str:
     """Return the last line of a dry run that found something to do."""
     if ahead_ms(plan):
-        return "DRY RUN - nothing was changed. It takes until then: a run without --now does what is due now."
+        return "DRY RUN - nothing was changed. This plan is for a later time: a run without --now does what is due now."
     return "DRY RUN - nothing was changed. To do it, run the same command without --dry-run."
 
 
@@ -96,9 +96,10 @@ def documents(runways: Sequence[Runway]) -> list[dict[str, Any]]:
 def _told(runway: Runway) -> str:
     window = f"last {WINDOW_MS // DAY_MS} days"
     if runway.days is None:
-        return f"{lasts(runway)}: no partition says how much was written in the {window}"
+        return f"{lasts(runway)}: no partition tells how much was written in the {window}"
     if runway.is_endless_in_part:
-        return f"{lasts(runway)}, at {size(runway.born_bytes_per_day)} a day ({window}); the others do not say"
+        rate = size(runway.born_bytes_per_day)
+        return f"{lasts(runway)}, at {rate} a day ({window}); the growth of the others is not known"
     rest = f", {without(runway.left_out)}" if runway.left_out else ""
     return f"{lasts(runway)} at {size(runway.born_bytes_per_day)} a day ({window}{rest})"
 

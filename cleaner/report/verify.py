@@ -181,7 +181,7 @@ def tell_repairs(page: Page, repairs: Repairs) -> None:
     if not repairs.interrupted and (others := _not_asked_for(repairs)):
         page.line(f"Not asked for, and may mend more: {', '.join(f'--repair={kind}' for kind in others)}.")
     if any(r.is_done and r.planned.repair.size_bytes is not None for r in repairs.results):
-        page.line("logcleaner restore --repairs takes back what replaced a file, as long as that waits as .deleted.")
+        page.line("logcleaner restore --repairs puts a replaced file back, as long as it waits as .deleted.")
 
 
 def _tell(page: Page, subject: Sequence[Finding], base: str) -> None:

@@ -256,7 +256,7 @@ class ConfigLayers:
             return f"nobody stated its cleanup.policy; {find_out}"
         is_stated_by_name = policy.layer in _SPEAKS_OF_ONE_TOPIC
         if compacted_before and "compact" not in policy.shown and not is_stated_by_name:
-            return f"it was compacted before, and only {policy.origin} says that it is not; {remedy}"
+            return f"the topic was compacted before, and only {policy.origin} says that it no longer is; {remedy}"
         stated = self.topic_metadata.get(topic, {}).get("cleanup.policy")
         if stated and not is_stated_by_name and ("compact" in policy.shown) != ("compact" in stated.shown):
             return f"its own configuration says {stated.shown}, and only {policy.origin} says {policy.shown}; {remedy}"
@@ -267,7 +267,7 @@ class Exclusion(Enum):
     """A reason why a value does not count, whatever stronger layers state."""
 
     INTERNAL_TOPIC = "topics named __* take retention.* only from the cluster metadata or by their exact name"
-    WEAKER_NAME = "a stronger name of the same key stands beside it"
+    WEAKER_NAME = "the same place also states this key by a stronger name"
 
 
 class LayerValue(NamedTuple):

@@ -37,7 +37,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "retention.bytes": "how large a partition may be; -1 is no limit",
     "segment.bytes": "how large the segments of a compacted log may be",
     "segment.ms": "when a broker begins a new segment; `explain` says when that will be",
-    "segment.jitter.ms": "by how much a broker begins it sooner, at random",
+    "segment.jitter.ms": "how much sooner, at random, a broker begins a new segment",
     "segment.index.bytes": "how large an index of a compacted segment may be",
     "index.interval.bytes": "how many bytes apart the entries of an index are",
     "file.delete.delay.ms": "how long deleted files wait as `.deleted`",
@@ -45,8 +45,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "compaction begins above this dirty ratio",
     "min.compaction.lag.ms": "records younger than this are not compacted",
     "max.compaction.lag.ms": "a log with dirty records older than this is compacted whatever its dirty ratio is",
-    "max.decompressed.message.bytes": "`doctor` and `explain` name it where Kafka's cleaner may have given "
-    "a partition up for it; logcleaner compacts larger records, too",
+    "max.decompressed.message.bytes": "`doctor` and `explain` name this limit if Kafka's cleaner may have given "
+    "a partition up because of it; logcleaner also compacts larger records",
     "local.retention.ms": "`doctor` tells of uploaded segments that stay longer; nothing is deleted by it",
     "remote.storage.enable": "if true, logcleaner leaves the topic alone",
     "compaction.upgrade.format": "compaction rewrites v0 and v1 batches as v2, as Kafka does since 4.0",
@@ -57,7 +57,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "log.dirs": "the log directories",
     "metadata.log.dir": "the directory of the metadata log, if it is not in one of `log.dirs`",
     "log.retention.check.interval.ms": "how often the daemon applies retention",
-    "log.initial.task.delay.ms": "when the daemon does so for the first time",
+    "log.initial.task.delay.ms": "when the daemon applies retention for the first time",
     "log.flush.offset.checkpoint.interval.ms": "how often the daemon tries again to write a checkpoint after a failure",
     "log.cleaner.enable": "if false, compacted topics are left alone, as in Kafka",
     "log.cleaner.threads": "threads that compact",

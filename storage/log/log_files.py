@@ -129,7 +129,9 @@ class LogFiles:
         active = self._activated(now_ms)
         if active.base_offset >= base_offset:
             if active.size_bytes or active.base_offset > base_offset:
-                raise CannotRoll(self.directory, f"a segment begins at {active.base_offset}, none can at {base_offset}")
+                raise CannotRoll(
+                    self.directory, f"a segment begins at {active.base_offset}, so none can begin at {base_offset}"
+                )
             return active.segment()
         try:
             active.seal()

@@ -157,7 +157,7 @@ def asked(args: argparse.Namespace) -> tuple[Question, ...]:
 
 
 def with_answers(report: CleaningReport, answered: Sequence[Answered]) -> CleaningReport:
-    """Return a report that has the answers, too; the same one if nothing was asked."""
+    """Return a report with the answers added; without questions, the report as it is."""
     if not answered:
         return report
     from cleaner.report.what_if import WhatIfReport
@@ -295,7 +295,9 @@ def _request(args: argparse.Namespace) -> Request:
     wall_ms = clock_ms()
     now_ms = args.now(wall_ms) if args.now else wall_ms
     if now_ms > wall_ms and not args.dry_run:
-        raise InvalidConfig("--now", now_ms, f"lies after the clock's {wall_ms}: it would delete early; add --dry-run")
+        raise InvalidConfig(
+            "--now", now_ms, f"is later than the clock, {wall_ms}: records would be deleted too early; add --dry-run"
+        )
     only = Only(args.only) if args.only else None
     return Request(
         now_ms,
@@ -316,7 +318,7 @@ def _overview(
     answered: Sequence[Answered],
     ended_ms: int,
 ) -> Overview:
-    """Return what the page of the run shows beside the plan. The locks are given back by then."""
+    """Return what the page of the run shows beside the plan. Call it after the locks are released."""
     from cleaner.pages.doctored import doctored
     from cleaner.pages.writing import provenance_of
     from cleaner.report.overview.making import overview_of
@@ -346,7 +348,7 @@ def _tell_output(output: Path) -> None:
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
-    """Carry out the request. Return plan, outcome, and the exit status of a signal that came meanwhile, else 0."""
+    """Carry out the request. Return plan, outcome, and the exit status of a signal that came during the run, else 0."""
     if args.dry_run:
         from policies.planning import held_back
 
@@ -381,7 +383,7 @@ def _act_again(cleaner: Cleaner, plan: Plan, outcome: Outcome, request: Request)
     try:
         with stopping_on_signals(cleaner) as signals:
             second_plan, second = cleaner.clean(request)
-    except LogCleanerError as error:  # a broker may have started; the first run is to be told all the same
+    except LogCleanerError as error:  # a broker may have started; the first run must be reported all the same
         return plan, replace(outcome, errors=(*outcome.errors, str(error))), 0
     deleted = {key: outcome.results[key].deleted_segments for key in keys}
     plan = replanned(plan, limited_to(second_plan, keys), deleted)

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         also={
             ExitStatus.FAILED: "the partition could not be read or changed",
             ExitStatus.USAGE: "wrong usage or configuration, or an offset or time that a broker, too, would refuse",
-            ExitStatus.REFUSED: "not confirmed, or a topic of which a broker would delete no records",
+            ExitStatus.REFUSED: "not confirmed, or a topic whose records a broker would not delete",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _telling_of_a_stop(shown: DeletedRecords) -> Iterator[None]:
-    """Say of a Ctrl-C how far the deletion has come."""
+    """Print, after a Ctrl-C, how far the deletion has come."""
     before = _log_start(shown)
     try:
         yield
@@ -127,7 +127,7 @@ def _log_start(shown: DeletedRecords) -> int:
 
 
 def _show(args: argparse.Namespace, shown: DeletedRecords) -> int:
-    """Show a decision that is not carried out. Returns the exit status."""
+    """Show a decision that is not carried out. Return the exit status."""
     from cleaner.report.delete_records import RecordDeletionReport
     from policies.record_deletion import RefusedDeletion
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from policies.rescue import SpaceTarget, Volume
 
 HELP = "rescue a full disk: free what retention allows, and no more"
-_STATE_LIMITS = "name the broker's --server-properties FILE, or say --kafka-defaults if it runs on those"
+_STATE_LIMITS = (
+    "name the broker's --server-properties FILE, or say --kafka-defaults if the broker runs on Kafka's defaults"
+)
 _NAMED_MAX = 3
 _STATUSES = (
     ExitStatus.DONE,
@@ -107,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status_short(rescued: Rescued, *, has_missing: bool) -> ExitStatus:
-    """Return the exit status where the target is missed."""
+    """Return the exit status of a run that missed its target."""
     from cleaner.report.totals import Totals, log_dir_errors
 
     if any(rescued.plan.guards):
@@ -118,7 +120,7 @@ def _status_short(rescued: Rescued, *, has_missing: bool) -> ExitStatus:
 
 
 def _act(args: argparse.Namespace, cleaner: Cleaner, waiting: Waiting, *, is_met: bool) -> tuple[Rescued, int]:
-    """Free space. Return the outcome, and the exit status of a signal that came meanwhile, else 0."""
+    """Free space. Return the outcome, and the exit status of a signal that came during the run, else 0."""
     from policies.plan import Only, Request
 
     only = None if args.compact else Only.RETENTION
@@ -167,7 +169,7 @@ def _tell_measured(rescued: Rescued) -> None:
         if taken := sum(rescued.deleted_disk_bytes.get(path, 0) for path in later.log_dirs):
             gained = size(max(earlier.used_bytes - later.used_bytes, 0))
             paths = ", ".join(later.log_dirs)
-            tell(f"{paths}: measured: deleted files took {size(taken)}, {gained} more are unused now")
+            tell(f"{paths}: measured: the deleted files took {size(taken)}, and unused space grew by {gained}")
     for (log_dir, topic_partition), gain in rescued.lacking.items():
         taken, gained = gain.expected_bytes, size(max(gain.measured_bytes, 0))
         why = (
@@ -196,7 +198,7 @@ def _unknown_remedy(partitions: Iterable[PartitionPlan]) -> str:
 
 
 def _is_unlimited(partition: PartitionPlan) -> bool:
-    """Return whether a partition is to be deleted from, and nobody stated how old or large it may become."""
+    """Return whether retention applies to a partition, and nobody stated a limit of age or size."""
     from policies.config.policy import Layer
 
     policy = partition.policy
@@ -215,7 +217,7 @@ def _nobody_limits(unlimited: Sequence[PartitionPlan]) -> str:
     names = [str(p.facts.topic_partition) for p in unlimited]
     more = ", ..." if len(names) > _NAMED_MAX else ""
     which = f"(NO_LIMIT: {', '.join(names[:_NAMED_MAX])}{more})"
-    return f"nobody stated a limit of {counted(len(names), 'partition')} with cleanup.policy=delete {which}"
+    return f"nobody stated a limit for {counted(len(names), 'partition')} with cleanup.policy=delete {which}"
 
 
 def _stopped(here: Sequence[PartitionPlan], rescued: Rescued, volume: Volume) -> tuple[str, str] | None:
@@ -231,7 +233,7 @@ def _stopped(here: Sequence[PartitionPlan], rescued: Rescued, volume: Volume) ->
 
 
 def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
-    """Return what keeps all of some partitions but a limit, and what to do; None if nothing does."""
+    """Return what other than a limit keeps partitions whole, and what to do; None if nothing does."""
     from policies.reasons import ReasonCode, counted
 
     if unknown := sum(p.config_is_unknown for p in here):
@@ -240,8 +242,8 @@ def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
     if deletable and all(map(_is_unlimited, deletable)):
         return _nobody_limits(deletable), _STATE_LIMITS
     if unsure := sum(any(v.reason.code is ReasonCode.NO_HIGH_WATERMARK for v in p.verdicts) for p in here):
-        cause = f"no high watermark says what is committed of {counted(unsure, 'partition')} (NO_HIGH_WATERMARK)"
-        return cause, "let the broker start and stop; for a copy: clean --delete-delay 0 --assume-committed"
+        cause = f"nobody knows what is committed in {counted(unsure, 'partition')} (NO_HIGH_WATERMARK)"
+        return cause, "start the broker and stop it; for a copy: clean --delete-delay 0 --assume-committed"
     if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
         cause = f"deleting from {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
         return cause, "remove the hard links, snapshots, copies or processes that keep the blocks"

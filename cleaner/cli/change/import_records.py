@@ -57,7 +57,7 @@ def add_arguments(parser: Parser) -> None:
         "--to-dir",
         type=Path,
         metavar="DIR",
-        help="the log dir that gets the partition, where more than one is named; or the only one",
+        help="the log dir in which the partition is made; needed if several are named",
     )
     parser.add_argument(
         "--compression-type",

@@ -93,7 +93,7 @@ def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog, l
     listener.release_failures(told)
     if args.topic_partition and not results:
         was = "; its compaction cannot be undone" if args.topic_partition in compacted else ""
-        complain(f"{args.topic_partition}: no deletion in the journal still waits{was}; see logcleaner history")
+        complain(f"{args.topic_partition}: no deletion in the journal can be taken back{was}; see logcleaner history")
         return ExitStatus.FAILED
     failed = any(result.error for result in results)
     refused = is_asked and any(result.restoration and result.restoration.has_refused for result in results)
@@ -111,7 +111,7 @@ def _revert(args: argparse.Namespace, restorer: Restorer, listener: EventLog) ->
     listener.release_failures(told)
     failed = any(result.error or (is_asked and len(result.revertible) < len(result.verdicts)) for result in results)
     if args.topic_partition and not results:
-        complain(f"{args.topic_partition}: nothing waits of a repair; see logcleaner history")
+        complain(f"{args.topic_partition}: no repair in the journal can be taken back; see logcleaner history")
     return ExitStatus.FAILED if failed or (args.topic_partition and not results) else ExitStatus.DONE
 
 

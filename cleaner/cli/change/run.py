@@ -75,7 +75,7 @@ def _serve(args: argparse.Namespace, log: EventLog) -> int:
     from storage.kernels import check_level
 
     if not args.observe:
-        check_level()  # only that: the kernels are loaded by the child, which compacts
+        check_level()  # only the level is set: the child, which compacts, loads the kernels
     opening, told_once = _Opening(args), _ToldOnce(log)
     configuration = Configuration(lambda: told_once(opening.read()))
     tell_world_writable((*configuration.loaded.log_dirs, *configuration.loaded.files), log)
@@ -103,8 +103,10 @@ def _keeper(args: argparse.Namespace, configuration: Configuration, log: EventLo
 
 
 class _ToldOnce:
-    """Tells the ``[topics]`` patterns that match no topic, and the symlinks in place of partitions, when it first sees
-    them so: also behind a reload."""
+    """Warns once of each ``[topics]`` pattern without a topic, and of each symlink in place of a partition.
+
+    A reload can bring new ones.
+    """
 
     def __init__(self, log: Listener) -> None:
         self._log = log
@@ -135,7 +137,7 @@ class _Opening:
         self._without_metadata: set[Path] = set()
 
     def read(self) -> LoadedLayers:
-        """Return the configuration with all its log dirs; some may be missing while others are there.
+        """Return the configuration with all its log dirs, unless all of them are missing.
 
         Raises: as ``read_configuration``, ``find_missing`` and ``check_metadata``.
         """

@@ -1,4 +1,4 @@
-"""The command ``config``: what is configured, who states it, what a key does, and whether the files are sound."""
+"""The command ``config``: it shows the values in force and their sources, explains a key, and checks the files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_apply(
         actions.add_parser(
             "apply",
-            help="confirm limits that were saved, and that let much more go than those confirmed last",
+            help="confirm saved limits that let much more go than the limits confirmed last",
             epilog=help_on(
                 *(ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.NOT_YET),
                 also={ExitStatus.DONE: "confirmed, or nothing waits"},
@@ -63,8 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Confirm what the reload guard holds back (reload.guard): limits that let much more go than those confirmed "
-        "last. They then hold from the next run, or the daemon's next round, on. Nothing is deleted by this command."
+        "Confirm the saved limits that the reload guard (reload.guard) holds back, because they let much more go than "
+        "the limits confirmed last. They hold from the next run, or the daemon's next round, on. This command deletes "
+        "nothing."
     )
     add_log_dirs_operand(parser)
     add_log_dir_arguments(parser, with_topics=False)
@@ -99,9 +100,9 @@ def _takes_topics_by_option(parser: argparse.ArgumentParser) -> None:
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Check --config, the server.properties that it or --server-properties names, and --set. With --log-dir, also "
-        "that they agree with the cluster metadata there, and that each [topics] pattern matches a topic; without it, "
-        "a pattern that matches none in log.dirs is a warning, if they are here."
+        "Check --config, --set, and the server.properties that --config or --server-properties names. With --log-dir, "
+        "also check that these agree with the cluster metadata there, and that each [topics] pattern matches a topic. "
+        "Without --log-dir, warn if a pattern matches no topic in log.dirs, if these directories are here."
     )
     add_log_dirs_operand(parser)
     add_log_dir_arguments(parser, with_topics=False)
@@ -172,7 +173,7 @@ def _check(args: argparse.Namespace) -> int:
         found = [*_files(loaded), *(f"the topics of {path}" for path in loaded.log_dirs)]
     elif settings.topics:
         words = _compared(args)
-    told = "nothing that a run refuses" if warnings else "no problem"
+    told = "nothing that a run would refuse" if warnings else "no problem"
     sys.stdout.write(f"{told} found in {', '.join(found) or '--set'}{words}\n")
     return ExitStatus.DONE
 
@@ -216,7 +217,7 @@ def _apply(args: argparse.Namespace) -> int:
 
 
 def _waiting(plan: Plan, would_go: Plan) -> Iterator[str]:
-    """Yield a line for each saved limit that waits, and for what becomes due by it.
+    """Yield a line for each saved limit that waits, and for each partition that would lose segments by a limit.
 
     ``would_go``: a plan by the saved limits.
     """
@@ -240,7 +241,7 @@ def _load(args: argparse.Namespace) -> tuple[LoadedLayers, list[Missing]]:
 
 
 def _scopes(loaded: LoadedLayers, topics: Sequence[str | None], key: str | None = None) -> list[Scope]:
-    """Return what holds for each topic, or for the broker; of one key, or of all."""
+    """Return the values of each topic, or of the broker, for one key or for all keys."""
     from cleaner.report.configuration import Scope
     from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
 

@@ -76,7 +76,7 @@ def _check_named(topics: Sequence[str], before: ComparedDir, after: ComparedDir)
 
 
 def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: ComparedDir) -> RetentionOf:
-    """Return a function that gives a partition's ``delete.retention.ms``, from ``--set``, else from the metadata.
+    """Return a function from a partition to its ``delete.retention.ms``: the value of ``--set``, else of the metadata.
 
     Raises: InvalidConfigs for a wrong ``--set``.
     """

@@ -1,4 +1,6 @@
-"""The command ``doctor``: it tells what is wrong with the log dirs, worst first, and takes leftovers that are named."""
+"""The command ``doctor``: it tells what is wrong with the log dirs, worst first, and removes leftovers that the user
+names.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.REFUSED,
         ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "nothing is wrong, or nothing that is damage",
+            ExitStatus.DONE: "no damage was found",
             ExitStatus.FAILED: "a leftover could not be swept, or a log dir is missing",
             ExitStatus.REFUSED: "--sweep was not confirmed",
         },
@@ -66,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, and show what is wrong; or sweep what is named."""
+    """Examine the log dirs and show what is wrong, or sweep the named leftovers."""
     if args.sweep:
         return _sweep(args)
     if args.dry_run or args.yes or args.force_lock:
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitStatus:
-    """Examine the log dirs. Return what is wrong, and a line for all that could not be looked at."""
+    """Examine the log dirs. Return the diagnosis, and a line for each thing that could not be examined."""
     from cleaner.cli.progress import ProgressBar
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.doctor.examining import Examination
@@ -104,7 +106,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
     damage: Corrupt | None = None
     try:
         cleaner, loaded, missing = open_cleaner(args, Silent())
-    except Corrupt as error:  # the cluster metadata; all else is read by the plan, which takes it for a fact
+    except Corrupt as error:  # the cluster metadata; the plan reads everything else, and notes its errors as facts
         damage = error
         cleaner, loaded, missing = open_cleaner(args, Silent(), with_cluster_metadata=False)
     checked: Checked | None = None
@@ -112,7 +114,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
         opened = [LogDir.open(path) for path in loaded.log_dirs]
         checked_if_not_signalled = check_unless_signalled(opened, request_of(opened, args.topic))
         if isinstance(checked_if_not_signalled, ExitStatus):
-            complain("interrupted: nothing is told")
+            complain("interrupted: there is no report")
             return checked_if_not_signalled
         checked = checked_if_not_signalled
     plan = cleaner.plan(Request(SystemClock().now_ms(), topics=tuple(args.topic)))
@@ -171,7 +173,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _named(names: Sequence[str], log_dirs: Sequence[LogDir]) -> list[Named]:
-    """Return the log dir of each name, and the path from there. Raises: InvalidConfig if it is in none."""
+    """Return the log dir of each name, and the path below it. Raises: InvalidConfig for a name in no log dir."""
     from cleaner.engine.doctor.sweeping import Named
 
     found: list[Named] = []

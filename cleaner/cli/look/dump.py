@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         also={
             ExitStatus.DONE: "everything was shown",
             ExitStatus.FAILED: "a file could not be read; the others were shown",
-            ExitStatus.DAMAGED: "bytes that cannot be; what could be read was shown",
+            ExitStatus.DAMAGED: "damage was found; what could be read was shown",
         },
     )  # fmt: skip
     parser.add_argument(
@@ -65,16 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_kafkas(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--print-data-log", action="store_true", help="show each record with its key and its value")
     group.add_argument("--deep-iteration", action="store_true", help="show each record, without key and value")
-    group.add_argument("--skip-record-metadata", action="store_true", help="of a record, show key and value alone")
+    group.add_argument("--skip-record-metadata", action="store_true", help="show only key and value of each record")
     group.add_argument("--verify-index-only", action="store_true", help="compare an index with its log; show no entry")
     group.add_argument("--index-sanity-check", action="store_true", help="check an index as a starting broker does")
-    group.add_argument("--max-bytes", type=_int32, default=_INT32_MAX, metavar="BYTES", help="read so much of each log")
+    group.add_argument(
+        "--max-bytes", type=_int32, default=_INT32_MAX, metavar="BYTES", help="read at most BYTES of each log"
+    )
     group.add_argument(
         "--max-message-size",
         type=_int32,
         default=5 << 20,
         metavar="BYTES",
-        help="the largest batch that an index may point to; 5 MiB by default",
+        help="size of the largest batch to which an index may point (default: 5 MiB)",
     )
     decoders = group.add_mutually_exclusive_group()
     for name, topic in _DECODERS.items():
@@ -90,7 +92,7 @@ def _add_kafkas(group: argparse._ArgumentGroup) -> None:
             f"--{field}-decoder",
             choices=("string", "long", "integer"),
             default="string",
-            help=f"what a {field} is, in the text; string by default",
+            help=f"type of each {field}, for the text (default: string)",
         )
 
 
@@ -133,15 +135,16 @@ def run(args: argparse.Namespace) -> int:
     told.lines += dump(_files(args, options, told), options, to, told.failed, as_json=args.json)
     sys.stdout.buffer.flush()
     if not told.is_anything_shown and not selection.takes_all and told.status == ExitStatus.DONE:
-        complain("no record is as selected: all that was named was read")
+        complain("no record matches the selection; all that was named was read")
     if told.lines:
         sys.stderr.write("".join(f"{line}\n" for line in told.lines))
     return told.status
 
 
 def _decoder(args: argparse.Namespace, selection: RecordSelection) -> TopicDecoder | None:
-    """Return the decoder that an option names; else, with a selection, the decoder of the one topic of Kafka's that is
-    shown.
+    """Return the decoder that an option names.
+
+    Without an option, but with a selection, return the decoder of the internal topic that is shown.
 
     Without a selection, the output is that of Kafka's tool, which knows no topics.
     """
@@ -168,7 +171,7 @@ class _Told:
         self.is_anything_shown = False
 
     def failed(self, error: LogCleanerError) -> None:
-        """Tell an error at once. Damage counts for more than a file that could not be read."""
+        """Print an error at once. For the exit status, damage outweighs a file that could not be read."""
         from storage.errors import Corrupt
 
         for line in lines_of(error):
@@ -179,7 +182,7 @@ class _Told:
             self.status = ExitStatus.FAILED
 
     def unknown(self, path: Path) -> None:
-        """Tell that a file's name says nothing, in the words of Kafka's tool."""
+        """Print, in the words of Kafka's tool, that a file's name tells no kind."""
         from cleaner.dump.files import without_controls
 
         sys.stderr.write(f"Ignoring unknown file {without_controls(str(path))}\n")

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explained(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[ExplanationReport, Plan]:
-    """Plan and explain; plan anew if a broker deleted segments meanwhile."""
+    """Plan and explain; plan anew if a broker deleted segments while this command read."""
     from cleaner.engine.explain.choosing import choose
     from cleaner.engine.explain.explaining import PartitionChanged
     from cleaner.engine.space import space_of

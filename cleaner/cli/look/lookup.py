@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HELP: Final = "find the record at an offset or a time, and show it"
 _WORDS: Final = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
-"""The numbers that Kafka's ListOffsets takes for a word."""
+"""Word -> the number that stands for the word in Kafka's ListOffsets."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "the search ended as in Kafka, also if no record is as late",
+            ExitStatus.DONE: "the search ended as in Kafka, even if it found no record",
             ExitStatus.FAILED: "the partition cannot be read",
             ExitStatus.USAGE: "wrong usage or configuration, or an offset out of range",
         },

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar=_OPERAND,
-        help="__consumer_offsets, __transaction_state, or partitions of them (default: what is there of both)",
+        help="__consumer_offsets, __transaction_state, or partitions of them (default: all partitions of both)",
     )
     parser.add_argument("--now", type=moment, metavar="TIME", help="take this as the time: epoch ms, ISO 8601 or +7d")
     add_log_dir_arguments(parser, with_topics=False)
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan as ``clean`` does, read every record of the partitions, and show who has what."""
+    """Plan as ``clean`` does, read every record of the partitions, and show what each group and id takes."""
     from storage.kernels import check_usable
 
     check_usable()
@@ -120,7 +120,9 @@ def _read(
 def _owners_of(
     cleaner: Cleaner, plan: Plan, planned: PartitionPlan, terms: Terms, bar: ProgressBar
 ) -> list[PartitionOwners]:
-    """Read a partition in each log dir that holds it; plan anew if a broker changed it meanwhile."""
+    """Read a partition in each log dir that holds it; plan anew if a broker changed the partition while this command
+    read.
+    """
     from cleaner.engine.explain.explaining import PartitionChanged
     from cleaner.engine.owners import owners_of
     from storage.errors import UnreadableFile

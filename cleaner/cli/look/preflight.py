@@ -25,7 +25,9 @@ _OLDEST: Final = (2, 8)
 _SERIES: Final = {"2.x": "2.8", "3.x": "3.9", "4.x": str(NEWEST)}
 """The newest version of each series."""
 _LOOKS_MAX: Final = 3
-"""The most looks for a harm beside a running broker: one look may see a batch that is half written."""
+"""How often preflight looks, at most, before it reports a harm beside a running broker: one look may see a batch that
+is half written.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = help_on(
         ExitStatus.DONE, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
         also={
-            ExitStatus.DONE: "Kafka will start, with every log dir, will lose no records, and misses no partition",
-            ExitStatus.LOCKED: "nothing is wrong but that another process holds a log dir",
+            ExitStatus.DONE: "Kafka will start with every log dir and every partition, and will lose no records",
+            ExitStatus.LOCKED: "another process holds a log dir; nothing else is wrong",
             ExitStatus.DAMAGED: "Kafka will refuse, take a log dir offline, find no space, or lose or hide records",
         },
     )  # fmt: skip
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=release_of,
         default=NEWEST,
         metavar="VERSION",
-        help=f"the Kafka that is to start, 2.8 to {NEWEST}; 3.x and 4.x are the newest of these (default: {NEWEST})",
+        help=f"the version that will start, 2.8 to {NEWEST}; 3.x and 4.x mean the newest one (default: {NEWEST})",
     )
     add_log_dir_arguments(parser, with_topics=False)
     parser.set_defaults(topic=[])
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def node_of(loaded: LoadedLayers, release: Release, *, named: bool) -> Node:
-    """Return the broker that is to start.
+    """Return the broker whose start is predicted.
 
     Args:
         loaded: the configuration.
@@ -101,7 +103,7 @@ def node_of(loaded: LoadedLayers, release: Release, *, named: bool) -> Node:
 
 
 def _check_dirs(log_dirs: Sequence[Path]) -> None:
-    """Refuse what is no log dir. One that is missing is a part of the prediction, unless all are."""
+    """Refuse a path that is no log dir. A missing log dir is part of the prediction, unless all are missing."""
     from storage.log_dir import IsAPartitionDir, LogDir
 
     is_any_there = any(path.is_dir() for path in log_dirs)

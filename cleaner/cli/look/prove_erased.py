@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_globs(globs: Sequence[str], log_dirs: Sequence[Path], places: Iterable[FilePlace]) -> None:
-    """Refuse each glob that names no partition there, not even one whose name Kafka may have cut."""
+    """Refuse each glob that names no partition, also counting names that Kafka may have cut."""
     from cleaner.engine.prove_erased.places import may_be_named
 
     known = {place.topic_partition: place for place in places if place.topic_partition}
@@ -132,7 +132,7 @@ def _utf8(data: bytes, path: Path) -> bytes:
 
 
 def _status(proof: ErasureProof, *, is_whole: bool) -> ExitStatus:
-    """Return the worst thing that a script must know: a key that is there comes first."""
+    """Return the exit status for the worst finding; a key that is still there is the worst."""
     if proof.holding:
         return ExitStatus.WORK_TO_DO
     if proof.unread or not is_whole or not proof.is_settled:

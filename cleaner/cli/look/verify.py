@@ -1,6 +1,6 @@
 """The command ``verify``: it reads log dirs, or some of their partitions, and tells what is damaged.
 
-``--repair`` mends what a check found, after a question, under the locks. ``doctor --repair`` does the same by it.
+``--repair`` asks, takes the locks, and mends what a check found.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOTHING_MENDED: Final = f"{_UNCHANGED}; every file is as it was"
 
 _DERIVED: Final = "derived"
 KINDS: Final = (_DERIVED, "topic-id", "zero-tail", "log-end")
-"""The repairs that people name. The first is that of a bare ``--repair``."""
+"""The kinds of repairs that ``--repair`` takes. The first is the kind of a bare ``--repair``."""
 
 HELP: Final = "check every checksum, index, snapshot and checkpoint"
 _OPERAND: Final = "TOPIC-PARTITION|DIR"
@@ -53,7 +53,7 @@ _METADATA_DIR: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 
 
 class Checking(Protocol):
-    """Carries a check out; returns an exit status if a signal ended it."""
+    """A function that carries a check out; it returns an exit status if a signal ended the check."""
 
     def __call__(
         self, args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest, *, keeps_notes: bool = False
@@ -78,10 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("reading")
     reading.add_argument("--deep", action="store_true", help="also decompress every batch, and read every record")
     reading.add_argument(
-        "--threads", type=at_least_one, metavar="N", help="read so many files side by side; by default one a core"
+        "--threads", type=at_least_one, metavar="N", help="read N files at a time (default: one for each core)"
     )
     reading.add_argument(
-        "--rate", type=bytes_per_second, metavar="SIZE", help="read at most so much a second, e.g. 100MiB"
+        "--rate", type=bytes_per_second, metavar="SIZE", help="read at most SIZE a second, e.g. 100MiB"
     )
     reading.add_argument(
         "--resume", action="store_true", help="go on where a check was interrupted; read again what changed since"
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check what is named, and show the findings."""
+    """Check the named log dirs and partitions, and show the findings."""
     from cleaner.report.verify import VerifyReport
     from storage.kernels import check_usable
 
@@ -135,7 +135,11 @@ def check(
         notes, forget = _notes(args, log_dirs, opened)
         checked = check_unless_signalled(log_dirs, request, args.rate, notes)
         if isinstance(checked, ExitStatus):
-            how = "the same command with --resume goes on from here" if notes else "nothing was noted to go on from"
+            how = (
+                "the same command with --resume goes on from here"
+                if notes
+                else "the check kept no notes, so the next one begins anew"
+            )
             complain(f"interrupted: {how}")
             return checked
         if not keeps_notes:
@@ -153,8 +157,8 @@ def check_unless_signalled(
     Args:
         log_dirs: that are checked.
         request: what of them is checked.
-        rate: read at most so many bytes a second.
-        notes: of an earlier check; what is read now is added.
+        rate: the most bytes to read in a second.
+        notes: those of an earlier check; this check adds its own.
     """
     from cleaner.engine.means import Means, Stopped
     from cleaner.engine.verify.checking import check_log_dirs
@@ -200,7 +204,7 @@ def request_of(
 
 
 def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that have damage mended."""
+    """Add ``--repair`` and the options that go with it."""
     group = parser.add_argument_group("repairs")
     group.add_argument(
         "--repair",
@@ -219,7 +223,7 @@ def add_repair_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_repair_usage(args: argparse.Namespace) -> None:
-    """Take a word behind ``--repair`` that is no KIND for an operand. Raises: InvalidConfig."""
+    """Treat a word behind ``--repair`` that is no KIND as an operand. Raises: InvalidConfig."""
     for text in args.repair_places:
         if parse_topic_partition(text) is None and not Path(text).is_dir():
             raise InvalidConfig("--repair", text, f"is no KIND: {', '.join(KINDS[:-1])} or {KINDS[-1]}")
@@ -231,7 +235,7 @@ def check_repair_usage(args: argparse.Namespace) -> None:
 
 @contextmanager
 def before_repairs() -> Iterator[None]:
-    """Say of a Ctrl-C that nothing was mended yet."""
+    """Print, after a Ctrl-C, that nothing was mended yet."""
     try:
         yield
     except KeyboardInterrupt:
@@ -241,7 +245,7 @@ def before_repairs() -> Iterator[None]:
 
 
 def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: CheckRequest, checking: Checking) -> int:
-    """Check the named log dirs and partitions, mend what may be mended, and show both.
+    """Check the named log dirs and partitions, mend what may be mended, and show findings and repairs.
 
     Args:
         args: of ``verify``.
@@ -331,7 +335,7 @@ class _Named(NamedTuple):
 def _notes(
     args: argparse.Namespace, log_dirs: Sequence[LogDir], opened: ExitStack
 ) -> tuple[Notes | None, Callable[[], None]]:
-    """Open the notes of an earlier check, or begin new ones; return them, and what removes them.
+    """Open the notes of an earlier check, or begin new notes. Return the notes, and a function that removes them.
 
     Raises: InvalidConfig if there is nothing to go on from, or ``--notes`` names no file that can be written.
     """
@@ -349,7 +353,9 @@ def _notes(
         notes = opened.enter_context(open_notes(name, directory.descriptor, goes_on=args.resume))
     except FileNotFoundError as error:
         if args.resume:
-            raise InvalidConfig("--resume", None, "no check of these log dirs was interrupted: leave it out") from error
+            raise InvalidConfig(
+                "--resume", None, "no check of these log dirs was interrupted: leave --resume out"
+            ) from error
         raise InvalidConfig("--notes", str(args.notes), "cannot be written: its directory does not exist") from error
     except (OSError, RuntimeError) as error:
         if args.notes or args.resume:
@@ -380,7 +386,7 @@ def _noting_signals() -> Iterator[list[int]]:
 
 
 class _Bar:
-    """Has a progress bar hear what the engine tells."""
+    """A listener that moves a progress bar."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar
@@ -412,7 +418,7 @@ def _topic_ids(log_dirs: Sequence[LogDir]) -> dict[str, str] | None:
 
 
 class _Repair(argparse.Action):
-    """Takes ``--repair`` and ``--repair=KIND``, also several with commas.
+    """The action for ``--repair`` and ``--repair=KIND``, also several kinds with commas.
 
     A value that is no KIND is an operand behind a bare ``--repair``.
     """
@@ -454,7 +460,7 @@ def _danger(args: argparse.Namespace) -> str:
 
 
 class _Run:
-    """One run: it plans, asks where it must, and mends."""
+    """One run of repairs: it plans, asks if it must, and mends."""
 
     def __init__(self, args: argparse.Namespace, request: CheckRequest, checking: Checking, listener: EventLog) -> None:
         from cleaner.engine.repair.repairing import RepairRequest
@@ -466,10 +472,11 @@ class _Run:
         self._cleaner = open_cleaner(args, listener, patience=self._waiting).cleaner
 
     def repairs(self, *, is_asked: bool) -> tuple[Repairs, int]:
-        """Return what was mended, or would be, and the exit status of a signal that came meanwhile, else 0.
+        """Return the repairs that were done, or would be, and the exit status of a signal that came during them, else
+        0.
 
         Args:
-            is_asked: plan without locks, show the plan, and ask. Then only what was shown is mended.
+            is_asked: plan without locks, show the plan, and ask. The run mends only what it showed.
 
         Raises: NotConfirmed, LogDirLocked, _Ended.
         """
@@ -536,7 +543,7 @@ def _kinds(asked: Sequence[str]) -> frozenset[RepairKind]:
 
 
 def _tell_sound(plan: Repairs, repairs: Repairs) -> None:
-    """Name the files that were to be mended and that need no repair any more, by the check under the locks."""
+    """Print the files that no longer need the repair that was shown, by the check under the locks."""
     damaged = {finding.path for finding in repairs.checked.findings}
     for path in sorted(
         {shown.path for shown in plan.repairable} - {r.planned.repair.target.path for r in repairs.results}

@@ -29,7 +29,7 @@ _NAMES: Final = {
     "TOPIC-PARTITION": "partitions",
     "TOPIC-PARTITION|DIR": "partitions",
 }
-"""Metavar -> what logcleaner is asked for."""
+"""Metavar -> the kind of names that ``--offer`` asks for."""
 _KEY: Final = "KEY"
 _SETTING: Final = "KEY="
 _FUNCTIONS: Final = {
@@ -72,7 +72,7 @@ _logcleaner() {
 }
 complete -o bashdefault -F _logcleaner logcleaner
 """
-"""No space follows the ``=`` of a key, for its value follows; only the outermost function may say so."""
+"""A wrapper that suppresses the space behind the ``=`` of a key. Only the outermost function can do that."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("topics", "partitions"),
         help="print the names that the log dirs on the line COMMAND_LINE have, and no script",
     )
-    group.add_argument("--word", default="", metavar="TEXT", help="offer only names that begin so")
+    group.add_argument("--word", default="", metavar="TEXT", help="offer only names that begin with TEXT")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -148,7 +148,7 @@ def _keys() -> list[str]:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield every option and operand, also the options and operands of the commands."""
+    """Yield every option and operand, those of the commands included."""
     from cleaner.cli.parser import actions_of, commands_of
 
     yield from actions_of(parser)
@@ -171,14 +171,14 @@ def offer(kind: str, word: str, line: str) -> list[str]:
 
     Args:
         kind: TOPICS or PARTITIONS.
-        word: the word as far as it is typed. Where topics are wanted, and it is the whole name of one, the names of its
-            partitions may follow, too.
+        word: the word as far as it is typed. If topics are wanted and the word is the whole name of a topic, the names
+            of its partitions are offered, too.
         line: the command line, which names the log dirs, or the files that name them.
     """
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, _SECONDS_MAX)
     names: list[str] = []
-    with suppress(Exception):  # whatever it is, a shell that completes a word is no place to tell it
+    with suppress(Exception):  # a shell that completes a word is no place for an error message
         names = _names(kind, word, set(_partitions(log_dirs_on(line))))
     signal.setitimer(signal.ITIMER_REAL, 0)
     return names

@@ -83,7 +83,7 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _command(said: PurePath | None) -> str:
-    """Return how the units call this program: by ``--command``, else by absolute paths."""
+    """Return the command with which the units call this program: that of ``--command``, else one of absolute paths."""
     if said is None and shutil.which("logcleaner") is None and Path(sys.argv[0]).name == "__main__.py":
         return f"{sys.executable} -m cleaner"
     command = said or PurePath(shutil.which("logcleaner") or Path(sys.argv[0]).absolute())
@@ -114,7 +114,7 @@ class UnitFile:
     name: str
     """The name that ``systemd print`` takes."""
     places: tuple[str, ...]
-    """Paths below the prefix; below the root if a person edits the file."""
+    """Path below the prefix; below the root if a person edits the file."""
     is_edited: bool = False
     folder: str = "systemd"
     needs_spark: bool = False

@@ -29,7 +29,7 @@ from storage.txn_index import AbortedTxn, format_aborted_txn
 
 @dataclass(eq=False)
 class CleanedSegment:
-    """Takes batches in order; ``seal`` makes it last. On an error ``discard`` takes its files away."""
+    """A segment that takes batches in order. ``seal`` makes the files durable; on an error ``discard`` removes them."""
 
     fs: FileSystem
     directory: Path
@@ -37,9 +37,9 @@ class CleanedSegment:
     base_offset: int
     index_interval_bytes: int
     state: FileState = FileState.CLEANED
-    """PLAIN where the directory is a copy's, and nothing has to be swapped."""
+    """PLAIN if the directory belongs to a copy, where nothing is swapped."""
     suffix: str = ""
-    """The suffix of the files' names, by which nobody takes them for files of the log yet."""
+    """The suffix of the file names. With it, nobody takes the files for files of the log yet."""
     records: int = 0
     has_empty_batches: bool = False
     _index: bytearray = field(default_factory=bytearray)
@@ -49,18 +49,18 @@ class CleanedSegment:
     _is_sealed: bool = False
 
     def __post_init__(self) -> None:
-        """Write nothing yet."""
+        """Prepare the segment, without writing."""
         self._index_state = index_state(self.base_offset)
 
     @property
     def _log(self) -> NewFile:
         if self._log_file is None:
-            self.discard()  # what an earlier run left
+            self.discard()  # leftovers of an earlier run
             self._log_file = self.fs.create(self._path(FileKind.LOG), self.directory, Purpose.CLEAN)
         return self._log_file
 
     def append(self, draft: Draft, slice_: Slice, source: OpenFile) -> None:
-        """Take up what a slice left.
+        """Append the output of a slice.
 
         Args:
             draft: of the slice.
@@ -80,12 +80,11 @@ class CleanedSegment:
             self._log.write_out()
 
     def append_copied(self, source: OpenFile, file_position: int, table: Table) -> None:
-        """Copy consecutive batches of a source file as they are, within the kernel where it can.
+        """Copy consecutive batches of a source file unchanged, within the operating system's kernel if it can.
 
         Args:
             source: the file, open for reading, that ``table`` was scanned from.
-            file_position: in it, of position 0 in the table.
-            table: rows that lie side by side.
+            file_position: the position in the file of position 0 in the table. table: rows that lie side by side.
         """
         start, first = self._log.size_bytes, int(table["position"][0])
         end = int(table["position"][-1] + table["size"][-1])
@@ -110,7 +109,10 @@ class CleanedSegment:
         return self._log_file.size_bytes if self._log_file else 0
 
     def measured(self) -> dict[FileKind, int]:
-        """Return kind -> the size that the file would have; the last call, where nothing is written."""
+        """Return kind -> the size that the file would have.
+
+        This is the last call for a segment that is only measured.
+        """
         self._seal_time_index()
         return {
             FileKind.LOG: self.size_bytes,
@@ -123,13 +125,13 @@ class CleanedSegment:
         return {**always, FileKind.TXN_INDEX: self._aborted} if self._aborted else always
 
     def seal(self, mtime_ns: int, *, is_cold: bool) -> Segment:
-        """Write the indexes, make all files last, give them their last source's time. Raises: OutOfSpace.
+        """Write the indexes, make all files durable, and give them the time of the last source. Raises: OutOfSpace.
 
         Args:
             mtime_ns: of the last source.
             is_cold: the sources were not in the page cache, and the log need not stay there.
 
-        From then on the files are the swap's: where it fails half way, recovery needs the ``.cleaned`` ones to tell.
+        From then on the files belong to the swap: if it fails half way, recovery needs the ``.cleaned`` files.
         """
         self._seal_time_index()
         self._log.fsync()
@@ -147,11 +149,11 @@ class CleanedSegment:
         return Segment(self.directory, self.base_offset, files)
 
     def unseal(self) -> None:
-        """Make the files this object's again, for ``discard``: no swap of them has begun."""
+        """Return the files to this object, for ``discard``. No swap of the files has begun."""
         self._is_sealed = False
 
     def discard(self) -> None:
-        """Take the files away unless they are sealed; calling it again does nothing."""
+        """Remove the files unless they are sealed. A second call does nothing."""
         if self._is_sealed:
             return
         if self._log_file is not None:
@@ -178,7 +180,7 @@ class CleanedSegment:
         status, _, offsets, times = index_batches(
             written, rows, start, self.base_offset, self.index_interval_bytes, self._index_state, *columns
         )
-        assert status == Status.OK, status  # groups keep within what an index can address
+        assert status == Status.OK, status  # a group is no larger than an index can address
         self._index += _interleaved(columns[0][:offsets], columns[1][:offsets], "offset")
         self._time_index += _interleaved(columns[2][:times], columns[3][:times], "time")
 

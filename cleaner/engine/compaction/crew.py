@@ -20,9 +20,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _AHEAD: Final = 2
-"""The items that a thread may be ahead: enough that no thread waits for the thread that takes the results."""
+"""How many items a thread may be ahead: enough that no thread waits for the thread that takes the results."""
 _CHECK_SECONDS: Final = 0.3
-"""Kafka's Throttler looks as often."""
+"""The interval of a check, as of Kafka's Throttler."""
 _SLEEP_SECONDS_MIN: Final = 0.001
 _SLEEP_SECONDS_MAX: Final = 0.5
 """A signal is served within two seconds, whatever the rate."""
@@ -35,7 +35,7 @@ class _Begun(Generic[Item, Result]):
 
 
 class Crew:
-    """Threads that live as long as a round; with one thread, the caller's own does the work."""
+    """The threads of a round; with one thread, the calling thread does the work."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -53,7 +53,7 @@ class Crew:
 
     @contextmanager
     def hand(self) -> Iterator[tuple[int, Recoder]]:
-        """Give what a thread needs while it works: a number below ``threads``, and an arena."""
+        """Yield the means of a thread: a number below ``threads``, and an arena."""
         hand = self._hands.get()
         try:
             yield hand
@@ -61,10 +61,10 @@ class Crew:
             self._hands.put(hand)
 
     def in_order(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-        """Work on the items, a few ahead of the caller, and give each with its result, in their order.
+        """Work on the items, a few ahead of the caller, and yield each item with its result, in order.
 
-        The items are made by the calling thread. When the iterator ends, early or not, nothing is being worked on any
-        more: the first failure in the order of the items is raised once all that was begun has ended.
+        The items are made by the calling thread. When the iterator ends, early or not, no work is under way any more.
+        The first failure in the order of the items is raised once all items that were begun have ended.
         """
         if self._pool is None:
             for item in items:
@@ -93,7 +93,7 @@ def _pool_of(threads: int) -> ThreadPoolExecutor:
 
 
 def _help(begun: Iterable[_Begun[Item, Result]], work: Callable[[Item], Result]) -> None:
-    """Do what no other thread has taken up, until the first item is done."""
+    """Work on items that no other thread has taken, until the first item is done."""
     from concurrent.futures import Future  # noqa: PLC0415 - several threads alone need it
 
     first = next(iter(begun)).future
@@ -109,7 +109,7 @@ def _help(begun: Iterable[_Begun[Item, Result]], work: Callable[[Item], Result])
 
 
 def untold(_done_bytes: int) -> None:
-    """Nobody asks how far a round is."""
+    """Ignore the progress of a round."""
 
 
 class Pace:
@@ -132,7 +132,7 @@ class Pace:
         self.spend(done_bytes)
 
     def spend(self, done_bytes: int) -> None:
-        """Count bytes read or written, and wait where they were too many for the time. Raises: Stopped."""
+        """Count bytes read or written, and wait if they were more than the rate allows. Raises: Stopped."""
         self._bytes += done_bytes
         elapsed = self._means.clock.seconds() - self._since_seconds
         wait_seconds = self._due_seconds() - elapsed
@@ -145,7 +145,9 @@ class Pace:
             self._since_seconds, self._bytes = self._means.clock.seconds(), 0
 
     def _due_seconds(self) -> float:
-        """Return how long the bytes should have taken: for ever at a rate of 0, as in Kafka; no time at one below."""
+        """Return how long the bytes should have taken: for ever at a rate of 0, as in Kafka; no time at a negative
+        rate.
+        """
         if self._bytes_per_second == 0:
             return math.inf if self._bytes else 0.0
         return self._bytes / self._bytes_per_second

@@ -1,4 +1,4 @@
-"""The records of slices as rows of digests, run by run: what diff compares, and what a cluster gathers by key."""
+"""The records of slices as rows of digests, run by run. ``diff`` compares them, and a cluster gathers them by key."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Digests:
 
 
 class Digester:
-    """Digests under one secret; for one thread."""
+    """Makes digests under one secret, in one thread."""
 
     def __init__(self, secret: Secret, *, data_only: bool, with_body: bool) -> None:
         """Prepare.
 
         Args:
-            secret: two words that nobody who writes records knows.
+            secret: two words that no writer of records knows.
             data_only: leave out batches that their fate discards, or keeps as a whole.
             with_body: hash value and headers too.
         """

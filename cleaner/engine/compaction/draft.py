@@ -20,7 +20,7 @@ from storage.scan.slices import Slice
 
 _GROWTH: Final = 2
 _OUTPUT_BYTES: Final = 10 << 20
-"""Nearly every slice leaves less; what is not touched takes no memory."""
+"""The first size of the output. Nearly every slice leaves less, and untouched pages take no memory."""
 
 
 class WrittenRun(NamedTuple):
@@ -40,14 +40,16 @@ class Copied(NamedTuple):
 
 
 class Outputs:
-    """Buffers of drafts, used again once these were taken up: fresh memory would have to be zeroed page by page. Called
-    by several threads."""
+    """Buffers of drafts, which are used again: the system would have to zero fresh memory page by page.
+
+    Called by several threads.
+    """
 
     def __init__(self) -> None:
         self._spare: deque[Bytes] = deque()
 
     def take(self, size_bytes: int) -> Bytes:
-        """Make a draft with so much room."""
+        """Return a draft with the wanted room."""
         if size_bytes > _OUTPUT_BYTES:
             return np.empty(size_bytes, np.uint8)
         with suppress(IndexError):
@@ -55,7 +57,7 @@ class Outputs:
         return np.empty(_OUTPUT_BYTES, np.uint8)
 
     def give(self, output: Bytes) -> None:
-        """It is not read any more; a very large one is not kept."""
+        """Take a draft back that nobody reads any more. A very large draft is not kept."""
         if output.size == _OUTPUT_BYTES:
             self._spare.append(output)
 
@@ -64,11 +66,9 @@ class Draft:
     """Batches written or to be copied, in order."""
 
     def __init__(self, rows: int, out: Bytes) -> None:
-        """Have room.
-
-        Args:
-            rows: of the slice.
-            out: for the output, at first; it grows.
+        """Prepare an empty draft. Args:
+        rows: of the slice.
+        out: for the output, at first; it grows.
         """
         self.out = out
         self.written: Table = np.zeros(rows, WRITTEN)
@@ -80,14 +80,14 @@ class Draft:
         self._noted = (0, 0)
 
     def make_room(self, size_bytes: int) -> None:
-        """Have room for so many bytes more."""
+        """Make room for more bytes."""
         if self.out.size - self.position < size_bytes:
             grown = np.empty(max(self.position + size_bytes, _GROWTH * self.out.size), np.uint8)
             grown[: self.position] = self.out[: self.position]
             self.out = grown
 
     def append(self, batch: Bytes, last_offset: int, max_timestamp_ms: int, records: int) -> None:
-        """Put one batch behind the others."""
+        """Append one batch."""
         self.make_room(batch.size)
         self.out[self.position : self.position + batch.size] = batch
         self.note(batch.size, last_offset, max_timestamp_ms, records)
@@ -98,12 +98,12 @@ class Draft:
         self.position, self.rows = self.position + size_bytes, self.rows + 1
 
     def copy(self, first_row: int, last_row: int) -> None:
-        """Have rows of the slice copied behind what was written."""
+        """Note rows of the slice to be copied behind the output so far."""
         self.end_run()
         self.parts.append(Copied(first_row, last_row))
 
     def end_run(self) -> None:
-        """Make what was written since the last part a part."""
+        """End the part that was written since the last one."""
         position, rows = self._noted
         if self.rows > rows:
             self.parts.append(WrittenRun(position, self.position, rows, self.rows))
@@ -125,7 +125,7 @@ class Recoder(Arena):
         keep: tuple[Words, int, int],
         out: tuple[Bytes, int, Table, int],
     ) -> tuple[int, int, int, int]:
-        """Write rows as they were decided.
+        """Write rows by their decisions.
 
         Args:
             slice_: with the outcomes.
@@ -145,13 +145,13 @@ class Recoder(Arena):
     def rewrite_messages(
         self, slice_: Slice, row: int, last: int, keep: tuple[Words, bool, int], out: tuple[Bytes, int, Table, int]
     ) -> tuple[int, int, int, int]:
-        """Write messages of v0 and v1 as they were decided; ``rewrite`` tells the rest.
+        """Write messages of v0 and v1 by their decisions, as ``rewrite`` does.
 
         Args:
             slice_: with the outcomes.
             row: to begin with.
             last: row to end before.
-            keep: survivors, whether what is rebuilt becomes v2, and the horizon of tombstones then, epoch ms.
+            keep: survivors, whether rebuilt messages become v2, and the horizon of tombstones then, epoch ms.
             out: as of ``rewrite``.
         """
         codecs, (output, position, written, rows) = self._codecs, out

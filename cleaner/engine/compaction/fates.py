@@ -1,8 +1,9 @@
 """The fates of the batches of a slice: transactions and active producers, by the rules of ``policies.retain``.
 
-Until its marker is met, whether a transaction was aborted is the index's word, which no checksum covers. If the marker
-lies behind the round, ``resolve`` looks for it before anything is written: in the headers of control batches, and no
-further than the last one missing. It may lie above the last stable offset, behind the start of another transaction.
+Until the walk meets the marker of a transaction, only the index says whether the transaction was aborted, and no
+checksum covers the index. If the marker lies behind the round, ``resolve`` looks for it before anything is written: in
+the headers of control batches, up to the last missing marker. A marker may lie above the last stable offset, behind the
+start of another transaction.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _MARKERS: Final = {ControlType.COMMIT: Marker.COMMIT, ControlType.ABORT: Marker.
 
 @dataclass(eq=False)
 class Fates:
-    """Follows the batches of a round in offset order. A new one is made for each walk over them."""
+    """Follows the batches of a round in offset order. Each walk over the batches has its own follower."""
 
     aborted: list[AbortedTransaction]
     producers: Mapping[int, ProducerEnd]
     kept_end_offset: int
-    """The batch that ends here stays, if need be empty."""
+    """The high watermark. The batch that ends here stays, even if it is empty."""
     now_ms: int
     log_start_offset: int = 0
     walked_to: int = 0
@@ -59,18 +60,18 @@ class Fates:
         self._last_data_offsets = np.array(sorted(end for end in ends if end is not None), np.int64)
 
     def unresolved(self) -> TransactionFates:
-        """Return the transactions whose data was met, and no marker."""
+        """Return the transactions with data in the walk so far and without a marker."""
         return self._transactions.unresolved()
 
     def transactions_until(self, end_offset: int) -> TransactionFates:
-        """Return the state of the walk at an offset, from which another process can go on."""
+        """Return the state of the walk at an offset; another process can go on from it."""
         transactions = copy.deepcopy(self._transactions)
         transactions.waiting = [entry for entry in transactions.waiting if entry[0] < end_offset]
         heapq.heapify(transactions.waiting)
         return transactions
 
     def follow_on(self, transactions: TransactionFates) -> None:
-        """Take over the state of another walk. Others may begin there, too."""
+        """Take over the state of another walk, which stays usable for further walks."""
         self._transactions = copy.deepcopy(transactions)
 
     def take_retained(self) -> list[AbortedTransaction]:
@@ -83,10 +84,11 @@ class Fates:
 
         Args:
             slice_: the next one.
-            rows_unmet: so many at its beginning are passed over: transactions begin in them, and none ends.
+            rows_unmet: the number of rows at the beginning that are passed over: transactions begin in them, and none
+                ends.
 
         Returns:
-            Whether all are ordinary: decided by their records alone, and nothing that the walk goes by later.
+            Whether all batches are ordinary: their records alone decide, and no later step of the walk depends on them.
 
         Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
@@ -160,13 +162,13 @@ def resolve(
     *,
     is_locked: bool,
 ) -> None:
-    """Check what every walk took for aborted or committed at its end.
+    """Check the transactions that each walk took for aborted or committed at its end.
 
     Args:
         walks: after them; each went over whole segments.
         segments: of the log, ascending.
-        log_end_offset: what lies behind it is not looked at.
-        spend: told the bytes of every slice read; they are beyond what the progress counts.
+        log_end_offset: where the search ends. spend: told the bytes of every slice read, which the progress does not
+            count.
         is_locked: whether we hold the lock of the log dir.
 
     Raises: CorruptIndex where a marker contradicts the index; CorruptBatch, PlanOutOfDate, UnreadableFile.
@@ -189,7 +191,7 @@ def _feed_markers(unresolved: TransactionFates, slices: Iterator[Slice], spend: 
         is_marker = (table["attributes"] & CONTROL != 0) & np.isin(table["producer_id"], list(unresolved.open_ids))
         for row in np.flatnonzero(is_marker):
             facts = facts_of(slice_, int(row))
-            if facts.producer_id in unresolved.open_ids:  # else a later transaction's
+            if facts.producer_id in unresolved.open_ids:  # else the marker is of a later transaction
                 fed(unresolved, facts, slice_.path)
         spend(slice_.size_bytes)
         if not unresolved.open_ids:
@@ -204,6 +206,6 @@ def _slices(segments: Sequence[Segment], log_end_offset: int, *, is_locked: bool
                 for slice_ in source.slices(checksums=Checksums.BY_CALLER):
                     yield slice_
                     if slice_.table["last_offset"][-1] + 1 >= log_end_offset:
-                        return  # what follows the log's end is no batch: a torn tail, preallocated zeros
+                        return  # behind the log's end there is no batch, but a torn tail or preallocated zeros
             finally:
                 source.let_go()

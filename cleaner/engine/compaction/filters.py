@@ -1,8 +1,10 @@
-"""Key filters of a partition's clean segments. A round leaves them, so that later rounds need not read every segment.
+"""Key filters of a partition's clean segments.
 
-They lie in the user's cache, not in the log dir: without them, or where they cannot be written, a round only takes
-longer. A round collects the hashes of all records that survive in a file of its own, source by source, and makes the
-filter of a segment from it once that is in its place.
+A round writes filters, so that later rounds need not read every segment.
+
+The filters lie in the user's cache, not in the log dir. Without filters a round only takes longer. A round collects the
+hashes of all surviving records in a file, source by source. It makes the filter of a segment once the segment is
+swapped in.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ from storage.scan.slices import Slice
 from storage.segment import SegmentFile
 
 SEGMENT_BYTES_MIN: Final = 8 << 20
-"""A smaller segment is read as fast as a filter is asked."""
+"""The least size of a segment with a filter: reading a smaller segment takes no longer than asking a filter."""
 KEYS_MAX: Final = 12_000_000
 """The most keys of a segment that get a filter: their hashes are sorted in memory."""
 _BYTES_A_KEY: Final = 8
-"""While they are collected."""
+"""The size of a hash while it is collected."""
 _PART_OF_FREE_SPACE: Final = 0.25
 _SUFFIX: Final = ".keys"
 _OWN_SUFFIXES: Final = _SUFFIX, UNFINISHED_SUFFIX
@@ -58,7 +60,7 @@ class Filters:
     """The key filters of one partition, through one round."""
 
     def __init__(self, directory: PrivateDirectory, horizons: Horizons) -> None:
-        """Read what earlier rounds left.
+        """Read the filters of earlier rounds.
 
         Args:
             directory: of the cache, for this partition alone; it is closed at the end of the round.
@@ -68,8 +70,8 @@ class Filters:
         """
         self._directory = directory
         self._horizons = horizons
-        # Tombstones that get a horizon stay in this round, even if it is now. Those that get none are met in every
-        # round: another delete.retention.ms may give them one.
+        # Tombstones that get a horizon stay in this round, even if the horizon is now. Tombstones without a horizon
+        # must be read in every round, because another delete.retention.ms may give them one.
         horizon_ms = horizons.new_ms
         self._quiet_without_horizon_until_ms = NEVER_QUIET if horizon_ms is None else horizon_ms
         self._about = {name: about for name in directory.names(_SUFFIX) if (about := _about(directory, name))}
@@ -102,14 +104,14 @@ class Filters:
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         if kind is None:
             with suppress(OSError):
-                for name in self._directory.names(*_OWN_SUFFIXES):  # whoever holds the lock has it for himself
+                for name in self._directory.names(*_OWN_SUFFIXES):  # the holder of the lock is the only user
                     if name not in self._kept:
                         self._directory.remove(name)
         self._give_up()
         self._directory.close()
 
     def spare(self, spans: Sequence[Span], first_dirty_offset: int, key_map: KeyMap) -> tuple[Spared, ...]:
-        """Return the spans that lose nothing to the keys in the map, and of which nothing is due."""
+        """Return the spans that have none of the keys in the map, and in which nothing is due."""
         hashes: Words | None = None
         spared: list[Spared] = []
         for span in spans:
@@ -131,9 +133,9 @@ class Filters:
         return is_of_it and span.is_alone and self._horizons.now_ms < about.quiet_until_ms
 
     def quiet_until_ms(self, slice_: Slice) -> int:
-        """Return the moment from which on something of a slice may be due, epoch ms; its tombstones were counted.
+        """Return the moment from which on a record of a slice may be due, epoch ms.
 
-        NEVER_MS if nothing of it will be, NEVER_QUIET if any time something may be.
+        Its tombstones were counted. NEVER_MS if no record will be due, NEVER_QUIET if a record may be due at any time.
         """
         table = slice_.table
         if slice_.is_legacy or (table["attributes"] & (CONTROL | TRANSACTIONAL)).any():
@@ -143,12 +145,12 @@ class Filters:
             return NEVER_MS
         has_horizon = (with_tombstones["attributes"] & DELETE_HORIZON) != 0
         horizons = with_tombstones["base_timestamp"][has_horizon]
-        to_come = horizons[horizons > self._horizons.now_ms]  # the others go in this round
+        to_come = horizons[horizons > self._horizons.now_ms]  # the other tombstones go in this round
         until_ms = int(to_come.min(initial=NEVER_MS))
         return until_ms if has_horizon.all() else min(until_ms, self._quiet_without_horizon_until_ms)
 
     def add_mapped(self, walks: Sequence[Walk], key_map: KeyMap) -> None:
-        """Note the hashes in the map, each with the span that its greatest ordinal lies in.
+        """Note the hashes in the map, each with the span of its greatest ordinal.
 
         Args:
             walks: over the spans whose keys were mapped, ascending.
@@ -161,15 +163,14 @@ class Filters:
     def settle(
         self, group: Sequence[Walked], log: SegmentFile, records: int, survivors: int, *, has_empty_batches: bool
     ) -> None:
-        """Make the filter of what a group has become.
+        """Make the filter of the segment that a group became.
 
         Args:
             group: walked over.
-            log: of the segment, in its place; the group's only one, or a new one.
-            records: in it.
-            survivors: of pass 1: these records, and tombstones that expired. The hash of each was noted, or there is
-                no filter.
-            has_empty_batches: they may be due any time.
+            log: the ``.log`` of the segment, in its place; the group's only segment, or a new one. records: in the
+                segment.
+            survivors: of pass 1: these records, and tombstones that expired. If a hash was not noted, there is no
+                filter. has_empty_batches: empty batches may be due at any time.
         """
         quiet_until_ms = min(walked.quiet_until_ms for walked in group)
         if self._collected is None or has_empty_batches or quiet_until_ms <= self._horizons.now_ms:
@@ -188,7 +189,7 @@ class Filters:
             self._give_up()
 
     def add(self, walk: Walk, low_words: Words) -> None:
-        """Note the hashes of records that stay of the span of a walk."""
+        """Note the hashes of the records that stay in the span of a walk."""
         base_offset = walk.span.base_offset
         if walk.quiet_until_ms == NEVER_QUIET or base_offset in self._too_many:
             return
@@ -226,7 +227,7 @@ class Filters:
         self._kept.add(name)
 
     def _give_up(self) -> None:
-        """Make no further ones."""
+        """Make no further filters."""
         if self._collected is not None:
             with suppress(OSError):
                 self._collected.close()
@@ -234,7 +235,8 @@ class Filters:
 
 
 def directory_of(partition: Path) -> PrivateDirectory:
-    """Open the partition's directory in the cache; make it if it is missing, and sweep then what was not used for long.
+    """Open the partition's directory in the cache; make it if it is missing, and then remove filters that were not used
+    for long.
 
     Raises: OSError, also where another user could change the cache; RuntimeError without a home directory.
     """
@@ -248,7 +250,7 @@ def directory_of(partition: Path) -> PrivateDirectory:
 
 
 def _sweep(root: PrivateDirectory) -> None:
-    """Remove the filters of partitions that were not cleaned for long. Whatever has another name stays."""
+    """Remove the filters of partitions that were not cleaned for long. Files with other names stay."""
     unused_since_ms = SystemClock().now_ms() - _UNUSED_DAYS_MAX * 86_400_000
     for name in filter(_OF_A_PARTITION.fullmatch, root.names()):
         with suppress(OSError), root.level(name) as directory:
@@ -259,7 +261,7 @@ def _sweep(root: PrivateDirectory) -> None:
 
 
 def is_as_it_was(log: SegmentFile, about: About) -> bool:
-    """Return whether a file is the one that the filter describes: no write, rename or copy since."""
+    """Return whether a file is still the one that the filter describes, without a write, rename or copy since."""
     return (log.identity, log.changed_ns) == (about.log, about.changed_ns)
 
 
@@ -284,6 +286,6 @@ def _read(directory: PrivateDirectory, name: str) -> KeyFilter | None:
 
 
 def _secret_of(abouts: dict[str, About]) -> Secret | None:
-    """Return the secret that the most filters have: filters with another secret cannot be asked."""
+    """Return the secret of the most filters: filters with another secret cannot be used."""
     secrets = Counter(secret_of(about.secret) for about in abouts.values())
     return secrets.most_common(1)[0][0] if secrets else None

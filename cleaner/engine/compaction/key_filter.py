@@ -1,8 +1,8 @@
-"""Key filter: a file that says of a segment, without a look at it, that none of some keys is in it.
+"""Key filter: a file that tells, without reading a segment, that the segment has none of some keys.
 
-It holds 48 bits of every key's hash: asked for keys that the segment has, it never says no; asked for others, it says
-yes once in a great while (of 300,000 keys against 30 million, one in 30 times). It is nothing of Kafka's, lies in a
-cache, and speaks of one state of one file: whoever cleans or restores the segment leaves it without a filter.
+It holds 48 bits of every key's hash: for a key of the segment, the filter never says no; for other keys, it rarely says
+yes (of 300,000 keys against 30 million, one in 30 times). Kafka knows no such file. It lies in a cache, and describes
+one state of one ``.log``: a segment that is cleaned or restored has no filter then.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from storage.names import FileIdentity
 
 _MAGIC: Final = b"logcleaner/1"
 _PREFIX: Final = struct.Struct("<12sI")
-"""Magic, CRC-32C of all that follows."""
+"""Magic, and the CRC-32C of the rest of the file."""
 _HEAD: Final = struct.Struct("<QQ QQQq qqQQ")
-"""Secret, identity of the ``.log``, when it changed, quiet until, records, keys. Behind it: sketch, starts, rests."""
+"""Secret, identity of the ``.log``, its change time, quiet until, records, keys. Sketch, starts and rests follow."""
 _ARRAYS_AT: Final = _PREFIX.size + _HEAD.size
 _BUCKETS: Final = 1 << (HASH_BITS - REST_BITS)
 _SKETCH_BITS_A_KEY: Final = 16
@@ -37,7 +37,7 @@ class About(NamedTuple):
     changed_ns: int
     """``ctime`` of the ``.log``."""
     quiet_until_ms: int
-    """Until this moment, epoch ms, nothing in the segment is due to go except what newer records supersede."""
+    """Until this moment, epoch ms, no record of the segment is due, except those that newer records supersede."""
     records: int
     keys: int
     """The number of hashes; at least the number of distinct keys."""
@@ -49,13 +49,13 @@ class KeyFilter:
 
     about: About
     starts: HalfWords
-    """Where each bucket begins in ``rests``, and where the last one ends."""
+    """The place in ``rests`` at which each bucket begins, and the end of the last bucket."""
     rests: HalfWords
     sketch: Words
 
     @classmethod
     def of(cls, about: About, hashes: Words) -> Self:
-        """Make a filter of all keys, as ``hashes_of`` gives them."""
+        """Make a filter of all keys, which come from ``hashes_of``."""
         edges = np.arange(_BUCKETS + 1, dtype=np.uint64) << np.uint64(REST_BITS)
         starts = np.searchsorted(hashes, edges).astype(np.uint32)
         sketch = np.zeros(_sketch_words(hashes.size), np.uint64)
@@ -63,12 +63,12 @@ class KeyFilter:
         return cls(about, starts, hashes.astype(np.uint32), sketch)
 
     def may_have_any(self, hashes: Words) -> bool:
-        """Return whether the segment may have one of some keys, given as ``hashes_of`` has them."""
+        """Return whether the segment may have one of some keys, which come from ``hashes_of``."""
         return bool(have_common(self.starts, self.rests, self.sketch, hashes))
 
 
 def hashes_of(low_words: Words) -> Words:
-    """Sort the low words of hashes in place, and return the part that filters keep and are asked for."""
+    """Sort the low words of hashes in place, and return the part that filters keep and compare."""
     low_words.sort()
     low_words >>= np.uint64(64 - HASH_BITS)
     return low_words

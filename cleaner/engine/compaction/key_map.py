@@ -33,32 +33,33 @@ from storage.scan.slices import Slice
 _OFFSET_END: Final = (1 << 63) - 1
 LOG2_SLOTS_MIN: Final = 10
 _LOG2_SLOTS_FIRST: Final = 17
-"""A map begins with so few slots, one huge page of them, and doubles: untouched memory costs nothing."""
+"""The slots with which a map begins, one huge page of them; then the map doubles. Untouched memory costs nothing."""
 _WORDS_FIRST: Final = WORDS_A_SLOT << _LOG2_SLOTS_FIRST
 _FULL_ENOUGH_TO_DOUBLE: Final = 0.6
 _FILL_MIN: Final = 0.05
 _BYTES_A_RECORD: Final = 16
-"""The least bytes of log a record, for the size of a map. Compressed records may take less; the map then needs more
-passes.
+"""The least bytes of log for a record, by which the size of a map is estimated.
+
+Compressed records may take less; the map then needs more passes.
 """
 _FULL_ENOUGH: Final = 0.9
-"""Part of the map in use from which on the range is narrowed, rather than the room shared out anew."""
+"""The used share of the map from which on the range is narrowed; below, the free room is shared out anew."""
 
 
 _SAFELY: Final = 0.98
-"""Hashes are spread evenly: so full does the next range make the map, if it is as wide in proportion."""
+"""The share of the map that the next range should fill. Hashes are spread evenly, so its width follows from that."""
 
 
 Secret = tuple[np.uint64, np.uint64]
 
 
 def secret_of(words: tuple[int, int]) -> Secret:
-    """Return two words as kernels take them."""
+    """Return two words in the form that kernels take."""
     return np.uint64(words[0]), np.uint64(words[1])
 
 
 def new_secret() -> Secret:
-    """Draw two words that nobody who writes records knows."""
+    """Draw two random words that no writer of records knows."""
     return secret_of((int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8))))
 
 
@@ -72,16 +73,16 @@ class Budget(NamedTuple):
 
     @property
     def fill(self) -> float:
-        """The share of the map to fill: the load factor, within what a map can be filled to."""
+        """The share of the map to fill: the load factor, within the bounds of a map."""
         return min(max(self.load_factor, _FILL_MIN), 1.0)
 
 
 class KeyMap:
     """Key hash -> greatest ordinal, for the hashes of the current range.
 
-    Every thread has a share of the room and counts for itself what it took of it. Threads read and fill the map at the
-    same time; the one that finds its share used up waits until all others are out of the kernel, then shares the rest
-    out anew, or narrows the range.
+    Every thread has a share of the room, and counts the slots that it took. Threads read and fill the map at the same
+    time. A thread whose share is used up waits until all others are out of the kernel; then it shares the rest out
+    anew, or narrows the range.
     """
 
     def __init__(self, dirty_bytes: int, budget: Budget, threads: int, secret: Secret | None = None) -> None:
@@ -89,9 +90,8 @@ class KeyMap:
 
         Args:
             dirty_bytes: the bytes of log whose keys the map will take.
-            budget: of memory.
-            threads: that fill it.
-            secret: of the hashes; one drawn for this map if none is given.
+            budget: of memory. threads: the number of threads that fill the map. secret: of the hashes; by default a new
+                one.
         """
         self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.fill)
         self._limit_of_all = int(counters[LIMIT])
@@ -103,7 +103,7 @@ class KeyMap:
         self._gate = threading.Condition()
         self._inside = 0
         self._changes = 0
-        """How often room was made: what a thread saw tells it whether another made room meanwhile."""
+        """How often room was made. By this number a thread sees whether another thread made room since."""
         self._use_words(min(self._all_words.size, _WORDS_FIRST))
         self._share_out(0)
 
@@ -114,7 +114,7 @@ class KeyMap:
 
     @property
     def utilisation(self) -> float:
-        """Share of the keys that the budget has room for; 1 once the range of hashes had to be narrowed."""
+        """The used share of the room that the budget allows; 1 once the range of hashes was narrowed."""
         return 1.0 if not self.is_first_range or not self.is_last_range else self._used() / self._keys_max
 
     @property
@@ -124,11 +124,11 @@ class KeyMap:
 
     @property
     def is_last_range(self) -> bool:
-        """Return whether every hash is mapped once this range is done."""
+        """Return whether this range is the last one."""
         return self._range[1] == TAG_MAX
 
     def begin_next_range(self) -> None:
-        """Forget all keys, and take as much of the rest of the hashes as will fit. No thread is at work."""
+        """Forget all keys, and take the next range of hashes, as wide as will fit. No thread may be at work."""
         tag_min, tag_max = self._range
         will_fit = int((tag_max - tag_min) * self._limit / max(self._used(), 1) * _SAFELY)
         self._range = (tag_max + 1, min(tag_max + will_fit, TAG_MAX))
@@ -160,14 +160,14 @@ class KeyMap:
             self._shares[share][KEYLESS] = unkeyed
 
     def mark(self, slice_: Slice, run: Run, bitmap: Words, ordinal_base: int, kept: Words, share: int) -> int:
-        """Clear the bits of the rows' records whose key is in the map, or that have none; nothing is added any more.
+        """Clear the bits of the records whose key is in the map, or that have no key. No key is added any more.
 
         Args:
             slice_: of the clean section.
             run: rows of it.
             bitmap: of the slice's records.
             ordinal_base: the ordinal that the first bit belongs to.
-            kept: takes the hashes of the other keys, as far as it has room.
+            kept: takes the hashes of the other keys, as far as there is room.
             share: of the thread.
 
         Returns:
@@ -217,7 +217,10 @@ class KeyMap:
                 self._gate.notify_all()
 
     def _make_room(self, changes: int) -> None:
-        """Unless another thread has done it since: wait for those inside, with the gate closed behind them."""
+        """Make room, unless another thread has done so since.
+
+        Close the gate, and wait until the threads inside are done.
+        """
         with self._gate:
             self._gate.wait_for(lambda: self._inside == 0 or self._changes != changes)
             if self._changes != changes:
@@ -236,7 +239,7 @@ class KeyMap:
         return True
 
     def _use_words(self, count: int) -> None:
-        """Use the front part of all slots."""
+        """Begin to use the front part of all slots."""
         self._words = self._all_words[:count]
         slots = count // WORDS_A_SLOT
         is_all = count == self._all_words.size
@@ -247,7 +250,7 @@ class KeyMap:
         return sum(int(share[USED]) for share in self._shares) + self._settled
 
     def _narrow(self, used: int) -> int:
-        """Halve the range, forget the keys above it; gives the slots then in use."""
+        """Halve the range, and forget the keys above it. Return the number of slots in use then."""
         tag_min, tag_max = self._range
         self._range = tag_min, tag_min + (tag_max - tag_min) // 2
         counters = np.array([used, self._limit, 0], np.int64)

@@ -12,19 +12,19 @@ from storage.segment import Segment
 
 
 def rewritten(batch: LegacyBatch, kept: Sequence[Record]) -> bytes:
-    """A wrapper with only some of its records, compressed anew at the codec's default level.
+    """Return a wrapper with only some of its records, compressed anew at the codec's default level.
 
-    Its offset is that of the last kept one.
+    Its offset is that of the last record kept.
     """
     header = batch.header
     return encode_wrapper(kept, header.magic, header.compression, _log_append_time_ms(header))
 
 
 def upgraded(batch: LegacyBatch, kept: Sequence[Record], new_horizon_ms: int | None) -> bytes:
-    """The v2 batch of some records of a batch, at least one: from the first one's offset to the last one's.
+    """Return the v2 batch of some records of a batch, at least one.
 
-    It has neither producer nor leader epoch, and if a tombstone is in it, the horizon: that of v0 and v1 is not its
-    own. Records of v0 have no timestamp, and CreateTime.
+    It reaches from the offset of the first record to that of the last, has neither producer nor leader epoch, and has a
+    delete horizon if a tombstone is in it. Records of v0 have no timestamp, and CreateTime.
     """
     return encode_batch(
         kept,
@@ -35,16 +35,16 @@ def upgraded(batch: LegacyBatch, kept: Sequence[Record], new_horizon_ms: int | N
 
 
 def newest_ms(batch: LegacyBatch, kept: Sequence[Record]) -> int:
-    """Return the largest timestamp of a batch that has only these records left, epoch ms."""
+    """Return the largest timestamp of a batch that keeps only these records, epoch ms."""
     fixed_ms = _log_append_time_ms(batch.header)
     return max(record.timestamp_ms for record in kept) if fixed_ms is None else fixed_ms
 
 
 def legacy_horizon_ms(segments: Iterable[Segment], first_dirty_offset: int, delete_retention_ms: int) -> int:
-    """Tombstones of v0 and v1 stay in segments that were modified later than this moment, epoch ms.
+    """Return the common delete horizon of v0 and v1, epoch ms: tombstones stay in segments that were modified later.
 
-    They have no horizon of their own: that of all is ``delete.retention.ms`` before the last modification of the last
-    segment that is, or begins, clean. 0 where there is none.
+    It is ``delete.retention.ms`` before the last modification of the last segment that is, or begins, clean; 0 without
+    such a segment.
     """
     clean = [segment for segment in segments if segment.base_offset < first_dirty_offset]
     return modified_ms(clean[-1]) - delete_retention_ms if clean else 0

@@ -1,4 +1,4 @@
-"""The values that the walks over a round's segments hand on. One walk makes each value, and nobody changes it."""
+"""The values that the walks over a round's segments hand on. One walk makes each value, which then never changes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NEVER_MS: Final = (1 << 63) - 1
 
 
 class Span(NamedTuple):
-    """A segment of a round, and the offset that its batches end below."""
+    """A segment of a round, and the offset below which its batches end."""
 
     segment: Segment
     upper_offset: int
     """The base offset of the next segment, or the end of the round."""
     is_alone: bool = False
-    """Whether its group holds no other segment: then the segment stays as it is unless it loses something."""
+    """Whether the group holds no other segment. Then the segment stays as it is, unless it loses a record."""
 
     @property
     def base_offset(self) -> int:
@@ -73,9 +73,9 @@ class Tombstones(Enum):
     """The treatment of tombstones that survived pass 1."""
 
     BY_HORIZON = auto()
-    """Tombstones and markers whose horizon has come go."""
+    """Tombstones and markers go if their horizon has come."""
     DECIDED = auto()
-    """All of them stay: pass 1 decided about them."""
+    """All tombstones stay, because pass 1 decided about them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,9 +85,12 @@ class WalkedSlice:
     start: Position
     end: Position
     is_ordinary: bool
-    """Whether all batches of it are ordinary (``Fates.dispose``). If so, work on it needs no slice before it."""
+    """Whether all batches of it are ordinary (``Fates.dispose``).
+
+    If so, a thread can decide the slice without the slices before.
+    """
     tombstones: npt.NDArray[np.int32]
-    """How many each batch holds."""
+    """The number of tombstones of each batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +103,8 @@ class Walked:
     records: int
     has_empty_batches: bool
     quiet_until_ms: int
-    """Until this moment nothing in the span is due except what newer records supersede; ``NEVER_MS`` if nobody asked.
+    """Until this moment no record of the span is due, except those that newer records supersede; ``NEVER_MS`` if nobody
+    asked.
     """
 
     @property
@@ -110,7 +114,7 @@ class Walked:
 
 
 class Spared(NamedTuple):
-    """A span that no walk reads: its key filter says that nothing of it is superseded or due."""
+    """A span that no walk reads, because its key filter says that no record of it is superseded or due."""
 
     span: Span
     records: int
@@ -129,12 +133,12 @@ class Survivors:
     walked: tuple[Walked | Spared, ...]
     """The spans below ``end_offset``, ascending."""
     count: KeyCount
-    """A compacted log cannot keep the records without a key."""
+    """The number of records without a key, which a compacted log cannot keep."""
     end_offset: int
-    """The first offset that the next round looks at."""
+    """The offset at which the next round begins."""
     tombstones: Tombstones = Tombstones.BY_HORIZON
     map_utilisation: float = 0.0
-    """Share of the offset map that was used; 1 if the map did not suffice at once."""
+    """The used share of the offset map; 1 if the map could not hold all keys at once."""
 
     @property
     def records(self) -> int:
@@ -151,12 +155,12 @@ class Marked:
     superseded: Words
     """The records whose key is in the map, and the records without a key."""
     kept_hashes: Words
-    """The low words of the hashes of the other keys, if they are wanted."""
+    """The low words of the hashes of the other keys, if a filter wants them."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """A first walk over a span that is under way; ``walked`` is its outcome."""
+    """A first walk over a span, under way; ``walked`` is its result."""
 
     span: Span
     start: Position
@@ -166,7 +170,7 @@ class Walk:
 
     @classmethod
     def of(cls, opened: OpenSpan, first_ordinal: int) -> Walk:
-        """Begin at the start of a segment, whose first record gets the ordinal."""
+        """Begin at the start of a segment. Its first record gets the ordinal."""
         return cls(opened.span, opened.reader.start._replace(ordinal=first_ordinal))
 
     def add(self, slice_: Slice, *, is_ordinary: bool) -> None:

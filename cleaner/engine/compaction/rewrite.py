@@ -1,8 +1,8 @@
 """Pass 2: write the ``.cleaned`` segment of a group, batch by batch, from the survivor bitmap.
 
-All records kept: the bytes are copied as they are, long runs from file to file. None: dropped unread. Some: rebuilt. A
-group of one segment that loses nothing is not written at all (Kafka rewrites it every round); two or more segments that
-lose nothing are still merged, or thousands of tiny files would stay.
+A batch that keeps all records is copied as it is, long runs from file to file. A batch that keeps none is dropped
+unread. Any other batch is rebuilt. A group of one segment that loses nothing is not written at all (Kafka rewrites it
+every round); two or more segments that lose nothing are still merged, or thousands of tiny files would stay.
 
 Source: Kafka Cleaner.cleanSegments, cleanInto; MemoryRecords.filterTo.
 """
@@ -47,7 +47,10 @@ from storage.scan.slices import Checksums, Slice
 from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
-"""Shorter runs of untouched batches are copied by the kernel, together with the rebuilt ones around them."""
+"""The least bytes of a run that is copied from file to file.
+
+The kernels copy shorter runs, together with the rebuilt batches around them.
+"""
 SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 _RECORD_GROWTH_MAX: Final = 16
 
@@ -92,7 +95,7 @@ class Rewriter:
     """Follows the transactions through all groups."""
     crew: Crew
     progress: Callable[[int], None]
-    """Told the bytes of every slice dealt with."""
+    """Called with the bytes of each slice that is done."""
     upgrades: bool = field(kw_only=True)
     """Whether v0 and v1 become v2."""
     _outputs: Outputs = field(default_factory=Outputs)
@@ -100,7 +103,7 @@ class Rewriter:
 
     @property
     def _now_ms(self) -> int:
-        """The moment by which horizons have come."""
+        """The moment up to which horizons have come, epoch ms."""
         return self.horizons.now_ms if self.tombstones is Tombstones.BY_HORIZON else NOTHING_IS_DUE
 
     def rewrite(self, group: Group, cleaned: CleanedSegment) -> bool:
@@ -141,14 +144,14 @@ class Rewriter:
             if not is_changed:
                 _copy_prefix(reader, file, slice_.first_row, cleaned)
             is_changed = True
-            if draft.position > SEGMENT_BYTES_MAX - cleaned.size_bytes:  # v2 takes more for small messages
+            if draft.position > SEGMENT_BYTES_MAX - cleaned.size_bytes:  # small messages take more bytes in v2
                 raise NotYetSupported(reader.path, "a segment that outgrows 2 GiB in format v2")
             cleaned.append(draft, slice_, file)
             self._outputs.give(draft.out)
         return is_changed
 
     def _leading_without_survivors(self, walked: Walked) -> int:
-        """Return the number of slices at the beginning that are dropped without another look."""
+        """Return the number of slices at the beginning that are dropped unread."""
         for number, one in enumerate(walked.slices):
             first, end = one.start.ordinal, one.end.ordinal
             if not one.is_ordinary or end > self.bitmap.size * 64 or count_bits(self.bitmap, first, end):
@@ -156,7 +159,10 @@ class Rewriter:
         return len(walked.slices)
 
     def _tasks(self, reader: SegmentReader, walked: Walked, skipped: int) -> Iterator[_Drafting]:
-        """Yield the slices in order, behind the skipped ones. All but the ordinary ones are read, and decided, here."""
+        """Yield the slices in order, behind the skipped ones.
+
+        Slices that are not ordinary are read and decided here.
+        """
         for one in walked.slices[skipped:]:
             task = _Drafting(reader, walked.span.segment, one)
             if not one.is_ordinary:
@@ -166,7 +172,7 @@ class Rewriter:
             yield task
 
     def _draft(self, task: _Drafting) -> tuple[Slice, Draft | None]:
-        """Return a slice and what it leaves; None if it keeps everything."""
+        """Return a slice and its output; None for the output if the slice keeps everything."""
         with self.crew.hand() as (_, arena):
             slice_ = task.read()
             if slice_.is_legacy:
@@ -195,13 +201,14 @@ class Rewriter:
             table["records_start"][row] = NOT_HERE
 
     def _decide_legacy(self, slice_: Slice, tombstones: npt.NDArray[np.int32], source_ms: int) -> None:
-        """Decide by survivors alone: there are neither transactions nor delete horizons, and no empty batch that could
-        stay."""
+        """Decide by survivors alone, because v0 and v1 have no transactions, no delete horizons, and no empty
+        batches.
+        """
         table = slice_.table
         if self.tombstones is Tombstones.BY_HORIZON and source_ms <= self.horizons.legacy_ms:
             assert slice_.keys is not None
             table["tombstones"] = tombstones
-            with self._expiring:  # another slice's bits may lie in the same word
+            with self._expiring:  # the same word may hold bits of another slice
                 status, row = clear_tombstones(slice_.keys, table, 0, table.size, self.bitmap)
             assert status == Status.OK, (status, row)
         table["tombstones"] = 0
@@ -211,7 +218,7 @@ class Rewriter:
         table["outcome"][is_rebuilt & (table["outcome"] == BatchAction.COPY)] = BatchAction.REBUILD
 
     def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Recoder) -> None:
-        """Long runs of copied batches from file to file, everything between by the kernels."""
+        """Write a slice: long runs of copied batches from file to file, everything between by the kernels."""
         row = 0
         for first, last in (*copies, (slice_.table.size, slice_.table.size)):
             if slice_.is_legacy:
@@ -259,7 +266,7 @@ class Rewriter:
                 raise slice_.fail(status, row)
 
     def _rebuild_compressed(self, slice_: Slice, row: int, draft: Draft, arena: Recoder) -> None:
-        """Decompress a batch, keep what stays of it, compress that with the same codec at its default level."""
+        """Decompress a batch, and compress the records that stay with the same codec at its default level."""
         table = slice_.table
         buf, _ = arena.fill(slice_, row, row + 1)
         records_bytes = int(table["records_end"][row] - table["records_start"][row])
@@ -270,7 +277,7 @@ class Rewriter:
         if status != Status.OK:
             raise slice_.fail(status, row)
         table["records_start"][row] = NOT_HERE
-        del buf  # the records are held once, not twice, beside what they compress to
+        del buf  # keep the records in memory only once, beside their compressed form
         draft.make_room(HEADER_BYTES + body_bytes_max(plain_bytes))
         body = draft.position + HEADER_BYTES
         size = arena.compress(slice_.codec_of(row), plain[:plain_bytes], draft.out, body) - draft.position
@@ -296,8 +303,9 @@ def _bits(bitmap: Words, first: int, count: int) -> np.ndarray:
 
 
 def _bound_bytes(slice_: Slice, row: int) -> int:
-    """Room to try again with after a batch did not fit: most bytes that it can take when it is rebuilt, or, compressed,
-    that the arena's worth of records can take."""
+    """Return the room for a second try after a batch did not fit: the most bytes that the rebuilt batch, or its
+    compressed records, can take.
+    """
     batch = slice_.table[row]
     if batch["attributes"] & CODEC_MASK:
         return HEADER_BYTES + int(batch["size"]) + body_bytes_max(ARENA_BYTES)
@@ -305,7 +313,7 @@ def _bound_bytes(slice_: Slice, row: int) -> int:
 
 
 def _room_bytes(slice_: Slice, copies: Sequence[tuple[int, int]]) -> int:
-    """Return the bytes that the draft of a slice takes: all that is neither dropped nor copied from file to file."""
+    """Return the bytes of a slice that are neither dropped nor copied from file to file, and so go into its draft."""
     table = slice_.table
     is_written = table["outcome"] != BatchAction.DROP
     for first, last in copies:

@@ -41,7 +41,9 @@ from storage.segment import Segment, SegmentFile
 from storage.txn_index import collect_aborted_txns, parse_txn_index
 
 RUN_MS_MAX: Final = 3_600_000
-"""A round this long after the moment of its run counts ``delete.retention.ms`` from that moment, as Kafka does."""
+"""The longest time between the moment of a run and its round for which ``delete.retention.ms`` counts from that moment,
+as in Kafka.
+"""
 
 
 class Round(NamedTuple):
@@ -61,12 +63,12 @@ class Round(NamedTuple):
     kept_end_offset: int
     """The batch that ends here stays, if need be empty: the high watermark."""
     is_at_once: bool = False
-    """Each group's sources are unlinked before the next group needs space."""
+    """Whether the sources of each group are unlinked before the next group needs space."""
     guard_of: Callable[[KeyCount], Reason | None] = lambda _: None
-    """Says what a guard rail, which nobody confirmed, has against dropping the records without a key."""
+    """Returns the objection of an unconfirmed guard rail against dropping the records without a key."""
 
     def check(self, count: KeyCount) -> None:
-        """Let the round go on, and write, only if no guard rail holds it back. Raises: HeldBack."""
+        """Refuse to write if a guard rail holds the round back. Raises: HeldBack."""
         if guard := self.guard_of(count):
             raise HeldBack(guard, count)
 
@@ -120,17 +122,17 @@ class Compacted(NamedTuple):
     records_kept: int
     unkeyed: int
     end_offset: int
-    """The offset for the cleaner checkpoint: the next round's first dirty offset."""
+    """The offset for the cleaner checkpoint: the first dirty offset of the next round."""
     freed_bytes: int = 0
     """The size of the files that the round replaced and unlinked."""
     space: DiskFigures = DiskFigures()
-    """The change of the disk's space."""
+    """The change of the free space."""
     map_utilisation: float = 0.0
-    """Share of the offset map that was used; 1 where it did not suffice at once."""
+    """The used share of the offset map; 1 if the map could not hold all keys at once."""
 
 
 def compact(round_: Round, means: Means) -> Compacted:
-    """Carry a round out, under the lock. The cleaner checkpoint is the caller's, once all swaps last.
+    """Carry a round out, under the lock. The caller writes the cleaner checkpoint once all swaps are durable.
 
     Raises:
         CorruptBatch, CorruptIndex, NotYetSupported, OutOfSpace, PlanOutOfDate, UnreadableFile: the partition is as it
@@ -214,7 +216,10 @@ def survivors_of(
     pace: Pace,
     filters: Filters | None,
 ) -> Survivors:
-    """Find the survivors of a round: its first pass. ``tests.kafka_rounds`` puts Kafka's own pass here."""
+    """Find the survivors of a round: its first pass.
+
+    ``tests.kafka_rounds`` replaces this function by Kafka's own pass.
+    """
     first_dirty_offset = round_.compaction.round.first_dirty_offset
     map_bytes = means.broker.log_cleaner_dedupe_buffer_size // means.side_by_side
     budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
@@ -224,14 +229,14 @@ def survivors_of(
 
 
 def filters_of(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:
-    """Return what earlier rounds noted of the segments' keys."""
+    """Return the key filters that earlier rounds wrote; None without any."""
     return Filters.opened(round_.listing.directory, [opened.span for opened in spans], horizons) or nullcontext()
 
 
 def _rewrite_group(
     group: Group, rewriter: Rewriter, target: Destination, filters: Filters | None, bitmap: Words
 ) -> tuple[int, int]:
-    """Rewrite one group and hand it on; gives its bytes and records afterwards."""
+    """Rewrite one group and hand it to the destination. Return its bytes and records afterwards."""
     spans = [walked for _, walked in group]
     first = spans[0].span.segment
     survivors = sum(count_bits(bitmap, one.first_ordinal, one.end_ordinal) for one in spans) if filters else 0
@@ -258,7 +263,7 @@ def _keep(kept: Walked | Spared, target: Destination) -> tuple[int, int]:
 
 
 def spans_of(round_: Round) -> list[Span]:
-    """Return the segments of a round, each with the offset that it ends below."""
+    """Return the segments of a round, each with the offset below which it ends."""
     planned = round_.compaction.round
     uppers = [segment.base_offset for segment in round_.segments[1:]] + [planned.end_offset]
     return [
@@ -268,7 +273,7 @@ def spans_of(round_: Round) -> list[Span]:
 
 
 def _groups(round_: Round, spans: Sequence[OpenSpan], survivors: Survivors) -> Iterator[Group | Spared]:
-    """The groups as planned, or anew if the round ends early; a spared span is a group of its own."""
+    """Yield the groups of the plan; new groups if the round ends early. A spared span is a group of its own."""
     planned, facts, end_offset = round_.compaction.round, round_.compaction.segments, survivors.end_offset
     is_whole = end_offset == planned.end_offset
     groups = planned.groups if is_whole else grouped(facts, round_.policy, end_offset, planned.end_offset)
@@ -283,7 +288,7 @@ def _groups(round_: Round, spans: Sequence[OpenSpan], survivors: Survivors) -> I
 
 
 def fates_maker(round_: Round) -> Callable[[], Fates]:
-    """Each walk over the batches follows the transactions anew."""
+    """Return a function that makes the follower of transactions for one walk."""
     end_offset = round_.compaction.round.end_offset
     aborted = aborted_transactions(round_.listing, round_.log_start_offset, end_offset)
     producers = ends_of(round_.producers)
@@ -291,7 +296,7 @@ def fates_maker(round_: Round) -> Callable[[], Fates]:
 
 
 def _noted(walks: list[Fates], new_fates: Callable[[], Fates]) -> Callable[[], Fates]:
-    """Make what ``new_fates`` makes, and keep it."""
+    """Make a follower with ``new_fates``, and keep it."""
 
     def make() -> Fates:
         walks.append(new_fates())

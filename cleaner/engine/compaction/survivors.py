@@ -3,10 +3,10 @@
 The dirty section's keys go into the offset map; a key's greatest ordinal is its survivor. Records before the dirty
 section survive unless their key is in the map. Tombstones, and batches as a whole, are decided later (``rewrite``).
 
-Where the distinct keys outgrow the map, the range of key hashes is halved and the rest mapped in further passes: the
-bitmap collects what every pass finds, and the log is still rewritten once. (Kafka ends the round early instead.)
+If the distinct keys outgrow the map, the range of key hashes is halved, and further passes map the rest. The bitmap
+collects the findings of every pass, and the log is still rewritten once. (Kafka ends the round early instead.)
 
-The calling thread reads the headers, in order; checksums, codecs and keys are the crew's.
+The calling thread reads the headers, in order; the crew does checksums, codecs and keys.
 
 Source: Kafka Cleaner.buildOffsetMap, Cleaner.shouldRetainRecord.
 """
@@ -34,7 +34,7 @@ from storage.scan.segments import SegmentReader
 from storage.scan.slices import Checksums, Slice
 
 _MEMORY_SHARE: Final = 0.25
-"""A share of the available memory: logs up to it stay in the page cache from walk to walk."""
+"""A share of the available memory. Logs up to this size stay in the page cache from walk to walk."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _Mapping:
     is_first: bool
     """Whether this is the first walk over the slice, which verifies its checksums."""
     is_ordinary: bool
-    """All its batches are: see ``Fates.dispose``."""
+    """Whether all its batches are ordinary: see ``Fates.dispose``."""
 
 
 @dataclass(eq=False)
@@ -65,24 +65,25 @@ class Finder:
     spans: Sequence[OpenSpan]
     """The spans of the round, ascending."""
     first_dirty_offset: int
-    """Where the dirty section starts; it may lie within a span."""
+    """The offset at which the dirty section starts; it may lie within a span."""
     key_map: KeyMap
-    """Empty, with a share for each thread of the crew."""
+    """An empty map, with a share for each thread of the crew."""
     new_fates: Callable[[], Fates]
     """Makes the follower of transactions for one walk."""
     crew: Crew
     progress: Callable[[int], None]
-    """Told the bytes of every slice when it is walked first."""
+    """Called with the bytes of each slice at its first walk."""
     again: Callable[[int], None]
-    """Told the bytes of every slice walked once more: because keys of it are mapped and others asked for, or because
-    the map does not hold all keys at once."""
+    """Called with the bytes of each slice that is walked again: because some of its keys are mapped and others looked
+    up, or because the map does not hold all keys at once.
+    """
     filters: Filters | None = None
     """The filters of the clean segments' keys; they share the secret of the map."""
     _spared: tuple[Spared, ...] = ()
     _bitmap: Words = field(default_factory=lambda: new_bitmap(0))
     _ordinals: int = 0
     _decided: int = 0
-    """Records of the spans walked so far that a key decides on."""
+    """The records of the spans so far about which a key decides."""
     _last: SegmentReader | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +110,7 @@ class Finder:
         return Survivors(self._bitmap, walked, count, self.spans[-1].span.upper_offset, map_utilisation=utilisation)
 
     def _pass(self) -> None:
-        """Do one range of hashes: as many as the map holds."""
+        """Map one range of hashes: as many as the map holds."""
         for task, _ in self.crew.in_order(self._map_keys, self._tasks(self._dirty)):
             self._finish(task)
         if self.filters:
@@ -161,7 +162,7 @@ class Finder:
         tell(task.slice_.size_bytes)
 
     def _let_go(self, reader: SegmentReader | None) -> None:
-        """Let go of the page cache between walks, if the log is so large that it would push out other files."""
+        """Release the page cache between walks, if the log is so large that it would push out other files."""
         if reader is not None and self._is_large and reader.absent_bytes:
             reader.let_go()
 
@@ -177,8 +178,7 @@ class Finder:
                     self.key_map.add(slice_, dirty, self.first_dirty_offset, share)
 
     def _mark(self, task: _Mapping) -> Marked:
-        """Look up the keys of a slice. The first bit found stands for the first of the bitmap's word that the slice
-        begins in."""
+        """Look up the keys of a slice. The result begins with the bitmap's word in which the slice begins."""
         slice_ = task.slice_
         table, (base, end) = slice_.table, _ordinals_of(slice_)
         below = _rows_below(slice_, self.first_dirty_offset)
@@ -216,7 +216,10 @@ def is_dirty(span: Span, first_dirty_offset: int) -> bool:
 
 
 def _runs(task: _Mapping, last: int, arena: Arena) -> Iterator[Run]:
-    """The rows before ``last`` with their plain records; verified before they are decompressed, or to be verified."""
+    """Yield the rows before ``last`` with their plain records.
+
+    Compressed rows are verified first; plain rows are still to be verified.
+    """
     slice_ = task.slice_
     if not last:
         return
@@ -233,12 +236,12 @@ def _rows_below(slice_: Slice, offset: int) -> int:
 
 
 def _decided_in(slice_: Slice) -> int:
-    """Return how many records a key decides on: those of data batches that no transaction aborted."""
+    """Return the number of records about which a key decides: those of data batches that no transaction aborted."""
     records, fates = slice_.table["record_count"], slice_.table["fate"]
     return int(records.sum(dtype=np.int64, where=fates <= BatchFate.RETAIN_EMPTY))
 
 
 def _ordinals_of(slice_: Slice) -> tuple[int, int]:
-    """Return the first ordinal of the bitmap's word that the slice begins in, and the end of its ordinals."""
+    """Return the first ordinal of the bitmap's word in which the slice begins, and the end of its ordinals."""
     first, last = slice_.table[0], slice_.table[-1]
     return int(first["first_ordinal"]) & ~63, int(last["first_ordinal"] + last["record_count"])

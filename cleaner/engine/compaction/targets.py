@@ -23,7 +23,7 @@ from storage.stores.paths import StoredPath
 
 
 class Destination(Protocol):
-    """Takes the groups of a round in ascending order."""
+    """A destination takes the groups of a round in ascending order."""
 
     space: DiskFigures
     """The space that the replaced segments gave back."""
@@ -33,7 +33,7 @@ class Destination(Protocol):
         ...
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
-        """A group was written whole. Raises: OutOfSpace."""
+        """Take a group that was written whole. Raises: OutOfSpace."""
         ...
 
     def keep(self, segment: Segment) -> None:
@@ -43,14 +43,14 @@ class Destination(Protocol):
 
 @dataclass(eq=False)
 class InPlace:
-    """Swaps each group in; needs the lock."""
+    """The destination that swaps each group in; it needs the lock."""
 
     listing: Listing
     """The listing of the partition."""
     index_interval_bytes: int
     fs: FileSystem
     at_once: bool = field(kw_only=True)
-    """Unlink what a group replaces, since the next one may need the space."""
+    """Whether to unlink the replaced segments at once, because the next group may need the space."""
     stopping: Callable[[], bool] = field(default=lambda: False, kw_only=True)
     """Asked before each swap."""
     freed_bytes: int = 0
@@ -62,7 +62,7 @@ class InPlace:
         return CleanedSegment(self.fs, self.listing.directory, base_offset, self.index_interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
-        """Swap it in. Raises: Stopped, and nothing is swapped in; the last moment for that."""
+        """Swap the group in. Raises: Stopped: nothing was swapped in."""
         segments = [walked.span.segment for _, walked in group]
         sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
         if self.stopping():
@@ -75,7 +75,7 @@ class InPlace:
             self.freed_bytes += remove_retired(self.fs, segments)
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
-        """Swap in what another process wrote, fsynced, in this directory under names that mean nothing."""
+        """Swap in a segment that another process wrote and fsynced in this directory, under temporary names."""
         self._swap(segments, renamed(self.fs, written, FileState.CLEANED))
         if self.at_once:
             self.freed_bytes += remove_retired(self.fs, segments)
@@ -84,15 +84,15 @@ class InPlace:
         space = exchanged(segments, sealed, at_once=self.at_once)
         swap_in(self.fs, sealed, segments)
         self.space = self.space.plus(space)
-        retire_snapshots(self.fs, self.listing, segments[1:])  # of bases that the group's segment took in
+        retire_snapshots(self.fs, self.listing, segments[1:])  # of segments that became part of the group's segment
 
     def keep(self, segment: Segment) -> None:
-        """It stays where it is."""
+        """Leave the segment in its place."""
 
 
 @dataclass(eq=False)
 class IntoCopy:
-    """Writes the segments of a copy, under their plain names: until its manifest is there, a copy is nothing."""
+    """The destination in a copy. It uses plain names, because a directory without a manifest is no copy yet."""
 
     directory: Path
     index_interval_bytes: int
@@ -100,29 +100,29 @@ class IntoCopy:
     keep: Callable[[Segment], None]
     """Copies a segment as it is."""
     absorbed: list[Segment] = field(default_factory=list)
-    """Segments that others took in: their bases are no segment's any more."""
+    """Segments that became part of others, and so are not in the copy."""
     space: DiskFigures = NO_CHANGE
 
     def open(self, base_offset: int) -> CleanedSegment:
-        """Writes the files under their final names."""
+        """Write the files under their final names."""
         return CleanedSegment(self.fs, self.directory, base_offset, self.index_interval_bytes, FileState.PLAIN)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
-        """Make it last; nothing is replaced."""
+        """Make the segment durable; nothing is replaced."""
         segments = [walked.span.segment for _, walked in group]
         sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
         self.space = self.space.plus(exchanged(segments, sealed, at_once=False))
         self.absorbed += segments[1:]
 
     def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
-        """Take what another process wrote, fsynced, in the copy under names that mean nothing."""
+        """Take a segment that another process wrote and fsynced in the copy, under temporary names."""
         renamed(self.fs, written, FileState.PLAIN)
         self.space = self.space.plus(exchanged(segments, written, at_once=False))
         self.absorbed += segments[1:]
 
 
 def renamed(fs: FileSystem, written: Segment, state: FileState) -> Segment:
-    """Give the files of a segment their names in a state; the caller makes these last."""
+    """Rename the files of a segment to their names in a state. The caller makes the names durable."""
     for source, target in written.names(state):
         fs.rename(source, target, Purpose.CLEAN)
     names = [SegmentFileName(written.base_offset, kind, state) for kind in written.files]
@@ -132,7 +132,7 @@ def renamed(fs: FileSystem, written: Segment, state: FileState) -> Segment:
 
 @dataclass(eq=False)
 class Nowhere:
-    """Counts what would be written."""
+    """The destination of a rehearsal: it counts the bytes that would be written."""
 
     directory: Path
     index_interval_bytes: int
@@ -141,7 +141,7 @@ class Nowhere:
     space: DiskFigures = NO_CHANGE
 
     def open(self, base_offset: int) -> CleanedSegment:
-        """Only counts its bytes."""
+        """Return a segment that only counts its bytes."""
         return CleanedSegment(Unwritten(), self.directory, base_offset, self.index_interval_bytes)
 
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
@@ -157,5 +157,5 @@ class Nowhere:
 
 
 def _is_cold(group: Group) -> bool:
-    """Return whether most of the sources had to be read from disk: nobody keeps them in memory for long."""
+    """Return whether most of the sources had to be read from disk, so that nobody else keeps them in memory."""
     return 2 * sum(reader.absent_bytes for reader, _ in group) > sum(walked.span.size_bytes for _, walked in group)

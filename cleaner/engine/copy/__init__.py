@@ -1,4 +1,5 @@
 """A cleaned copy of a log directory elsewhere.
 
-Nouns: the *moment* says what is copied; the *output* is where it goes; the *manifest* tells what came of it.
+Nouns: the *moment* is the state that is copied; the *output* is the directory of the copy; the *manifest* lists the
+result.
 """

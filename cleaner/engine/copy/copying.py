@@ -1,17 +1,17 @@
-"""A cleaned copy of a log dir, beside the untouched original: what its plan leaves, written to another directory.
+"""A cleaned copy of a log dir, beside the untouched original: the segments that the plan leaves, in another directory.
 
-The copy is of one moment, the plan's. Every file, directory, topic id and checkpoint is compared with what it was then:
-the files of a partition when their turn comes, each file before and behind its copying, and everything once more before
-the manifest is written. The four checkpoints are not read again, but written from what they said then. Any change ends
-the copy without a manifest; nothing is copied anew, for that would be another moment.
+The copy is of one moment, the plan's. Every file, directory, topic id and checkpoint is compared with its state at that
+moment: the files of a partition when their turn comes, each file before and behind its copying, and everything once
+more before the manifest is written. The four checkpoints are not read again, but written from their contents at that
+moment. Any change ends the copy without a manifest. Nothing is copied anew, because that would be another moment.
 
 Steps:      ``logcleaner-incomplete`` is written first; then everything of the copy, each file fsynced, each directory
             behind its files; then the original is looked at once more; then ``logcleaner-manifest.json``; then the
             first file goes.
-Invariant:  a directory with a manifest is a whole copy; one without is none, whatever lies in it.
-Assumes:    the caller holds the lock of the original, where it has one that can be held. The comparisons do not rely on
-            it.
-As it is:   what the plan does not touch, what a guard rail holds back, and a partition that fails, which is told.
+Invariant: a directory with a manifest is a whole copy; a directory without one is no copy, whatever lies in it.
+Assumes: the caller holds the lock of the original, if the lock can be held. The comparisons do not rely on the lock.
+Copied unchanged: what the plan does not touch, what a guard rail holds back, and a partition that fails, which is
+reported.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Copier:
     compactor: Compactor
     results: dict[PartitionKey, PartitionResult] = field(default_factory=dict)
     _cleaned: dict[TopicPartition, int] = field(default_factory=dict)
-    """The end of the round of each compacted partition."""
+    """Partition -> the offset at which its compaction ended."""
 
     def copy_to(self, path: Path) -> None:
         """Write the copy; ``results`` has an entry for every partition with work.
@@ -134,7 +134,7 @@ class Copier:
         except OutOfSpace as error:
             raise OutputFull(error.path, error.wanted_bytes) from error
         except (LogCleanerError, OSError):
-            self.moment.ensure_unchanged()  # a change is the cause to tell
+            self.moment.ensure_unchanged()  # report a change as the cause
             raise
 
     def _copy_to(self, path: Path) -> None:
@@ -162,7 +162,7 @@ class Copier:
         output.finish(manifest)
 
     def _prepare(self, output: OutputDir) -> None:
-        """Make every directory, and have done what the compactions can share."""
+        """Make every directory, and do the work that the compactions share."""
         for name in self._names():
             output.make_dir(name)
         if not self.means.stopping():
@@ -177,7 +177,7 @@ class Copier:
     def _rounds(self, output: OutputDir) -> Iterator[tuple[Round, Path]]:
         for planned in self.plan.partitions:
             if isinstance(planned, PartitionPlan) and planned.compaction:
-                with suppress(LogCleanerError, OSError):  # told when its turn comes
+                with suppress(LogCleanerError, OSError):  # reported when its turn comes
                     round_ = self._round(planned, self._left(planned).listing)
                     yield round_, output.path / str(planned.facts.topic_partition)
 
@@ -219,7 +219,7 @@ class Copier:
     def _as_far_as_guarded(
         self, planned: PartitionPlan, target: Path, output: OutputDir
     ) -> tuple[PartitionPlan, PartitionResult]:
-        """Write the partition as planned, or without its compaction if a guard rail holds that back."""
+        """Write the partition as planned, or without its compaction if a guard rail holds the compaction back."""
         try:
             return planned, self._cleaned_copy(planned, target, output)
         except HeldBack as held:
@@ -250,7 +250,7 @@ class Copier:
     def _copy_segments(
         self, planned: PartitionPlan, left: _Left, target: Path, output: OutputDir
     ) -> tuple[Iterable[Segment], PartitionResult]:
-        """Return the segments that others took in, and the figures."""
+        """Copy the segments. Return those that became part of others, and the figures."""
         keep = partial(self._copy_segment, target, output)
         result, compaction = PartitionResult(Basis.DONE), planned.compaction
         if planned.deletion:
@@ -292,7 +292,7 @@ class Copier:
             self._copy_files(directory.plain_files(), directory.path, output)
 
     def _copy_files(self, names: Iterable[str], source: Path, output: OutputDir) -> None:
-        """Copy files of one directory to where the copy has that directory."""
+        """Copy files of one directory into the same directory of the copy."""
         target = output.path / source.relative_to(self.log_dir.path)
         for name in sorted(names):
             output.copy(source / name, self.moment.entry(source / name), target / name)
@@ -306,7 +306,9 @@ class Copier:
         output.copy(file.path, self.moment.entry(file.path), target / str(file.name))
 
     def _write_checkpoints(self, planned: Mapping[str, Offsets], left_out: set[str], output: OutputDir) -> None:
-        """Write them as the original had them, without the partitions left out, and with what the plan changed."""
+        """Write the checkpoints of the original, without the partitions that are left out, and with the changes of the
+        plan.
+        """
         failed = {key for key, result in self.results.items() if result.error}
         done = [p for p in self.plan.partitions if isinstance(p, PartitionPlan) and p.key not in failed]
         changes: dict[str, Mapping[TopicPartition, int | None]] = {
@@ -321,12 +323,12 @@ class Copier:
 
 
 def needed_bytes(plan: LogDirPlan, moment: Moment, left_of: Callable[[PartitionPlan], Listing]) -> int:
-    """Return what a copy takes at most.
+    """Return the most bytes that a copy can take.
 
     Args:
         plan: of the log dir.
         moment: the log dir as it was before the plan was made.
-        left_of: tells what retention leaves of a partition.
+        left_of: returns the segments that retention leaves of a partition.
 
     Raises: UnreadableFile.
     """
@@ -338,9 +340,9 @@ def needed_bytes(plan: LogDirPlan, moment: Moment, left_of: Callable[[PartitionP
 
 
 def is_of_the_partition(name: str) -> bool:
-    """Return whether a file belongs to no segment: topic id, leader epochs, and what others may have put there.
+    """Return whether a file belongs to no segment: topic id, leader epochs, and files that others put there.
 
-    What a repair replaced stays behind, as deleted segments do.
+    The files that a repair replaced are left out, as deleted segments are.
     """
     is_left = name.endswith(SCRATCH_SUFFIX) or is_kept_other(name)
     return parse_segment_file_name(name) is None and not is_left
@@ -360,7 +362,7 @@ class OutputDir:
         Args:
             path: where the copy is to be.
             original: whose copy; a new directory takes its owner and mode.
-            needed_bytes: what the copy takes at most.
+            needed_bytes: the most bytes that the copy can take.
             fs: the disk.
 
         Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace.
@@ -381,12 +383,12 @@ class OutputDir:
         self._fs.make_dir(self.path / name, self.path, Purpose.COPY)
 
     def empty(self, directory: Path) -> None:
-        """Take away what a failure left in one of its directories."""
+        """Remove the leftovers of a failure in one of the copy's directories."""
         for path in directory.iterdir():
             self._fs.unlink(path, Purpose.COPY)
 
     def copy(self, source: Path, planned: EntrySeen, target: Path) -> None:
-        """Copy a file, its time and its holes too, within the kernel where that can be.
+        """Copy a file with its time and its holes, within the operating system's kernel if it can.
 
         Args:
             source: a plain file.
@@ -413,19 +415,19 @@ class OutputDir:
             os.close(descriptor)
 
     def settle(self) -> None:
-        """Make the names of all that was copied last; every file was fsynced before."""
+        """Make the names of all copied files durable; every file was fsynced before."""
         for directory in (*filter(Path.is_dir, sorted(self.path.iterdir())), self.path):
             self._fs.fsync_dir(directory, Purpose.COPY)
 
     def finish(self, manifest: bytes) -> None:
-        """Make the copy a copy; it has settled."""
+        """Turn the directory into a copy, after ``settle``."""
         self._fs.replace_file(self.path / MANIFEST_FILE, manifest, Purpose.COPY)
         self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
         self._fs.fsync_dir(self.path, Purpose.COPY)
 
 
 def check_usable(path: Path, original: LogDir) -> None:
-    """Refuse what cannot become a copy of a log dir. Raises: UnusableOutput."""
+    """Refuse a directory that cannot become a copy of a log dir. Raises: UnusableOutput."""
     resolved, source = path.resolve(), original.path.resolve()
     if resolved == source or source in resolved.parents:
         raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
@@ -461,7 +463,10 @@ def _left_by_retention(listing: Listing, planned: PartitionPlan) -> _Left:
 
 
 def _data_of(directory: Path, names: Iterable[str]) -> int:
-    """Return the bytes of data in some files of a directory. One that is gone has none; its copying tells."""
+    """Return the bytes of data in some files of a directory.
+
+    A file that is gone counts nothing; its copying reports the error.
+    """
     total_bytes = 0
     with as_unreadable(directory), opened(directory) as parent:
         for name in names:
@@ -472,7 +477,7 @@ def _data_of(directory: Path, names: Iterable[str]) -> int:
 def _data_in(path: Path, parent: int) -> int:
     try:
         descriptor, size_bytes = open_sized(path, parent)
-    except OSError:  # its copying tells
+    except OSError:  # its copying reports the error
         return 0
     try:
         return data_bytes(descriptor, size_bytes)
@@ -483,7 +488,10 @@ def _data_in(path: Path, parent: int) -> int:
 def _segments_bytes(
     planned: PartitionPlan | UnreadablePartition, moment: Moment, left_of: Callable[[PartitionPlan], Listing]
 ) -> int:
-    """A compacted log is counted whole: what is left of it has no holes, and is at most as long."""
+    """Return the bytes of segments.
+
+    A compacted log counts whole, because its result has no holes and is at most as long.
+    """
     if isinstance(planned, UnreadablePartition):
         return _as_it_is(moment.directories[str(planned.topic_partition)])
     directory = moment.directories[str(planned.facts.topic_partition)]

@@ -2,9 +2,8 @@
 
 Schema ``logcleaner.manifest/1``; sizes in bytes, times in epoch ms, paths relative to the copy.
 
-It tells what was done. The code of a segment is a ``ReasonCode``; for what was planned and not done it is ``FAILED``,
-of a partition that was copied as it is or could not be compacted, or ``ROUND_ENDED``, behind the end of a round that
-ended early.
+The code of a segment is a ``ReasonCode``. If the plan was not carried out, it is ``FAILED`` for a partition that was
+copied unchanged or could not be compacted, or ``ROUND_ENDED`` behind the end of a round that ended early.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ class PartitionCopy:
     name: str
     """The name of the partition's directory."""
     error: str | None = None
-    """The error because of which the partition was copied unchanged; None if that was the plan."""
+    """The error for which the partition was copied unchanged; None if the plan was carried out."""
     compacted_to_offset: int | None = None
-    """Where its round ended, if it was compacted."""
+    """The offset at which the round ended, if the partition was compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +76,13 @@ class ManifestFile:
 def manifest_of(
     plan: LogDirPlan, copied: Sequence[PartitionCopy], root: Path, left_out: Sequence[str], made: tuple[int, str, str]
 ) -> bytes:
-    """Make the manifest of a copy that is complete on disk otherwise. Every file is read back for its hash.
+    """Make the manifest of a copy that is complete except for the manifest. Every file is read back for its hash.
 
     Args:
         plan: that the copy was made by.
         copied: its partitions.
         root: the copy.
-        left_out: what of the original was not copied: directories, symlinks and the like.
+        left_out: the entries of the original that were not copied: directories, symlinks and the like.
         made: the moment of the run (epoch ms), the engine, the version of logcleaner.
 
     Raises: UnreadableFile.
@@ -109,7 +108,7 @@ class Manifest:
     """The facts that a copy keeps about itself and the log dir that it was made of."""
 
     original: str
-    """The path of that log dir, then."""
+    """The path of that log dir at that time."""
     left_out: frozenset[str]
     """The entries of the log dir that were not copied."""
     files: tuple[ManifestFile, ...]

@@ -1,11 +1,11 @@
-"""A log dir at one moment: what its directories, files and checkpoints were before the plan was made.
+"""A log dir at one moment: the states of its directories, files and checkpoints before the plan was made.
 
 Order:      the moment is taken, then the configuration is read and the plan made, then files are read, then
             ``ensure_unchanged``.
-Invariant:  where the last of these finds no change, all that was read in between is of one moment: each entry was the
-            same from the first look at it to the last one.
-Seen by:    device, inode, size, mtime and ctime of files; ctime tells what was written under an old mtime, or was
-            changed and changed back. Device, inode and mtime of partition directories; their topic ids, since an inode
+Invariant:  if ``ensure_unchanged`` finds no change, everything that was read in between is of one moment: each entry
+was the same from the first look to the last. Compared are: device, inode, size, mtime and ctime of files; ctime shows a
+write under an old mtime, and a change that was reverted. Device, inode and mtime of partition directories; their topic
+ids, since an inode
             number may come again with the next directory. The bytes of the checkpoints.
 Assumes:    two changes of a file within one tick of the file system's clock do not leave its size as it was.
 """
@@ -86,7 +86,7 @@ class EntrySeen(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> EntrySeen:
-        """Keep what tells whether the entry changed."""
+        """Return the values by which a later look sees whether the entry changed."""
         if stat.S_ISREG(status.st_mode):
             disk_bytes = status.st_blocks * BLOCK_BYTES
             return cls(stat.S_IFREG, identity_of(status), status.st_ctime_ns, disk_bytes, status.st_nlink)
@@ -94,12 +94,12 @@ class EntrySeen(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Return whether it is a plain file."""
+        """Return whether the entry is a plain file."""
         return self.format == stat.S_IFREG
 
     @property
     def is_dir(self) -> bool:
-        """Return whether it is a directory, and no symlink to one."""
+        """Return whether the entry is a directory, and not a symlink."""
         return self.format == stat.S_IFDIR
 
     def change_to(self, other: EntrySeen) -> str | None:
@@ -111,7 +111,7 @@ class EntrySeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeenDirectory:
-    """A directory as it was seen: itself, its entries, and its topic id."""
+    """The state of a directory: its own, that of its entries, and its topic id."""
 
     path: Path
     itself: EntrySeen
@@ -122,7 +122,7 @@ class SeenDirectory:
 
     @classmethod
     def look(cls, path: Path, ignored: Collection[str] = ()) -> SeenDirectory:
-        """List a directory; names in ``ignored`` are not looked at. Raises: UnreadableFile."""
+        """List a directory; names in ``ignored`` are left out. Raises: UnreadableFile."""
         with as_unreadable(path), opened(path) as descriptor, os.scandir(descriptor) as found:
             status = os.fstat(descriptor)
             entries = dict(_entries(entry for entry in found if entry.name not in ignored))
@@ -144,9 +144,8 @@ class SeenDirectory:
         return sorted(name for name, entry in self.entries.items() if entry.is_file)
 
     def strays(self) -> list[str]:
-        """Return the names of what is no plain file, and means nothing to Kafka: directories, symlinks, FIFOs.
-
-        Raises: UnreadableFile for what would be a file of the log, of a topic or of the node if it were a plain one.
+        """Return the names of entries that are no plain files and mean nothing to Kafka: directories, symlinks, FIFOs.
+        Raises: UnreadableFile for an entry with the name of a file of the log, of a topic or of the node.
         """
         strays = sorted(name for name, entry in self.entries.items() if not entry.is_file)
         for name in filter(_means_something, strays):
@@ -162,7 +161,7 @@ class SeenDirectory:
             raise SourceChanged(self.path / PARTITION_METADATA_FILE, "another topic id")
         self.ensure_same_entries(found)
         if self.mtime_ns != found.mtime_ns:
-            raise SourceChanged(self.path, "names in it came or went")
+            raise SourceChanged(self.path, "files in it were added or removed")
 
     def ensure_same_entries(self, found: SeenDirectory) -> None:
         """Compare the entries of two states of the directory, and nothing else. Raises: SourceChanged."""
@@ -186,13 +185,13 @@ class Moment:
 
     @classmethod
     def of(cls, log_dir: LogDir, topics: Sequence[str]) -> Moment:
-        """Look at everything that a copy of some topics is made of.
+        """Look at everything that a copy of some topics contains.
 
         Args:
             log_dir: under its lock, if it has one.
             topics: globs over topic or partition names; empty means all.
 
-        Raises: UnreadableFile; SourceChanged if a directory goes meanwhile.
+        Raises: UnreadableFile; SourceChanged if a directory vanishes meanwhile.
         """
         root = SeenDirectory.look(log_dir.path, _IGNORED)
         contents = {name: read_file(log_dir.path / name) for name in CHECKPOINTS}
@@ -201,11 +200,11 @@ class Moment:
         return cls(root, directories, {name: data for name, data in contents.items() if data is not None})
 
     def offsets(self) -> dict[str, Offsets]:
-        """Return what the checkpoints said, by file name. Raises: CorruptCheckpoint."""
+        """Return the offsets of the checkpoints at that moment, by file name. Raises: CorruptCheckpoint."""
         return {name: parse_offset_checkpoint(data, self.root.path / name) for name, data in self.checkpoints.items()}
 
     def entry(self, path: Path) -> EntrySeen:
-        """Return what lay at a path in the log dir, or in one of ``directories``."""
+        """Return the entry that lay at a path in the log dir, or in one of ``directories``."""
         directory = self.root if path.parent == self.root.path else self.directories[path.parent.name]
         return directory.entries[path.name]
 
@@ -215,7 +214,7 @@ class Moment:
         Replica moves, topics that were deleted or not asked for, foreign directories; symlinks, FIFOs, devices.
 
         Args:
-            copied: names of the directories that it has.
+            copied: the names of the directories in the copy.
 
         Raises: as ``SeenDirectory.strays``.
         """
@@ -224,11 +223,11 @@ class Moment:
         return sorted(names)
 
     def ensure_unchanged(self) -> None:
-        """Look at all of it again. Raises: SourceChanged, UnreadableFile."""
+        """Look at everything again. Raises: SourceChanged, UnreadableFile."""
         for name in CHECKPOINTS:
             data, now = self.checkpoints.get(name), read_file(self.root.path / name)
             if data is not None and now is not None and data != now:
-                raise SourceChanged(self.root.path / name, "its offsets are others")
+                raise SourceChanged(self.root.path / name, "its offsets changed")
         self.root.ensure_same_entries(SeenDirectory.look(self.root.path, _IGNORED))
         for directory in self.directories.values():
             directory.ensure_unchanged()
@@ -265,12 +264,15 @@ def _entries(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, EntrySeen
     for entry in found:
         try:
             yield entry.name, EntrySeen.of(entry.stat(follow_symlinks=False))
-        except FileNotFoundError:  # gone since it was listed: the next look finds it gone, too
+        except FileNotFoundError:  # it vanished since the listing: the next look finds so, too
             continue
 
 
 def _means_something(name: str) -> bool:
-    """Return whether Kafka would read a file of this name: a copy without it would be another log, topic or node."""
+    """Return whether Kafka would read a file of this name.
+
+    Without the file the copy would be another log, topic or node.
+    """
     parsed = parse_segment_file_name(name)
     if parsed is not None:
         return parsed.state is not FileState.DELETED

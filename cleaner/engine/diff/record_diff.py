@@ -206,7 +206,7 @@ class _Comparison:
         self._account(self._met(run, digests, rows, there))
         is_known = np.isin(later.digests["offset"], digests["offset"], assume_unique=True)
         strangers = later.digests["offset"][~is_known]
-        self.found._note(strangers[strangers >= self._before.log_start_offset], "a record that was not there")
+        self.found._note(strangers[strangers >= self._before.log_start_offset], "a record that the earlier state lacks")
 
     def _met(self, run: Digests, digests: Table, rows: Integers, there: Flags) -> _Met:
         table = run.slice_.table
@@ -233,7 +233,7 @@ class _Comparison:
         for name in _RECORD_FIELDS:
             is_same &= digests[name] == others[name]
         self.found.kept += int(is_same.sum())
-        self.found._note(digests["offset"][~is_same], "the record is not as it was")
+        self.found._note(digests["offset"][~is_same], "the record was changed")
 
     def _account(self, met: _Met) -> None:
         """Find a cause for every record that is gone, the first that holds."""

@@ -146,9 +146,9 @@ class Between:
             now_ms: delete horizons up to it have come, epoch ms.
         """
         if self.is_one_round:
-            return "a single round, as made this copy, takes none such"
+            return "one round made this copy, and one round drops no such record"
         if self.delete_retention_ms is None:
-            return "nobody says whether its time has come: state it with --set delete.retention.ms=..."
+            return "delete.retention.ms is not known: state it with --set delete.retention.ms=..."
         if since_ms + self.delete_retention_ms > now_ms:
             return "delete.retention.ms has not passed since the earlier state was written"
         return None

@@ -39,7 +39,7 @@ _ELSEWHERE: Final = {
     FileHome.STRAY: (DepartureCode.STRAY, Need.REMOVE, "The broker no longer has this replica; nothing removes it."),
     FileHome.FUTURE: (
         DepartureCode.FUTURE, Need.BROKER,
-        "A replica move fills this directory: once the broker is through, the rules of the log hold here.",
+        "A replica move fills this directory: once the broker has finished the move, the rules of the log hold here.",
     ),
     FileHome.COPY: (DepartureCode.COPY, Need.REMOVE, "Somebody copied it here, and nothing removes it."),
     FileHome.OTHER: (DepartureCode.COPY, Need.REMOVE, "It lies in no partition directory, and nothing removes it."),
@@ -223,7 +223,7 @@ class Departing:
 
     def _of_log(self, key: tuple[str, TopicPartition], group: Sequence[FileEvidence]) -> Departures:
         if key not in self._plans:
-            cause = self._failures.get(key, "it is in no plan; run again")
+            cause = self._failures.get(key, "the plan does not contain it; run again")
             return _all_unknown(group, f"The partition cannot be read: {cause}")
         log_dir, planned = self._plans[key]
         if log_dir.errors:
@@ -313,18 +313,20 @@ class _LogWithKeys:
         file: SegmentFile | None = self._files.get(place.path)
         if place.state is FileState.DELETED and file is not None:
             if self._case.is_exempt:
-                text = "It left the log, and stays as long as the partition is not touched, or until a broker starts."
+                text = "The file left the log. logcleaner does not touch the partition; a starting broker removes it."
                 return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
             if file.name.base_offset in self._left.kept.copies:
-                text = "It left the log, and may be the only copy of records: a broker that starts removes it."
+                text = "The file left the log, and may be the only copy of records. A broker that starts removes it."
                 return Departure(DepartureCode.DELETED_FILE, None, (Need.BROKER,), text)
             due_ms = self._left.due_ms(file)
-            text = f"It left the log: clean, the daemon or a broker that starts removes it from {moment(due_ms)} on."
+            text = f"The file left the log. clean, the daemon or a starting broker removes it from {moment(due_ms)} on."
             return Departure(DepartureCode.DELETED_FILE, max(due_ms, now_ms), (), text)
         if place.state is not None and place.state is not FileState.DELETED:
-            text = "An interrupted compaction left it: clean, or a broker that starts, removes it."
+            text = "An interrupted compaction left the file: clean, or a broker that starts, removes it."
             return Departure(DepartureCode.RECOVERY, now_ms, (), text)
-        return Departure(DepartureCode.COPY, None, (Need.REMOVE,), "It is no file of the log, and nothing removes it.")
+        return Departure(
+            DepartureCode.COPY, None, (Need.REMOVE,), "The file is not part of the log, and nothing removes it."
+        )
 
 
 def _rank(hits: KeyHits) -> tuple[bool, int]:

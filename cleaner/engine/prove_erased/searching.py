@@ -51,7 +51,7 @@ _ENTRIES: Final = {
     FileKind.TIME_INDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
 }
 _KINDS: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT)
-_ABORTED: Final = "a record of an aborted transaction may count as committed, and a date be too early"
+_ABORTED: Final = "a record of an aborted transaction may count as committed, so a date may be too early"
 
 
 class RecordHit(NamedTuple):

@@ -117,7 +117,7 @@ def _runway(runways: Sequence[Document]) -> Headline:
     rates = sum(runway["written_bytes_per_day"] for runway in runways)
     if not known and left_out:
         told = f"not by {in_part(counting, left_out)}: retention keeps up with their {size(rates)} a day"
-        return Headline(label, "not known", f"{told}; the others do not say")
+        return Headline(label, "not known", f"{told}; the growth of the others is not known")
     if not known:
         return Headline(label, "never", f"retention keeps up with {size(rates)} a day")
     first = min(known, key=lambda runway: runway["days"])

@@ -62,7 +62,7 @@ def list_topics(page: Page, plan: Plan, outcome: Outcome, lines_max: int) -> Non
     if not _in_full(draft, every, wanted, outcome, lines_max):
         draft = page.draft()
         _in_short(draft, every, wanted, outcome, None if page.view.limit else lines_max - 2)
-        draft.line("-v shows every partition and segment, --limit N so many topics.", "dim")
+        draft.line("-v shows every partition and segment, --limit N shows N topics.", "dim")
         draft.line()
     page.text.extend(draft.text)
 
@@ -370,9 +370,9 @@ def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
     """Add a line if the records that a compacted topic cannot keep were not counted."""
     estimated = {key for key, result in outcome.results.items() if result.basis is Basis.ESTIMATE}
     if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
-        lost = f"Records without a key that {counted(partitions, 'partition')} would lose"
-        page.line(f"{lost}: not known without --exact.")
-        page.line("A run leaves a partition alone that would lose more than max.unkeyed.ratio.")
+        would = f"{counted(partitions, 'partition')} may lose records without a key"
+        page.line(f"{would}: --exact counts them.")
+        page.line("If more than max.unkeyed.ratio of its records would go, a run leaves a partition alone.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

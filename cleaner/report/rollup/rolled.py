@@ -278,7 +278,7 @@ def freed_words(plan: Plan, totals: Totals, outcome: Outcome, ended_ms: int) -> 
     if freed.now_bytes > 0:
         return f"{size(freed.now_bytes)} {of}; {size(freed.later_bytes)} more {when}, {by}"
     # the compacted files stay, so what they take is never free
-    taken = f"{size(-freed.now_bytes)} more are taken: old and compacted files"
+    taken = f"{size(-freed.now_bytes)} more are in use: the old and the compacted files"
     meanwhile = f"; until then {taken}" if freed.now_bytes else ""
     nothing = "" if outcome.dry_run else "nothing yet; "
     return f"{nothing}{size(freed.in_the_end_bytes)} {of} {when}, {by}{meanwhile}"

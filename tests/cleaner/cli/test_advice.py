@@ -49,7 +49,7 @@ def test_free_names_the_limits_that_nobody_stated(log_dir: Path, capsys) -> None
         main(["free", "--dry-run", "--target", "100%", "--log-dir", str(log_dir.parent / "other"), *only_delete]) == 1
     )
     told = capsys.readouterr().err
-    unlimited = "nobody stated a limit of 1 partition with cleanup.policy=delete (NO_LIMIT: clicks-0)"
+    unlimited = "nobody stated a limit for 1 partition with cleanup.policy=delete (NO_LIMIT: clicks-0)"
     assert f"{unlimited}; name the broker's --server-properties FILE" in told
     assert "--kafka-defaults" in told
 
@@ -64,7 +64,7 @@ def test_partitions_without_a_limit_are_named_so_that_compacted_ones_are_not_tak
     said, told = capsys.readouterr()
     assert re.search(r"^state.* compact .*NO_LIMIT$", said, re.MULTILINE)
     first = "plain-0, plain-1, plain-2, ..."
-    assert f"nobody stated a limit of 5 partitions with cleanup.policy=delete (NO_LIMIT: {first})" in told
+    assert f"nobody stated a limit for 5 partitions with cleanup.policy=delete (NO_LIMIT: {first})" in told
 
 
 def test_a_missing_high_watermark_is_told_with_its_remedy(log_dir: Path, capsys) -> None:
@@ -74,7 +74,7 @@ def test_a_missing_high_watermark_is_told_with_its_remedy(log_dir: Path, capsys)
     assert "--assume-committed" in line
     options = ("--target", "100%", "--kafka-defaults")
     assert main(["free", "--dry-run", "--log-dir", str(log_dir), *options]) == ExitStatus.FAILED
-    assert "(NO_HIGH_WATERMARK); let the broker start and stop" in capsys.readouterr().err
+    assert "(NO_HIGH_WATERMARK); start the broker and stop it" in capsys.readouterr().err
 
 
 def test_a_target_beyond_the_disk_says_how_large_the_disk_is(log_dir: Path, capsys) -> None:

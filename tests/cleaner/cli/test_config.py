@@ -151,7 +151,7 @@ class TestShow:
     def test_a_policy_that_only_a_glob_states_for_a_compacted_topic_is_unknown(self, config, place: Place) -> None:
         (place.log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nplain 0 7\n")
         _, out, _ = config("show", "--topic", "plain")
-        assert "it was compacted before" in " ".join(out.split())
+        assert "the topic was compacted before" in " ".join(out.split())
 
     def test_limits_are_shown_where_kafkas_defaults_delete(self, config, place: Place) -> None:
         place.properties.write_text(f"node.id=1\nlog.dirs={place.log_dir}\nlog.retention.mss=600000\n")
@@ -340,7 +340,7 @@ class TestCheck:
         status, out, err = config("check")
         assert status == 0
         assert err == (f"logcleaner: {told.format(f'{place.config} line 5')}\n" if told else "")
-        assert out.startswith("nothing that a run refuses found in " if told else "no problem found in ")
+        assert out.startswith("nothing that a run would refuse found in " if told else "no problem found in ")
 
     def test_a_limit_below_the_segments_of_kafkas_default_is_a_warning(self, config, place: Place) -> None:
         place.config.write_text("[topics.a]\nretention.bytes = '512MiB'\n")

@@ -188,7 +188,7 @@ def test_json_lines_keep_to_their_schema(tmp_path: Path, show: Any) -> None:
         (("orders-0", "--log-dir", "data", "--timestamp", "soon.."), 2, "is no time"),
         (("orders-0", "--log-dir", "data", "--key", "x", "--key-encoding", "hex"), 2, "is not hex"),
         (("fifo",), 2, "is no plain file"),
-        (("orders-0", "--log-dir", "data", "--key", "nobody"), 0, "no record is as selected"),
+        (("orders-0", "--log-dir", "data", "--key", "nobody"), 0, "no record matches the selection"),
         (("notes.txt",), 0, "Ignoring unknown file notes.txt"),
         (("fifo.log",), 1, "is no plain file"),
     ],

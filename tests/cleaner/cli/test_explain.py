@@ -171,7 +171,7 @@ def test_a_clock_that_jumped(capsys, monkeypatch: pytest.MonkeyPatch, after: Pat
     assert "a guard rail holds clean back here" in told
     assert "With --yes it deletes 3 segments" in told
     assert main(["clean", "--dry-run", "--log-dir", str(after)]) == 5
-    assert "(as in an old copy, or where a broker was stopped for long); nothing of it" in capsys.readouterr().err
+    assert "(as in an old copy, or where a broker was stopped for long); nothing there" in capsys.readouterr().err
 
 
 def test_a_failed_attempt_is_told_since_when_and_why(capsys, samples: Samples, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_offsets_below_the_log_start_are_told_from_those_of_the_log(capsys, tmp_
     explain(log_dir, "trimmed-0", "--offset", "1")
     told = " ".join(capsys.readouterr().out.split())
     assert "offsets 2 to 2, log end offset 3" in told
-    assert "It lies below the log start offset 2: no consumer can read it." in told
+    assert "The offset lies below the log start offset 2: no consumer can read it." in told
     explain(log_dir, "trimmed-0", "--offset", "9000", status=2)
     assert "has the offsets 2 to 2, and its files also 0 to 1" in capsys.readouterr().err
 
@@ -260,7 +260,7 @@ def test_what_a_segment_holds_is_counted(capsys, after: Path) -> None:
 
 def test_an_offset_that_compaction_took_says_so(capsys, after: Path) -> None:
     explain(after, "orders-0", "--offset", "1")
-    assert "No record has it any more: compaction took it" in capsys.readouterr().out
+    assert "No record has this offset: compaction took the record" in capsys.readouterr().out
     explain(after, "payments-0", "--offset", "6080")
     assert "producer 4, transactional" in capsys.readouterr().out
     explain(after, "orders-0", "0")

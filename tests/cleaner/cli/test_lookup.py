@@ -44,7 +44,7 @@ def test_offset_with_its_steps(orders: PartitionDir, capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     assert said.err == ""
     told = " ".join(said.out.split())
-    assert "segment map 00000000000000000000.log, 1 of 2: the last that begins there or before" in told
+    assert "segment map 00000000000000000000.log, 1 of 2: the last one that begins at or before the offset" in told
     assert "scan 00000000000000000000.log: 2 batches looked at, batch 4 at byte" in told
     assert "Offset 3 is not there: the next record is at 4, of 2027-01-15T08:00:00Z (1800000000005)." in told
     assert (
@@ -89,7 +89,7 @@ def test_offset_out_of_range_is_told_as_kafka_tells_it(
         ("-1", "The log ends before offset 7."),
         ("max-timestamp", "Offset 4, timestamp"),
         ("-3", "Offset 4, timestamp"),
-        (str(NOW_MS + 6), "No record is as late"),
+        (str(NOW_MS + 6), "No record has a timestamp of "),
         ("2020-01-01T00:00", "Offset 0, timestamp"),
     ],
 )

@@ -185,7 +185,7 @@ class TestPatternsOfTopics:
         assert main([*command, "--config", str(path)]) == ("free" in command)
         last = capsys.readouterr().err.splitlines()[-1]
         assert words in last
-        assert last.endswith(f'by retention.ms=1h ({path} line 3): [topics."click"] is not about it')
+        assert last.endswith(f'by retention.ms=1h ({path} line 3): [topics."click"] does not match this topic')
 
     def test_topic_that_only_the_cluster_metadata_knows_is_a_match(self, config: Path, log_dir: Path, capsys) -> None:
         config.write_text(f'log.dirs = ["{log_dir}"]\n[topics.clicks]\nretention.ms = "900d"\n')

@@ -75,7 +75,7 @@ def test_torn_tail_after_a_clean_shutdown_is_harm(log_dir: Path, capsys: pytest.
     assert status == ExitStatus.DAMAGED
     assert (step["kind"], step["position"], step["offset"], step["bytes"]) == ("append-behind", size, 3, 4)
     assert main(["preflight", "--kafka", "2.8", "--log-dir", str(log_dir)]) == ExitStatus.DAMAGED
-    assert "no consumer" in capsys.readouterr().out
+    assert "consumers never get the new records" in " ".join(capsys.readouterr().out.split())
 
 
 def test_garbage_offsets_of_the_cleaner_take_the_log_dir_offline_if_the_cleaner_is_on(
@@ -338,9 +338,7 @@ def test_partition_that_had_records_and_is_not_here_is_named(log_dir: Path, caps
     status, document = told(capsys, log_dir)
     (lost,) = document["log_dirs"][0]["lost"]
     assert (status, lost["topic"], lost["end_offset"]) == (ExitStatus.DAMAGED, "orders", 3)
-    assert "lost: 1 partition had records by the checkpoints, and no directory is here: orders-0" in shown(
-        capsys, log_dir
-    )
+    assert "lost: 1 partition with records in the checkpoints and no directory here: orders-0" in shown(capsys, log_dir)
 
 
 @pytest.mark.parametrize("suffix", ["stray", "delete"])

@@ -208,17 +208,17 @@ def explained(log_dir: Path, capsys, *options: str, name: str = "orders-0") -> s
 def test_explanation_says_that_nobody_counted_and_with_exact_what_clean_does(log_dir, capsys):
     told = explained(log_dir, capsys)
     assert "Now clean compacts 2 segments" in told
-    assert "Records without a key are not counted, and more than max.unkeyed.ratio=0.5" in told
+    assert "Records without a key were not counted: --exact counts them. More than max.unkeyed.ratio=0.5" in told
     told = explained(log_dir, capsys, "--exact")
     assert "Now a guard rail holds clean back here" in told
     assert "Compaction would drop 3 of 5 records because they have no key" in told
     assert "not counted" not in told
-    assert "No record without a key goes" in explained(log_dir, capsys, "--exact", name="state-0")
+    assert "Compaction drops no record without a key" in explained(log_dir, capsys, "--exact", name="state-0")
 
 
 def test_explanation_counts_what_the_guard_rail_lets_through(log_dir, capsys):
     let = ("--exact", "--set", "max.unkeyed.ratio=1")
-    assert "3 records without a key go: compaction keeps none" in explained(log_dir, capsys, *let)
+    assert "Compaction drops 3 records without a key" in explained(log_dir, capsys, *let)
     (partition,) = json.loads(explained(log_dir, capsys, "--json", *let))["partitions"]
     assert partition["records_unkeyed"] == 3
     (partition,) = json.loads(explained(log_dir, capsys, "--json"))["partitions"]
@@ -227,6 +227,6 @@ def test_explanation_counts_what_the_guard_rail_lets_through(log_dir, capsys):
 
 def test_dry_run_says_that_a_guard_rail_may_hold_the_run_back(run, capsys):
     assert run("clean", "--dry-run") == ExitStatus.DONE
-    assert "A run leaves a partition alone that would lose more than max.unkeyed.ratio." in " ".join(
+    assert "If more than max.unkeyed.ratio of its records would go, a run leaves a partition alone." in " ".join(
         capsys.readouterr().out.split()
     )

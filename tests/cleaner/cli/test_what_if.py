@@ -102,7 +102,7 @@ def test_a_later_now_says_when_and_of_what(demo: Path, capsys: pytest.CaptureFix
     assert text.startswith("DRY RUN - nothing is changed; this is what a run would do at 20")
     assert ", in 7d, to what is there today " in text
     assert text.endswith(
-        "DRY RUN - nothing was changed. It takes until then: a run without --now does what is due now."
+        "DRY RUN - nothing was changed. This plan is for a later time: a run without --now does what is due now."
     )
 
 

@@ -196,7 +196,7 @@ class TestWhatIsFree:
     def test_compacted_files_stay_so_what_is_free_later_is_less_by_them(self) -> None:
         assert self.freed(a_run(self.PLAN)) == (
             "Freed          nothing yet; 2.0 MiB of 100.0 MiB at 08:02 UTC, by the next clean (--delete-delay 0: now); "
-            "until then 1.0 MiB more are taken: old and compacted files"
+            "until then 1.0 MiB more are in use: the old and the compacted files"
         )
 
     @pytest.mark.parametrize("swept_bytes", [0, MIB // 2, 5 * MIB])

@@ -44,7 +44,7 @@ LAYERS = configured(clicks=EXPIRING, orders=COMPACT)
 ID, OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ", "BBBBBBBBBBBBBBBBBBBBBQ"
 OTHER_FILE, GONE, NEW = "another size, time or file", "it is gone", "it was not there"
 WRITTEN_TO = "it was written to while it was copied"
-OTHER_OFFSETS = "its offsets are others"
+OTHER_OFFSETS = "its offsets changed"
 CLICKS, ORDERS, METADATA = "clicks-0", "orders-0", "__cluster_metadata-0"
 Seen = set[tuple[str, str]]
 
@@ -152,7 +152,7 @@ SESSIONS: dict[str, tuple[Callable[[Path], object], Seen]] = {
         {(f"{ORDERS}/partition.metadata", "another topic id"), (f"{ORDERS}/partition.metadata", WRITTEN_TO)},
     ),
     "another content": (retouch, {(log(ORDERS, 2), "its content, mode, owner or links changed")}),
-    "file that comes and goes": (come_and_go, {(ORDERS, "names in it came or went")}),
+    "file that comes and goes": (come_and_go, {(ORDERS, "files in it were added or removed")}),
     "log start moved": (
         lambda root: rewrite(root / "log-start-offset-checkpoint", offsets(2)),
         {("log-start-offset-checkpoint", OTHER_OFFSETS)},

@@ -157,7 +157,9 @@ def test_a_wrong_checksum_takes_a_deep_look(healthy: Healthy, capsys: pytest.Cap
     data[80] ^= 1
     path.write_bytes(data)
     assert seen(capsys, healthy.log_dir) == (0, [])
-    assert told(capsys, healthy.log_dir)[-1] == "No checksum was looked at: --deep reads every byte."
+    assert (
+        told(capsys, healthy.log_dir)[-1] == "Checksums were not compared: --deep reads every byte and compares them."
+    )
     status, found = seen(capsys, healthy.log_dir, options=("--deep",))
     assert (status, found[0]["code"]) == (4, "BATCH_CORRUPT")
     assert told(capsys, healthy.log_dir, "--deep")[-1].startswith("Read every byte of ")

@@ -47,7 +47,7 @@ def test_never_is_said_only_where_every_partition_counts() -> None:
     assert lasts(replace(lasting(math.inf, left_out=0), free_bytes=0)) == "full now; after a clean: never full"
     assert told(lasting(math.inf, left_out=0)) == "Runway never full at 1.0 GiB a day (last 7 days)"
     assert told(replace(lasting(math.inf, left_out=28), counted=3)) == (
-        "Runway not filled by 3 of 31 partitions, at 1.0 GiB a day (last 7 days); the others do not say"
+        "Runway not filled by 3 of 31 partitions, at 1.0 GiB a day (last 7 days); the growth of the others is not known"
     )
 
 
@@ -59,7 +59,7 @@ def told(*runways: Runway) -> str:
 
 def test_one_file_system_needs_no_name() -> None:
     assert told(lasting(3.0)) == ("Runway full in 3d at 1.0 GiB a day (last 7 days, without 1 partition)")
-    assert told(lasting(None)) == ("Runway not known: no partition says how much was written in the last 7 days")
+    assert told(lasting(None)) == ("Runway not known: no partition tells how much was written in the last 7 days")
 
 
 def test_several_have_their_log_dirs() -> None:
