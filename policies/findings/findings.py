@@ -176,6 +176,11 @@ class Circumstances(NamedTuple):
     was_compacted: bool
     """Whether the cleaner has a checkpoint of it."""
 
+    @property
+    def whole_to(self) -> int | None:
+        """The end of the log as the broker noted it when it stopped cleanly; None if it did not."""
+        return self.recovery_point if self.is_clean else None
+
     def recovers_from(self, bases: Iterable[int]) -> int | None:
         """Return the base offset from which on the next start recovers segments; None if nobody knows, or it does not.
 

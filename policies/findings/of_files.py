@@ -36,7 +36,7 @@ from policies.findings.findings import (
     Standing,
 )
 from storage.anomalies import Anomaly, SeenAnomaly
-from storage.names import FileKind, SegmentFileName, segment_file_name
+from storage.names import FileKind, segment_file_name
 
 _CUT_ZEROS: Final = f"Stop the broker, and run logcleaner verify --repair={RepairGroup.ZERO_TAIL}: it cuts them off."
 _CUT_BY_ITSELF: Final = "Nothing: the next start of the broker cuts them off. To look at them before, copy the file."
@@ -366,24 +366,16 @@ class IndexedTail(NamedTuple):
 class EmptiedSegment(NamedTuple):
     """A segment without a record, whose index files have entries."""
 
-    directory: str
     base_offset: int
     index_name: str
     is_gone: bool
-    """Whether the ``.log`` is gone; else it is empty."""
-
-
-def emptied_findings(found: Iterable[EmptiedSegment]) -> Iterator[Finding]:
-    """Yield a finding for each segment that lost all its records."""
-    for one in found:
-        text = f"{one.index_name} has entries, and {'no .log' if one.is_gone else 'its .log is empty'}"
-        yield _lost(one.directory, one.base_offset, one.base_offset, text, is_gone=one.is_gone)
+    """Whether the ``.log`` is gone, and does not wait as ``.deleted``; else it is empty."""
 
 
 def missing_record_findings(
     log: LogHistory,
+    emptied: Iterable[EmptiedSegment],
     tails: Iterable[IndexedTail],
-    lone: Iterable[SegmentFileName],
     log_start_offset: int,
     whole_to: int | None,
 ) -> list[Finding]:
@@ -391,12 +383,12 @@ def missing_record_findings(
 
     Args:
         log: the partition.
-        tails: of its segments.
-        lone: index files with entries, whose ``.log`` is gone, and does not wait as ``.deleted``.
+        emptied: the segments without a record, by what their index files say.
+        tails: of the other segments, if somebody read their indexes.
         log_start_offset: the log start offset. Records below it may be gone.
         whole_to: the end of the log as the broker noted it when it stopped cleanly; None where it did not.
     """
-    known = {tail.base_offset: tail for tail in tails}
+    known, without_records = {tail.base_offset: tail for tail in tails}, {one.base_offset: one for one in emptied}
     found: list[Finding] = []
     gaps: list[tuple[int, int | None]] = [(log_start_offset, log.start_offset)]
     following = [segment.standing.base_offset for segment in log.segments[1:]]
@@ -405,20 +397,22 @@ def missing_record_findings(
         if due_offset is None or next_offset < due_offset:
             gaps.append((next_offset, due_offset))
         is_live_end = due_offset is None and segment.standing.is_live
-        if segment.facts.is_damaged or is_live_end or (tail := known.get(base_offset)) is None:
-            continue
         is_whole = next_offset == (whole_to if due_offset is None else due_offset)
+        if base_offset in without_records and (is_live_end or is_whole):
+            del without_records[base_offset]
+        is_told = base_offset in without_records
+        if is_told or segment.facts.is_damaged or is_live_end or (tail := known.get(base_offset)) is None:
+            continue
         text = None if is_whole else next(_named_behind(tail, next_offset, due_offset), None)
         if text is None and tail.shift_bytes:
             index = segment_file_name(base_offset, FileKind.INDEX)
             text = f"{index} leads {tail.shift_bytes:,} bytes behind the batches: so many are gone from the log"
         if text:
             found.append(_lost(log.directory, base_offset, next_offset, text))
-    for one in lone:
-        is_due = any(_is_between(one.base_offset, *gap) for gap in gaps)
-        if is_due and all(finding.offset != one.base_offset for finding in found):
-            text = f"{one} has entries, and no .log"
-            found.append(_lost(log.directory, one.base_offset, one.base_offset, text, is_gone=True))
+    for base_offset, one in without_records.items():
+        if base_offset >= log_start_offset and any(_is_between(base_offset, *gap) for gap in gaps):
+            text = f"{one.index_name} has entries, and {'no .log' if one.is_gone else 'its .log is empty'}"
+            found.append(_lost(log.directory, base_offset, base_offset, text, is_gone=one.is_gone))
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
-from policies.findings.of_files import early_end_findings, emptied_findings, segment_findings, swap_findings
+from policies.findings.of_files import early_end_findings, missing_record_findings, segment_findings, swap_findings
 from policies.findings.of_history import EpochStart, checkpoint_findings
 from policies.findings.of_log_dir import offset_findings
 from policies.findings.sweeping import only_copy_findings
@@ -35,7 +35,9 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     found = segment_findings(seen.log, seen.claims.counted_end)
     yield from found
     yield from early_end_findings(seen.log, found, seen.claims.counted_end, is_lost=bool(seen.claims.beyond))
-    yield from emptied_findings(seen.emptied)
+    circumstances = seen.claims.noted.circumstances(is_live=seen.is_live, was_clean=seen.was_clean)
+    start_offset, whole_to = circumstances.log_start_offset, circumstances.whole_to
+    yield from missing_record_findings(seen.log, seen.emptied, (), start_offset, whole_to)
     yield from only_copy_findings(seen.only_copies)
     yield from swap_findings(seen.hollow_swaps)
     if seen.unfinished_files and not seen.is_live and not seen.hollow_swaps:

@@ -69,7 +69,7 @@ class PartitionSymptoms:
     """``.deleted`` files whose delay is over."""
     deleted_bytes: int = 0
     emptied: tuple[EmptiedSegment, ...] = ()
-    """The segments in front of others that lost all their records."""
+    """The segments without a record, by what their index files say."""
     hollow_swaps: tuple[HollowSwapFacts, ...] = ()
     only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
     """The ``.deleted`` logs that may be the only copy of records, by their paths."""

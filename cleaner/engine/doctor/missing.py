@@ -89,6 +89,6 @@ def loss_symptoms(
         claims=claims_on(listing, glanced.listing.segments, log, noted, circumstances, end.offset),
         log=log,
         unkeyed_offsets=unkeyed,
-        emptied=tuple(emptied_segments(listing, circumstances.log_start_offset, with_last=circumstances.is_clean)),
+        emptied=tuple(emptied_segments(listing)),
         only_copies=() if is_live else tuple(rule.by_path(topic_partition, listing)),
     )

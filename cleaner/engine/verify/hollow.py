@@ -4,7 +4,7 @@ records, and whatever states offsets behind the end of a log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -12,7 +12,6 @@ from policies.findings.findings import Circumstances, LogHistory, Noted
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
 from policies.findings.of_log_dir import LogClaims
 from storage.errors import LogCleanerError
-from storage.log.end import next_offset_of
 from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing
 from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
@@ -58,34 +57,25 @@ def _is_base(name: str) -> bool:
     return len(base) == 20 and base.isdecimal()
 
 
-def emptied_segments(listing: Listing, log_start_offset: int, *, with_last: bool) -> Iterator[EmptiedSegment]:
-    """Yield the segments that lost all their records, by what their index files say.
-
-    Args:
-        listing: of the partition.
-        log_start_offset: segments below it may be gone.
-        with_last: look at the active segment, too. A broker allocates its index files ahead, with zeros.
+def emptied_segments(listing: Listing) -> Iterator[EmptiedSegment]:
+    """Yield the segments whose ``.log`` is empty or gone, and whose index files have entries.
 
     Raises: UnreadableFile.
     """
-    waiting = {f.name.base_offset for f in listing.files if f.name.kind is FileKind.LOG}
-    waiting -= {segment.base_offset for segment in listing.segments}
-    named = {
-        file.name.base_offset: file
-        for file in reversed(listing.in_state(FileState.PLAIN))
-        if file.name.kind in _INDEXES and file.name.base_offset >= log_start_offset
-    }
-    sizes = {segment.base_offset: segment.size_bytes for segment in listing.segments}
-    last = max(sizes, default=-1)
-    for base, file in sorted(named.items()):
-        is_looked_at = base < last or (with_last and base == last)
-        if is_looked_at and not sizes.get(base) and base not in waiting and _is_lost(listing, base, file):
-            yield EmptiedSegment(str(listing.directory), base, file.file_name, is_gone=base not in sizes)
+    empty = {segment.base_offset: segment for segment in listing.segments if not segment.size_bytes}
+    of_empty = [file for segment in empty.values() for kind in _INDEXES if (file := segment.files.get(kind))]
+    told: set[int] = set()
+    for file in (*of_empty, *lone_indexes(listing)):
+        base_offset = file.name.base_offset
+        if base_offset not in told and has_entries(file):
+            told.add(base_offset)
+            yield EmptiedSegment(base_offset, file.file_name, is_gone=base_offset not in empty)
 
 
-def lone_indexes(listing: Listing) -> list[SegmentFile]:
-    """Return the index files whose ``.log`` is not here: as no plain file, as ``.deleted`` or as ``.swap`` neither."""
-    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
+def lone_indexes(listing: Listing, states: Collection[FileState] = tuple(FileState)) -> list[SegmentFile]:
+    """Return the index files whose ``.log`` is here in none of some states. One that is no plain file is here."""
+    names = [file.name for file in listing.files]
+    logs = {name.base_offset for name in names if name.kind is FileKind.LOG and name.state in states}
     logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
     plain = listing.in_state(FileState.PLAIN)
     return [file for file in plain if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
@@ -127,9 +117,3 @@ def recovered(listing: Listing) -> Listing:
     with suppress(LogCleanerError):
         return plan_recovery(listing).listing
     return listing
-
-
-def _is_lost(listing: Listing, base: int, file: SegmentFile) -> bool:
-    """Return whether an index has entries, and no segment below reaches into them."""
-    below: list[Segment] = [segment for segment in listing.segments if segment.base_offset < base]
-    return has_entries(file) and not (below and next_offset_of(below[-1]) > base)

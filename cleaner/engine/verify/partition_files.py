@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.verify.hollow import claims_on, hollow_swap_facts, lone_indexes, strange_logs
+from cleaner.engine.verify.hollow import claims_on, emptied_segments, hollow_swap_facts, lone_indexes, strange_logs
 from policies.findings.findings import (
     REBUILD,
     Circumstances,
@@ -155,9 +155,10 @@ def partition_findings(
     else:
         found += [*offset_findings(claims), *of_epochs, *transaction_findings(log), *of_snapshots]
         copies = [] if circumstances.is_live else list(only_copy_findings(rule.by_path(name, listing)))
-        found += _loss_findings(log, listing, facts, circumstances) or (
-            [] if copies else _gap_findings(log, circumstances, snapshots)
-        )
+        emptied, tails = emptied_segments(listing), tails_of(listing, facts)
+        start_offset, whole_to = circumstances.log_start_offset, circumstances.whole_to
+        missing = missing_record_findings(log, emptied, tails, start_offset, whole_to)
+        found += missing or ([] if copies else _gap_findings(log, circumstances, snapshots))
         found += copies
     if log.segments:
         index = log.segments[-1].standing.path_of(FileKind.INDEX)
@@ -169,21 +170,13 @@ def partition_findings(
     if not circumstances.is_live:
         found += swap_findings(hollow_swap_facts(listing))
     told = {Path(one.path).name.partition(".")[0] for one in found if one.code is FindingCode.OFFSET_GAP}
-    orphans = [file_name for file_name in _orphans(listing) if file_name.partition(".")[0] not in told]
+    orphans = [file.file_name for file in lone_indexes(listing, (FileState.PLAIN,))]
+    orphans = [file_name for file_name in orphans if file_name.partition(".")[0] not in told]
     found += partition_name_findings(log.directory, [*listing.others, *odd.values()], orphans, name)
     if name.topic == CLUSTER_METADATA_TOPIC:
         return list(without_repairs(grouped(found)))
     deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
     return with_one_remedy(with_true_remedies(grouped(found), deleted), log.directory, log.end_offset)
-
-
-def _loss_findings(
-    log: LogHistory, listing: Listing, facts: Sequence[CheckedSegment], circumstances: Circumstances
-) -> list[Finding]:
-    whole_to = circumstances.recovery_point if circumstances.is_clean and not circumstances.is_live else None
-    tails, start_offset = tails_of(listing, facts), circumstances.log_start_offset
-    lone = [file.name for file in lone_indexes(listing) if file.identity.size_bytes]
-    return missing_record_findings(log, tails, lone, start_offset, whole_to)
 
 
 def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
@@ -259,13 +252,3 @@ def _odd_logs(listing: Listing) -> dict[str, str]:
     """
     logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
     return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}
-
-
-def _orphans(listing: Listing) -> list[str]:
-    logs = {segment.base_offset for segment in listing.segments}
-    logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
-    return [
-        file.file_name
-        for file in listing.in_state(FileState.PLAIN)
-        if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs
-    ]

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from policies.findings.findings import FindingCode, Harm
-from policies.findings.of_files import IndexedTail, NamedBatch, NamedTime, missing_record_findings
+from policies.findings.of_files import EmptiedSegment, IndexedTail, NamedBatch, NamedTime, missing_record_findings
 from policies.findings.repairs import RepairCode, RepairFacts, RepairKind, Target, repair, targets_of
-from storage.names import FileKind, FileState, SegmentFileName
 from tests.policies.findings.logs import log, segment, standing
 
-INDEX = SegmentFileName(0, FileKind.INDEX, FileState.PLAIN)
+GONE = EmptiedSegment(0, "00000000000000000000.index", True)
 TAIL = IndexedTail(10, 500, 1000, (), (), ())
 HOLED = log(segment(0, 10), segment(10, 15), segment(20, 30, standing=standing(20, is_last=True)))
 
@@ -32,7 +31,7 @@ HOLED = log(segment(0, 10), segment(10, 15), segment(20, 30, standing=standing(2
     ],
 )
 def test_evidence(story: str, changes: dict[str, Any], is_lost: bool) -> None:
-    found = missing_record_findings(HOLED, [TAIL._replace(**changes)], (), 0, None)
+    found = missing_record_findings(HOLED, (), [TAIL._replace(**changes)], 0, None)
     assert (story, bool(found)) == (story, is_lost)
     assert all((one.code, one.harm) == (FindingCode.OFFSET_GAP, Harm.DATA_LOST) for one in found)
 
@@ -40,25 +39,49 @@ def test_evidence(story: str, changes: dict[str, Any], is_lost: bool) -> None:
 def test_where_no_offset_is_missing_an_index_is_only_wrong() -> None:
     whole = log(segment(0, 10), segment(10, 20), segment(20, 30, standing=standing(20, is_last=True)))
     named = IndexedTail(10, 500, 1000, [NamedBatch(20, 500)], [NamedTime(1001, 20)], [20])
-    assert missing_record_findings(whole, [named], (), 0, None) == []
+    assert missing_record_findings(whole, (), [named], 0, None) == []
     at_end = IndexedTail(20, 500, 1000, [NamedBatch(30, 500)], (), ())
-    assert missing_record_findings(whole, [at_end], (), 0, None)
-    assert missing_record_findings(whole, [at_end], (), 0, 30) == [], "the broker stopped cleanly at this end"
+    assert missing_record_findings(whole, (), [at_end], 0, None)
+    assert missing_record_findings(whole, (), [at_end], 0, 30) == [], "the broker stopped cleanly at this end"
 
 
 @pytest.mark.parametrize(("base", "is_lost"), [(15, True), (17, True), (30, True), (12, False), (25, False)])
 def test_an_index_without_a_log(base: int, is_lost: bool) -> None:
-    assert bool(missing_record_findings(HOLED, (), [INDEX._replace(base_offset=base)], 0, None)) == is_lost
+    assert bool(missing_record_findings(HOLED, [GONE._replace(base_offset=base)], (), 0, None)) == is_lost
+
+
+@pytest.mark.parametrize(
+    ("base", "whole_to", "is_live", "is_lost"),
+    [
+        (15, None, False, True),
+        (40, None, False, True),
+        (40, 40, False, False),
+        (40, 50, False, True),
+        (40, None, True, False),
+    ],
+)
+def test_an_empty_log_whose_index_has_entries(base: int, whole_to: int | None, is_live: bool, is_lost: bool) -> None:
+    """At the end of the log, where the broker stopped cleanly or still writes, an index is only wrong, or ahead."""
+    empty = segment(base, base, standing=standing(base, is_last=base == 40, is_live=is_live))
+    behind = [] if base == 40 else [segment(20, 40, standing=standing(20, is_last=True))]
+    history = log(segment(0, base), empty, *behind)
+    one = EmptiedSegment(base, f"{base:020d}.index", False)
+    tail = IndexedTail(base, 0, -1, [NamedBatch(base + 1, 0)], (), ())
+    for tails in ((), [tail]):
+        found = missing_record_findings(history, [one], tails, 0, whole_to)
+        text = f"Records are missing: {base:020d}.index has entries, and its .log is empty."
+        assert [one.text for one in found] == [text] * is_lost
+        assert missing_record_findings(history, [one], tails[:0], base + 1, whole_to) == []
 
 
 def test_an_index_below_the_log_start_is_none() -> None:
     late = log(segment(20, 30, standing=standing(20, is_last=True)))
-    assert missing_record_findings(late, (), [INDEX], 0, None)
-    assert missing_record_findings(late, (), [INDEX], 20, None) == []
+    assert missing_record_findings(late, [GONE], (), 0, None)
+    assert missing_record_findings(late, [GONE], (), 20, None) == []
 
 
 def test_evidence_is_not_made_anew() -> None:
-    (lost,) = missing_record_findings(HOLED, [TAIL._replace(aborted=[16])], (), 0, None)
+    (lost,) = missing_record_findings(HOLED, (), [TAIL._replace(aborted=[16])], 0, None)
     names = [
         "00000000000000000010.index", "00000000000000000010.timeindex", "00000000000000000000.txnindex",
         "00000000000000000020.snapshot", "leader-epoch-checkpoint", "00000000000000000020.index", "partition.metadata",
