@@ -2,9 +2,10 @@
 
 Nouns:
     Cleaner: plans and cleans some log dirs.
-    Settings: a configuration file, read and checked; without arguments, the defaults. load_layers: reads the sources
-    that the settings name; returns log dirs and layers of configuration. Request: what a caller asks of a plan, above
-    all for which moment. Outcome: what a run did, or would have done (``engine.outcome``).
+    Settings: a configuration file, read and checked; without arguments, the defaults.
+    load_layers: reads the sources that the settings name; returns log dirs and layers of configuration.
+    Request: what a caller asks of a plan, above all for which moment.
+    Outcome: what a run did, or would have done (``engine.outcome``).
 """
 
 from importlib import import_module

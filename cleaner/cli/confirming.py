@@ -69,8 +69,9 @@ def confirm_guards(args: argparse.Namespace, cleaner: Cleaner, request: Request)
     """Ask the user, on a terminal, to confirm what guard rails hold back, before the run changes anything.
 
     Returns: the request, with the guards that were shown and confirmed, or with all guards after ``--yes``. A guard
-    that only the plan under the lock meets was never shown, so it still holds its partitions back. Raises:
-    NotConfirmed.
+    that only the plan under the lock meets was never shown, so it still holds its partitions back.
+
+    Raises: NotConfirmed.
     """
     if args.yes or args.dry_run or not _on_a_terminal():
         return replace(request, confirmed=args.yes)

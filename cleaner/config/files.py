@@ -5,8 +5,9 @@ shell can be read only once. A second reading would find nothing, and so lose th
 keeps the bytes of the first reading for every later one.
 
 The state of a file or directory shows cheaply, without opening it, whether anything changed. A state means nothing by
-itself: callers compare it with another state of the same file. A ``server.properties`` of no broker must not switch on
-Kafka's default limits.
+itself: callers compare it with another state of the same file.
+
+A ``server.properties`` of no broker must not switch on Kafka's default limits.
 """
 
 from __future__ import annotations

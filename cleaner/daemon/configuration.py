@@ -26,7 +26,9 @@ class Configuration:
     """The configuration in force. ``reload`` replaces it in one step, or raises and keeps it."""
 
     def __init__(self, load: Callable[[], LoadedLayers]) -> None:
-        """Load the configuration for the first time. Args:
+        """Load the configuration for the first time.
+
+        Args:
             load: reads all sources anew and checks them.
 
         Raises: as ``ConfigurationReader.read``.

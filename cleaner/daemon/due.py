@@ -204,9 +204,11 @@ class Schedule:
         return bool(expired) or not self.recovered.issuperset(self.states)
 
     def opening(self, job: Job, unrecovered: Mapping[Path, Collection[TopicPartition]]) -> Opening:
-        """Return the partitions that a retention opens. Args:
-        job: the retention.
-        unrecovered: the partitions of each log dir that may be changed and was not yet recovered.
+        """Return the partitions that a retention opens.
+
+        Args:
+            job: the retention.
+            unrecovered: the partitions of each log dir that may be changed and was not yet recovered.
         """
         of_crashes = {name for names in unrecovered.values() for name in names}
         all_due = (names_of(self.expiring) | of_crashes) - names_of(job.leaving_out)

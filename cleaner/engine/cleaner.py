@@ -371,8 +371,8 @@ class Cleaner:
         """Lock every log dir, recover, and free as much as the target asks, but no more than policy allows.
 
         Args:
-            request: what was asked; deleted files are unlinked within the run. target: the space that must be free on
-                each file system.
+            request: what was asked; deleted files are unlinked within the run.
+            target: the space that must be free on each file system.
 
         Raises: as ``clean``.
         """
@@ -526,7 +526,8 @@ def spend(
     Args:
         planned: the plan.
         executors: one for each of its log dirs, in their order.
-        plan_anew: plans the same run for the present files. doable: returns the part of a plan that can be carried out.
+        plan_anew: plans the same run for the present files.
+        doable: returns the part of a plan that can be carried out.
 
     Returns:
         The plan, with what was planned anew in its place.
@@ -626,10 +627,12 @@ def _states_of(name: str, noted: tuple[_Noted, ...]) -> tuple[FileLayers, ...]:
 
 
 class _Noted(NamedTuple):
-    """One entry of the file. Attributes:
-    name: the configuration file.
-    time_ms: when the entry was written, epoch ms.
-    states: the limits confirmed last; then the limits saved since, while something waited.
+    """One entry of the file.
+
+    Attributes:
+        name: the configuration file.
+        time_ms: when the entry was written, epoch ms.
+        states: the limits confirmed last; then the limits saved since, while something waited.
     """
 
     name: str

@@ -1,17 +1,18 @@
 """Delete the oldest records of one partition as a broker's DeleteRecords does, and the segments that lie below them.
 
-Order, each step safe to crash behind; run again, it goes on where one ended:
-    1. the journal's line, with all that takes the deletion back;
+Order, each step safe to crash behind; a second run goes on where the first ended:
+    1. the journal's line, with everything that takes the deletion back;
     2. the line of ``log-start-offset-checkpoint``. From here on the records are unreadable, to us as to a broker, and
-       the segments below are what every retention takes. Not later: without it, a crash among the renames would leave
-       a log that starts at whatever segment comes next. Not before the journal: nothing could then be taken back;
+       every retention deletes the segments below. Not later: without it, a crash among the renames would leave a log
+       that starts at whatever segment comes next. Not before the journal: nothing could then be taken back;
     3. the segments to ``.deleted``, as a retention does it (``engine/deletion.py``), and the leader epochs;
-    4. the line goes where the log now starts with its first segment: Kafka writes none there.
+    4. if the log now starts with its first segment, the line is removed: Kafka writes none then.
 Not touched: ``recovery-point-offset-checkpoint``, which may lie below the log start then. A recovery takes the first
-segment in its place. Raised as a running broker raises it, it would have a ``restore`` bring back what nobody checked.
+segment in its place. If this run raised it, as a running broker does, a ``restore`` would bring back records that
+nobody checked.
 
 The range is read first, every batch with its checksum, to count its records, or to find the first as late as a time.
-The headers of batches are enough, but at the ends of the range, and in the batch that has the time.
+The headers of batches are enough, except at the ends of the range, and in the batch that has the time.
 
 Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LogManager.checkpointLogStartOffsetsInDir.
 """
@@ -81,18 +82,21 @@ class DeletedRecords:
     before: Before
     decided: RecordDeletion | RefusedDeletion
     records: int | None = None
-    """The number of records that become unreadable; None if nobody counted them, or could."""
+    """The number of records that become unreadable; None if they were not, or could not be, counted."""
     damage: str | None = None
-    """The first damage among the records: file, byte and cause. None if nobody counted them, or all can be read."""
+    """The first damage among the records: file, byte and cause.
+
+    None if the records were not counted, or all can be read.
+    """
     time_ms: int = 0
-    """When it was planned, or done, epoch ms."""
+    """When the deletion was planned, or done, epoch ms."""
     is_done: bool = False
     error: str | None = None
     topic_id: str | None = None
-    """The topic id in ``partition.metadata``; None if that has none or cannot be read."""
+    """The topic id in ``partition.metadata``; None if the file has none or cannot be read."""
 
     def changed_since(self, asked: DeletedRecords) -> str | None:
-        """Return what is not as it was when a person was asked; None if all is."""
+        """Return what changed since a person was asked; None if nothing did."""
         if self.topic_id != asked.topic_id:
             if self.topic_id is None or asked.topic_id is None:
                 has, had = (one.topic_id or "no topic id that can be read" for one in (self, asked))
@@ -109,7 +113,7 @@ def plan_deletion(cleaner: Cleaner, wanted: TopicPartition, before: Before, requ
     Args:
         cleaner: of the log dirs. One of them holds the partition.
         wanted: the partition.
-        before: which records are to go.
+        before: where the records to delete end.
         request: what was asked and confirmed; names the partition alone.
 
     Raises: UnsurveyedPartition, CorruptBatch, UnreadableFile.
@@ -126,7 +130,7 @@ def delete_records(
     """Decide again under the locks, and act. Arguments and errors as of ``plan_deletion``.
 
     Args:
-        agreed: what the user agreed to. Nothing is done unless topic, segments and offsets are as they were.
+        agreed: what the user agreed to. Nothing is done if topic, segments or offsets have changed.
 
     Raises also: PlanOutOfDate, LogDirLocked, UnreliableLock, UnsafeOwner, JournalFull.
     """
@@ -138,19 +142,19 @@ def delete_records(
         log_dir = LogDir(path_of_text(shown.log_dir))
         with closing(Journal(log_dir.path, opened.means.fs, opened.means.clock.boot())) as journal:
             _recover(opened, log_dir, request, journal)
-            found = Before(shown.decided.log_start_offset)  # of a time; to look it up again would read as much again
+            found = Before(shown.decided.log_start_offset)  # for a time; to look it up again would read as much again
             shown = replace(plan_deletion(cleaner, wanted, found, request), before=before)
             assert isinstance(shown.decided, RecordDeletion), "recovery changes no offset"
             _ensure_as_agreed(agreed, shown)
             if shown.decided.has_work:
                 return _carry_out(log_dir, shown.decided, before, journal, opened.means)
-        # a crash behind the last rename left them as they were; a broker, too, cuts them when it starts
+        # a crash behind the last rename left the leader epochs uncut; a broker, too, cuts them when it starts
         truncate_leader_epochs(opened.means.fs, log_dir.path / str(wanted), shown.decided.log_start_offset)
         return shown
 
 
 class Counted(NamedTuple):
-    """The number of records of a range, or why nobody knows it."""
+    """The number of records of a range, or why it is not known."""
 
     records: int | None
     damage: str | None = None
@@ -181,7 +185,7 @@ def count_records(
 def first_as_late(
     name: TopicPartition, segments: Sequence[Segment], offsets: OffsetRange, timestamp_ms: int
 ) -> int | None:
-    """Return the offset of the first record of a range that is at or behind a time; None if there is none.
+    """Return the offset of the first record of a range with a given time or a later one; None if there is none.
 
     The function asks no index, so that a wrong time index costs no record.
 
@@ -204,7 +208,8 @@ def first_as_late(
 def count_in(
     directory: Path, decided: RecordDeletion, expect: Callable[[int], None], advance: Callable[[int], None]
 ) -> Counted:
-    """Return the number of records that a deletion makes unreadable; none if they cannot be read, or without kernels.
+    """Return the number of records that a deletion makes unreadable; no number if they cannot be read, or without
+    kernels.
 
     Args:
         directory: of the partition.
@@ -238,10 +243,10 @@ def _offset(planned: PartitionPlan, before: Before) -> int | None:
 
     For a time, return the offset of the first committed record at or behind the time, or None.
 
-    A broker answers what the indexes say. Here the log is read, too: every batch that would become unreadable, and the
-    batch that the indexes found. If an earlier record is as late, the log starts there.
+    A broker goes by the indexes. Here the log is read, too: every batch that would become unreadable, and the batch
+    that the indexes found. If an earlier record has the time, the log starts there.
 
-    Source: Kafka Partition.fetchOffsetForTimestamp: what lies at or above the high watermark is not found.
+    Source: Kafka Partition.fetchOffsetForTimestamp: a record at or above the high watermark is not found.
     Raises: UnsurveyedPartition if a batch that decides cannot be read.
     """
     if before.time_ms is None:
@@ -253,7 +258,7 @@ def _offset(planned: PartitionPlan, before: Before) -> int | None:
         record = LogSearch(segments, facts.log_start_offset).by_timestamp(before.time_ms).record
         check_usable()
         if record is None or record.offset >= watermark:
-            # a lookup ends at what it cannot read in the active segment; what lies behind may be as late
+            # a lookup ends at damage in the active segment; a record behind may have the time
             committed = (
                 LogDir(path_of_text(facts.log_dir)).offsets(HIGH_WATERMARK_CHECKPOINT).get(facts.topic_partition, 0)
             )

@@ -1,19 +1,20 @@
-"""Carry out a retention: the oldest segments leave the log, and what depends on the log start follows.
+"""Carry out a retention: the oldest segments leave the log, then the files that depend on the log start follow.
 
 Order, each step safe to crash behind:
-    1. where everything goes, an empty segment is rolled at the log end, with a producer snapshot;
-    2. every ``.log``, oldest first, to ``.deleted``; fsync of the directory. What a crash leaves is a log with a later
-       start, or, after a power loss, one with a gap among segments that were to go anyway: the next run takes the rest;
+    1. if all segments go, an empty segment is rolled at the log end, with a producer snapshot;
+    2. every ``.log``, oldest first, to ``.deleted``; fsync of the directory. A crash leaves a log with a later start
+       or, after a power loss, with a gap among segments that were to go anyway: the next run takes the rest;
     3. their index files and the producer snapshots of the deleted bases, but never the newest; fsync. Not before: for a
        ``.log`` without its index files, a broker that was stopped cleanly forgets its producers;
     4. leader epochs are cut at the new log start.
 The checkpoints of the log dir are the executor's, once for all partitions.
 
-``retire_segments`` does this. On a full disk a longer name, or the leader epochs, may find no room: then all is undone.
+``retire_segments`` does this. On a full disk a longer name, or the leader epochs, may find no room: then every step is
+undone.
 
-``remove_segments`` unlinks in the same order, which works with 0 bytes free. Step 4 needs a block, which step 2 has
-made, but perhaps not on a disk that others fill: it is the caller's, who can try again. Without it a log is sound: a
-broker cuts its leader epochs some time after it deleted, too.
+``remove_segments`` unlinks in the same order, which works with 0 bytes free. Step 4 needs a block. Step 2 has freed
+one, unless others fill the disk. So the caller does step 4, and can try again. A log without step 4 is sound: a broker,
+too, cuts its leader epochs some time after a deletion.
 
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStart.
 """
@@ -44,11 +45,11 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
         fs: the disk.
         listing: the partition, read under the lock.
         deletion: what policy decided.
-        snapshot_at_end: makes the producer snapshot of the log end; called only where everything goes and there is
-            none.
+        snapshot_at_end: makes the producer snapshot of the log end; called only if all segments go and there is no such
+            snapshot.
 
-    Raises: PlanOutOfDate where a file is not as it was, CorruptCheckpoint where the leader epochs do not parse;
-        OutOfSpace; and the partition is as it was.
+    Raises: PlanOutOfDate if a file changed, CorruptCheckpoint if the leader epochs do not parse, OutOfSpace. The
+        partition then stays as it was.
     """
     doomed = _checked(listing, deletion)
     rolled = _roll(fs, listing, deletion, snapshot_at_end)
@@ -67,8 +68,10 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
 
 
 def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
-    """Unlink the segments of a deletion; the leader epochs are left to the caller. Arguments and errors as above:
-    there is an OutOfSpace only where everything goes, and nothing is gone then."""
+    """Unlink the segments of a deletion; the leader epochs are left to the caller.
+
+    Arguments and errors as above. OutOfSpace is raised only if all segments go, before any is unlinked.
+    """
     doomed = _checked(listing, deletion)
     for segment in doomed:
         segment.ensure_as_listed()
@@ -82,8 +85,8 @@ def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
 def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[SegmentFile], list[SegmentFile]]:
     """Do steps 2 and 3: every ``.log``, and all its companions.
 
-    A power loss may leave index files of a segment among them whose ``.log`` is gone. These go as well: below the first
-    segment they tell of nothing that a log needs.
+    A power loss may leave index files of a segment among them whose ``.log`` is gone. These are removed, too, because a
+    log needs nothing below its first segment.
     """
     companions = [segment.files[kind] for segment in doomed for kind in SEGMENT_KINDS[1:] if kind in segment.files]
     logs = {segment.base_offset for segment in listing.segments}
@@ -174,7 +177,7 @@ def _retired(file: SegmentFile) -> Path:
 
 
 def retire_snapshots(fs: FileSystem, listing: Listing, segments: Iterable[Segment]) -> None:
-    """Rename the snapshots of segments that a swap took in, or unlink them where the longer name finds no room."""
+    """Rename the snapshots of segments that a swap replaced, or unlink them if there is no room for the longer name."""
     for snapshot in retired_snapshots(listing, segments):
         try:
             fs.rename(snapshot.path, _retired(snapshot), Purpose.RETIRE)

@@ -1,11 +1,11 @@
 """Spend the plan of one log dir: deletions of every partition first, then compactions, each through the journal.
 
-Deletions come first since they make space and need next to none; ``policies.planning`` says in which order. A partition
-that fails is reported and stops nobody else.
+Deletions come first, because they make space and need next to none; ``policies.planning`` gives their order. A
+partition that fails is reported, and stops no other partition.
 
-With 0 bytes free nothing can be written, the journal neither, and then no further step is begun in this log dir. With
-no delete delay the files are unlinked all the same; what had to be written meanwhile follows once there is space:
-journal lines, which are told as events before the step, leader epochs, then the checkpoints.
+With 0 bytes free nothing can be written, not even the journal, so no further step is begun in this log dir. Without a
+delete delay the files are unlinked all the same; the writes follow once there is space: journal lines (logged as events
+before the step), leader epochs, then the checkpoints.
 """
 
 from __future__ import annotations
@@ -58,40 +58,40 @@ class Executor:
         *,
         journal_full: str | None = None,
     ) -> None:
-        """Begin nothing yet.
+        """Prepare the execution.
 
         Args:
             log_dir: whose lock the caller holds.
             means: of the run.
-            request: as planned with; if it unlinks at once, journal lines may wait for space.
+            request: the one of the plan; if it unlinks at once, journal lines may wait for space.
             compactor: carries the compactions out.
-            journal_full: the error, if recovery met a journal without space, and told so: no step is begun.
+            journal_full: the error, if recovery met, and reported, a journal without space: then no step is begun.
         """
         self.log_dir = log_dir
         self._compactor = compactor or Local()
         self._means = means
         self._request = request
         self._writing = threading.Lock()
-        """The journal and the checkpoints belong to all partitions."""
+        """The lock for journal and checkpoints, which all partitions share."""
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
         self.journal_full = journal_full
-        """Once the journal found no space, the error: what would have to be journalled is not begun any more."""
+        """The error, once the journal found no space. Then no step that needs a line is begun any more."""
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.errors: list[str] = []
         self.changed: set[PartitionKey] = set()
-        """Partitions that were skipped, since a file is not as it was planned with; to be planned anew, and retried."""
+        """Partitions that were skipped, because a file changed since the plan; they are planned anew, and retried."""
         self.left: set[PartitionKey] = set()
-        """Partitions that were not begun, since the run is to let go of the lock."""
+        """Partitions that were not begun, because the run must release the lock."""
         self._postponed: list[PartitionPlan] = []
         self._retried: set[PartitionKey] = set()
         self._deleted: list[PartitionPlan] = []
         self._uncut: list[tuple[Path, int]] = []
-        """Directories whose leader epochs a full disk did not take yet, with their log start offsets."""
+        """The directories whose leader epochs could not be written yet on a full disk, with their log start offsets."""
 
     def delete(self, plan: LogDirPlan) -> None:
         """Carry the deletions out, or until asked to stop; ``results`` has an entry for every partition met.
 
-        Those that make an empty segment in place of all that they unlink are left to ``settle``.
+        A deletion that makes an empty segment in place of all that it unlinks is left to ``settle``.
         """
         for step in deletion_steps(plan, at_once=self._request.is_at_once):
             if self._request.is_at_once and step.deletion and step.deletion.roll_at_offset is not None:
@@ -100,10 +100,11 @@ class Executor:
                 self._attempt(step, self._delete)
 
     def settle(self) -> None:
-        """Write what the deletions entail. Call it after the deletions of every log dir, since these may share a full
-        disk.
+        """Write the files that follow from the deletions.
+
+        Call it after the deletions of every log dir, since these may share a full disk.
         """
-        self._reported(self._journal.close)  # the deletions that its lines tell of were carried out
+        self._reported(self._journal.close)  # the deletions of these lines were carried out
         for step in self._postponed:
             self._attempt(step, self._delete)
         self._postponed.clear()
@@ -153,13 +154,13 @@ class Executor:
         return without_space
 
     def correct_checkpoint(self, plan: LogDirPlan) -> None:
-        """Write first dirty offsets anew where those of the checkpoint lie outside the log."""
+        """Correct the first dirty offsets of the checkpoint that lie outside their log."""
         if self.journal_full:
             return
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, dict(corrected_checkpoints(plan, self._failed())))
 
     def retry(self, planned: Plan) -> None:
-        """Forgive, once each, the partitions whose files had changed and that the new plan has."""
+        """Forget, once for each partition, the failure of those whose files had changed and that the new plan has."""
         for key in self.changed & {p.key for p in planned.partitions}:
             self.results[key] = replace(self.results[key], error=None)
         self._retried |= self.changed
@@ -203,7 +204,7 @@ class Executor:
         try:
             after = step(partition, before)
         except JournalFull:
-            return  # told once, for the whole log dir
+            return  # reported once, for the whole log dir
         except Stopped:
             after = before
         except PlanOutOfDate as error:
@@ -218,7 +219,7 @@ class Executor:
         self.results[key] = replace(after, seconds=before.seconds + self._means.clock.seconds() - start_seconds)
 
     def _with_remedy(self, error: Exception) -> Exception:
-        """Return the error with another remedy if it names what this run does already: to unlink at once."""
+        """Return the error with another remedy if its remedy is to unlink at once, which this run does already."""
         if isinstance(error, OutOfSpace) and self._request.is_at_once:
             others = "let retention make some in other topics, too (no --topic), " if self._request.topics else ""
             return OutOfSpace(error.path, error.wanted_bytes, f"{others}{_MAKE_SPACE}")
@@ -235,7 +236,9 @@ class Executor:
         return {key for key, result in self.results.items() if result.error}
 
     def _with_space_back(self, partition: PartitionPlan, result: PartitionResult) -> PartitionResult:
-        """Unlink what a compaction renamed before the next one needs space, unless there is a delay."""
+        """Unlink the files that a compaction renamed, before the next one needs space; do nothing if there is a
+        delay.
+        """
         if not self._request.is_at_once:
             return result
         left = Leftovers.of(partition, list_partition(self._path_of(partition.facts)), 0, is_asked=True)
@@ -335,7 +338,7 @@ class Executor:
         try:
             write()
         except (LogCleanerError, OSError) as error:
-            if (cause := told(error)) not in self.errors:  # a journal that cannot be written is met at each attempt
+            if (cause := told(error)) not in self.errors:  # a journal that cannot be written fails each attempt
                 self.errors.append(cause)
 
     def _path_of(self, facts: PartitionFacts) -> Path:
@@ -350,7 +353,7 @@ def log_starts_after(partitions: Sequence[PartitionPlan]) -> Iterator[tuple[Topi
 
     A log start needs its line only while it lies above the first segment's base. Source: Kafka LogManager.
 
-    Of a partition's two deletions the later one has the last word.
+    If a partition has two deletions, the later one counts.
     """
     for partition in partitions:
         deletion = partition.deletion

@@ -1,10 +1,11 @@
 """``free``: bring every file system of the log dirs to a target, within what policy allows, and stop there.
 
 Steps:  1. files that earlier runs renamed to ``.deleted``, partition by partition;
-        2. deletions, as ``policies.rescue`` chooses them by what their files take on the disk, the oldest MiB of each
-           partition first. What each gives back is measured; a partition that gives much less than its files take, a
-           snapshot may keep their blocks, loses nothing more, and more is chosen of the others from a new plan;
-        3. where the plan holds compactions and these do not suffice: one by one, the best that fits into what is free.
+        2. deletions, as ``policies.rescue`` chooses them by the blocks of their files, the oldest MiB of each partition
+           first. The gain of each is measured. A partition whose gain is much less than its blocks (a snapshot may keep
+           them) loses nothing more, and a new plan chooses more of the others;
+        3. if the plan holds compactions and the deletions do not suffice: compactions one by one, the best that fits
+           into the free space.
 The first two work with 0 bytes free. The lock is the caller's.
 """
 
@@ -55,11 +56,11 @@ class Rescued:
     target: SpaceTarget
     before: tuple[Volume, ...]
     after: tuple[Volume, ...]
-    """The same ones. In a dry run without what compactions would give, which nobody knows."""
+    """The same file systems afterwards. In a dry run without the gain of compactions, which is not known."""
     deleted_disk_bytes: Mapping[str, int] = field(default_factory=dict)
     """Log dir -> the bytes in blocks of the files that deletions unlinked; compactions do not count."""
     lacking: Mapping[PartitionKey, Gain] = field(default_factory=dict)
-    """Partitions that gave back much less than their files took, as measured, and lost nothing more."""
+    """Partitions whose deleted files gave back much less than they took, as measured, and that lost nothing more."""
 
     @property
     def is_met(self) -> bool:
@@ -68,7 +69,7 @@ class Rescued:
 
 
 def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
-    """Return the file systems that log dirs lie on, as they are now; a store is none."""
+    """Return the file systems of log dirs, in their present state; a store is none."""
     spaces = {log_dir: log_dir.space() for log_dir in log_dirs if not isinstance(log_dir.path, StoredPath)}
     by_device = sorted(spaces, key=lambda log_dir: spaces[log_dir].device)
     volumes = []
@@ -86,13 +87,13 @@ class Rescue:
     def __init__(
         self, log_dirs: Sequence[LogDir], means: Means, target: SpaceTarget, make_plan: Callable[[], Plan]
     ) -> None:
-        """Prepare it.
+        """Prepare the run.
 
         Args:
             log_dirs: locked and recovered, for a ``run``.
             means: of the run.
-            target: what is to be free on each file system.
-            make_plan: reads the facts and says what policy allows now; its request unlinks at once.
+            target: the space that must be free on each file system.
+            make_plan: reads the facts and plans what policy allows now; its request unlinks at once.
         """
         self._log_dirs = {str(log_dir.path): log_dir for log_dir in log_dirs}
         self._means = means
@@ -106,10 +107,10 @@ class Rescue:
         """Deletions that ``settle`` carries out."""
 
     def run(self, errors: list[str]) -> Rescued:
-        """Do it; to ``errors``, what failed before, is added what fails beside the partitions."""
+        """Free the space. ``errors`` has the earlier failures; failures beside those of partitions are added."""
         start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
-        self._kernels.doable(planned)  # the line, or the error, comes before anything is done
+        self._kernels.doable(planned)  # the line, or the error, comes before the first step
         kept = kept_files(planned)
         with ExitStack() as journals:
             for path, log_dir in self._log_dirs.items():
@@ -140,7 +141,7 @@ class Rescue:
         """Return what ``run`` would do, and change nothing; needs no lock."""
         start_seconds, before = self._means.clock.seconds(), self._volumes()
         planned = self._make_plan()
-        self._kernels.doable(planned)  # as ``run`` asks
+        self._kernels.doable(planned)  # in the order of ``run``
         swept, would_sweep = list(before), list[SegmentFile]()
         for place, volume in enumerate(before):
             for files in self._due(planned, volume):
@@ -200,7 +201,10 @@ class Rescue:
             planned = self._retry()
 
     def _delete_in(self, plan: LogDirPlan) -> None:
-        """Delete in one log dir, each step measured; of a partition that gave too little the next one is left out."""
+        """Delete in one log dir, and measure each step.
+
+        The next step of a partition that gave too little is left out.
+        """
         executor = self._executors[plan.facts.path]
         for whole in deletion_steps(plan, at_once=True):
             for step in with_oldest_apart(whole):
@@ -214,7 +218,7 @@ class Rescue:
                     self._rolling.append(step)
 
     def _settle(self) -> None:
-        """Write what the deletions entail, and delete what needs an empty segment in its place."""
+        """Write the files that follow from the deletions, and delete segments that need an empty one in their place."""
         before = [self._deleted_of(step) for step in self._rolling]
         for executor in self._executors.values():
             executor.settle()
@@ -224,7 +228,7 @@ class Rescue:
         self._rolling.clear()
 
     def _note(self, key: PartitionKey, gauge: Gauge, disk_bytes: int) -> None:
-        """Measure what files of a partition gave back."""
+        """Measure the gain of deleted files of a partition."""
         self._deleted_disk_bytes[key[0]] += disk_bytes
         gain = gauge.gain(disk_bytes)
         if gain.is_lacking:
@@ -252,7 +256,7 @@ class Rescue:
         return any(executor.changed for executor in self._executors.values())
 
     def _retry(self) -> Plan:
-        """Make a new plan. Partitions whose files had changed since the last one get one more chance."""
+        """Make a new plan. Partitions whose files had changed since the last plan are tried once more."""
         planned = self._make_plan()
         for executor in self._executors.values():
             executor.retry(planned)
@@ -303,7 +307,7 @@ def _disk_bytes(step: PartitionPlan) -> int:
 
 
 class Gauge:
-    """Measures what a deletion gives back to the file system of a log dir: free space before it and behind it.
+    """Measures the gain of a deletion: the free space of the file system before it and behind it.
 
     Blocks can outlive the file: a snapshot or a copy shares them, or a process has the file open. And they can come
     late: ZFS and btrfs free them in the background, XFS and others a moment after the unlink. So if less is free than
@@ -316,11 +320,11 @@ class Gauge:
         self._before_bytes = self._taken_by_others()
 
     def gain(self, expected_bytes: int) -> Gain:
-        """Return what came back, once it is enough, or after 10 seconds."""
+        """Return the gain, once it is enough, or after 10 seconds."""
         gain = self._seen(expected_bytes)
         if not gain.is_lacking:
             return gain
-        with suppress(OSError):  # then it is only waited for
+        with suppress(OSError):  # then only wait for it
             self._log_dir.sync_file_system()
         clock = self._means.clock
         until_seconds = clock.seconds() + WAIT_SECONDS_MAX

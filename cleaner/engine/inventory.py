@@ -39,7 +39,7 @@ _NEVER_MS = (1 << 63) - 1
 
 Wanted = Callable[[TopicPartition], bool]
 Listed = Callable[[Listing], object]
-"""Is told of the listing that the facts of a partition were made from, or that they could not be made from."""
+"""A function that is called with the listing of each partition, whether or not facts could be made of it."""
 
 
 class Needs(NamedTuple):
@@ -67,7 +67,7 @@ class Needs(NamedTuple):
 
 
 class LogEndsBeforeItsStart(LogCleanerError):
-    """Segments are missing at the end of a log: a starting broker would delete all that is left."""
+    """Segments are missing at the end of a log: a starting broker would delete all other segments."""
 
     path: Path
     log_end_offset: int
@@ -96,12 +96,12 @@ class ForeignTopicId(LogCleanerError):
 
 
 def everything(_: TopicPartition) -> bool:
-    """Every partition is wanted."""
+    """Return True: every partition is wanted."""
     return True
 
 
 def unheard(_: Listing) -> None:
-    """Nobody asks for the listings."""
+    """Ignore the listings."""
 
 
 class Survey(NamedTuple):
@@ -113,7 +113,7 @@ class Survey(NamedTuple):
     topics: tuple[str, ...] = ()
     """Globs; empty means all."""
     wanted: Wanted = everything
-    """Asked of each partition that the globs name, just before it is read."""
+    """A predicate, asked about each partition that the globs name, just before it is read."""
     listed: Listed = unheard
 
     def wants(self, topic_partition: TopicPartition) -> bool:
@@ -121,7 +121,10 @@ class Survey(NamedTuple):
         return is_named(topic_partition, self.topics) and self.wanted(topic_partition)
 
     def policy_of(self, topic_partition: TopicPartition, cleaned: Offsets) -> TopicPolicy:
-        """Return the configuration of a partition. No default alone makes a compacted partition an uncompacted one."""
+        """Return the configuration of a partition.
+
+        A default alone never turns a compacted partition into an uncompacted one.
+        """
         return self.layers.policy_for(topic_partition.topic, compacted_before=topic_partition in cleaned)
 
 
@@ -132,7 +135,10 @@ def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
 
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
-    """Read the facts of a log dir. An unreadable partition says so; a garbled checkpoint concerns the whole dir."""
+    """Read the facts of a log dir.
+
+    An unreadable partition is part of the result; a garbled checkpoint is an error of the whole log dir.
+    """
     locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
     try:
         checkpoints = log_dir.checkpoints()
@@ -163,7 +169,7 @@ def survey_again(
     path = log_dir.path / str(known.topic_partition)
     found = _survey_partition(log_dir, known.topic_partition, path, checkpoints, survey, None, OnlyCopies(log_dir))
     if isinstance(known, PartitionFacts) and isinstance(found, PartitionFacts):
-        return replace(found, counted=known.counted)  # it says nothing of a configuration
+        return replace(found, counted=known.counted)  # the survey has no configuration
     return found
 
 
@@ -173,7 +179,7 @@ def survey_clock(log_dir: LogDir, clock: Clock, jump_max_ms: int) -> ClockFacts:
     Args:
         log_dir: the log dir, in which this run has changed nothing yet.
         clock: the machine's.
-        jump_max_ms: ``clock.jump.max``: segments are looked at only where every other file is older than that.
+        jump_max_ms: ``clock.jump.max``: segments are read only if every other file is older than that.
 
     Raises: UnreadableFile.
     """
@@ -201,7 +207,7 @@ def _survey_partition(
     counted: CountedFiles | None,
     rule: OnlyCopies,
 ) -> PartitionFacts | UnreadablePartition | None:
-    """Return the partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
+    """Return the facts of a partition, or why it cannot be read; None if a live broker has deleted it meanwhile."""
     listing: Listing | None = None
 
     def survey_now() -> PartitionFacts:
@@ -233,7 +239,7 @@ def survey_partition(
 ) -> PartitionFacts:
     """Read the facts of one partition, as if the leftovers of a crash were recovered. Raises: LogCleanerError."""
     _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
-    read_leader_epochs(listing.directory)  # a garbled one stops a broker: better told now than by its log
+    read_leader_epochs(listing.directory)  # a garbled file stops a broker, so report it now
     recovery = plan_recovery(listing)
     recovered = recovery.listing
     segments = recovered.segments
@@ -260,7 +266,7 @@ def survey_partition(
 
 
 def _held_since_ms(directory: Path, topic_partition: TopicPartition, checkpoints: Checkpoints) -> int | None:
-    """Return since when a partition is on hold; a hold on another topic of that name has lapsed."""
+    """Return since when a partition is on hold. A hold on an earlier topic of that name has lapsed."""
     since_ms, noted_id = checkpoints.holds.get(topic_partition), checkpoints.hold_ids.get(topic_partition)
     if noted_id and belongs_to_another_topic(noted_id, topic_id_if_readable(directory)):
         return None
@@ -268,7 +274,7 @@ def _held_since_ms(directory: Path, topic_partition: TopicPartition, checkpoints
 
 
 def _check_topic_id(directory: Path, topic: str, topic_ids: Mapping[str, str] | None) -> None:
-    """A topic deleted and made again has another id: its old directories are not under the new one's policy."""
+    """Refuse the directory of an earlier topic of that name: it is not under the policy of the present topic."""
     known = (topic_ids or {}).get(topic)
     found = read_topic_id(directory) if known else None
     if known and found and found != known:
@@ -276,7 +282,7 @@ def _check_topic_id(directory: Path, topic: str, topic_ids: Mapping[str, str] | 
 
 
 def _offsets(segments: Sequence[Segment], checkpointed_start: int, checkpoints: Checkpoints) -> tuple[int, int, int]:
-    """Log start offset, log end offset, torn bytes."""
+    """Return log start offset, log end offset and the number of torn bytes."""
     if not segments:
         return checkpointed_start, checkpointed_start, 0
     end = find_end(segments[-1], trust_index=checkpoints.clean_shutdown)
@@ -342,7 +348,7 @@ def _last_stable_offset(
     high_watermark: int | None,
     survey: Survey,
 ) -> int:
-    """Read it, which costs a replay of the newest batches."""
+    """Return the last stable offset, which takes a replay of the newest batches."""
     bound = log_end if high_watermark is None else high_watermark
     state = load_producer_state(
         recovered.snapshots,

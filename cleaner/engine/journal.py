@@ -1,10 +1,10 @@
-"""The journal of a log dir: what was changed, why, when and how many bytes; written before the step it tells of.
+"""The journal of a log dir: each change with its time, reason and bytes, written before the step.
 
 One plain file, ``.logcleaner-journal``, which a broker ignores; one line an entry: a CRC-32 of the rest in
-hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. What finds no space is taken back, so
-that no half line is left: a line that cannot be read might have told of anything. Past its cap the file becomes
-``.logcleaner-journal.1``, in the place of the one before; both are read. What must outlive them, the holds of restored
-partitions, is in a file of its own.
+hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. A line that finds no space is taken
+back, so that no half line is left: nobody knows what an unreadable line told. Past its cap the file becomes
+``.logcleaner-journal.1``, in the place of the earlier one; both are read. The holds of restored partitions must outlive
+both, so they have a file of their own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, pa
 from storage.stores.paths import StoredPath
 
 GUARDED: Final = "guarded"
-"""The kind of the line behind that of a compaction which a guard rail then held back: the compaction did nothing."""
+"""The kind of the line that follows the line of a compaction if a guard rail then held the compaction back."""
 DROPPED: Final = "dropped"
-"""The kind of the line behind that of a compaction which dropped records without a key: how many."""
+"""The kind of the line that follows the line of a compaction, with the number of records dropped without a key."""
 SOURCES: Final = "sources"
 """The key of the logs in the line of a compaction: base offset, size and file time (ns) of each."""
 SIZE_MAX_BYTES: Final = 16 << 20
@@ -40,7 +40,7 @@ valid checksum."""
 
 
 class JournalFull(LogCleanerError):
-    """The journal of a log dir finds no space, so nothing that it would have to tell of may be done."""
+    """The journal of a log dir finds no space, so no step that needs a line may be done."""
 
     log_dir: Path
     remedy: str = "let retention make some first: free, or clean --delete-delay 0"
@@ -53,7 +53,7 @@ class Journal:
     """The writer of a journal, one at a time. Each line is durable before the step that it tells of."""
 
     def __init__(self, log_dir: Path, fs: FileSystem, boot: Boot | None = None, *, may_wait: bool = False) -> None:
-        """Open nothing yet.
+        """Prepare the writer.
 
         Args:
             log_dir: the directory that holds the journal.
@@ -71,19 +71,19 @@ class Journal:
         """Whether the file ends within a line, cut short by a crash."""
         self._waiting: list[bytes] = []
         self._newest: tuple[int, int] | None = None
-        """Where the newest line that we wrote begins and ends in the file."""
+        """The begin and the end of the newest line that we wrote, in the file."""
 
     def record(self, what: str, time_ms: int, **fields: Any) -> bool:
-        """Write one entry and make it last, before the step that it tells of.
+        """Write one entry durably, before the step that it tells of.
 
         Args:
             what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``restore-failed``,
                 ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``failed``, ``evidence``, or
-                ``clock``: one looked wrong and was confirmed.
+                ``clock``, for a clock that looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
-        Returns: whether the entry lasts; if not, it waits in memory.
+        Returns: whether the entry is durable; if not, it waits in memory.
         Raises: JournalFull, unless lines may wait.
         """
         self._waiting.append(encode_entry({"time_ms": time_ms, **self._boot, "what": what, **fields}))
@@ -94,12 +94,12 @@ class Journal:
                 del self._waiting[-1:]
                 raise JournalFull(self._path.parent) from error
         except BaseException:
-            del self._waiting[-1:]  # what cannot be written down is not done
+            del self._waiting[-1:]  # a step without its line is not done
             raise
         return not self._waiting
 
     def close(self) -> None:
-        """Write what had to wait, if there is space by now, and close the file; calling it again does nothing.
+        """Write the waiting lines, if there is space by now, and close the file. A second call does nothing.
 
         Raises: OSError if the disk fails otherwise; the file is closed all the same.
         """
@@ -137,7 +137,7 @@ class Journal:
             self._newest = None
 
     def _take_back(self, start_bytes: int, end_bytes: int) -> None:
-        """Cut off what was written of a line; where that fails, the next line begins behind a line break."""
+        """Cut off the written part of a line; if that fails, the next line begins behind a line break."""
         self._close_file()
         with suppress(OutOfSpace, OSError):
             if not start_bytes:
@@ -211,7 +211,7 @@ def read_entries(log_dir: Path, what: str) -> Iterator[dict[str, Any]]:
     stated = b'"what":"%s"' % what.encode()
     for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
         data = read_file(log_dir / name) or b""
-        lines = data.splitlines() if stated in data else ()  # every plan asks, and hardly ever finds any
+        lines = data.splitlines() if stated in data else ()  # every plan asks, and hardly ever finds an entry
         yield from (entry for line in lines if stated in line and (entry := _decoded(line)))
 
 
@@ -224,7 +224,7 @@ def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:
 def read_last_run(log_dir: Path) -> LastRun | None:
     """Return when the last run wrote its last entry, and in which boot; None without an entry.
 
-    Restores and repairs do not count: they work by any clock, and would vouch for a wrong one. Raises: UnreadableFile.
+    Restores and repairs do not count: they work by any clock, so their times prove nothing. Raises: UnreadableFile.
     """
     for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):

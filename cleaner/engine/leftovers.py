@@ -1,4 +1,6 @@
-"""Files that earlier runs, or a broker, renamed to ``.deleted``: they go ``file.delete.delay.ms`` after the rename."""
+"""Files that earlier runs, or a broker, renamed to ``.deleted``: they are unlinked ``file.delete.delay.ms`` after the
+rename.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Swept(NamedTuple):
 
 
 class Leftovers(NamedTuple):
-    """A partition whose leftovers may go, the delay that holds, and what the journal says of their renames."""
+    """A partition whose leftovers may go, with the delay in force, and the renames in the journal."""
 
     partition: PartitionPlan
     listing: Listing
@@ -53,7 +55,7 @@ class Leftovers(NamedTuple):
     """``file.delete.delay.ms``."""
     renamed_ms: RenameTimes
     kept: Kept = NOTHING_KEPT
-    """The ``.deleted`` logs that nobody may unlink, nor what waits beside them."""
+    """The ``.deleted`` logs that nobody may unlink, and neither the files that wait beside them."""
     is_asked: bool = False
     """Whether the user of this run asked for the delay. Then no promise of an earlier run counts."""
 
@@ -67,13 +69,13 @@ class Leftovers(NamedTuple):
         *,
         is_asked: bool = False,
     ) -> Leftovers:
-        """Ask what must be kept, too.
+        """Return the leftovers of a partition, and find the files that must be kept.
 
         Args:
             partition: the partition.
             listing: of its directory.
-            delay_ms: ``file.delete.delay.ms``, or what was asked for in its place.
-            rule: of the log dir; made here where it is asked for one partition only.
+            delay_ms: ``file.delete.delay.ms``, or the delay that the user asked for.
+            rule: of the log dir; made here for a single partition.
             is_asked: whether the user of this run asked for the delay.
         """
         facts = partition.facts
@@ -97,9 +99,9 @@ class Leftovers(NamedTuple):
     def due_ms(self, file: SegmentFile) -> int:
         """Return when the delay of a file is over, epoch ms.
 
-        The delay counts from the journal's line, which no ``chmod`` and no copy moves; for a file that the journal does
-        not know, from its change time, which a rename sets. A time until which an earlier run promised that the file
-        waits counts, unless the user of this run asked for another delay.
+        The delay counts from the journal's line, which no ``chmod`` and no copy changes; for a file that the journal
+        does not know, from its change time, which a rename sets. If an earlier run promised that the file waits longer,
+        the promise counts, unless the user of this run asked for another delay.
         """
         return due_ms(file, self.delay_ms, self.renamed_ms, is_asked=self.is_asked)
 
@@ -135,7 +137,7 @@ def next_removals(plan: LogDirPlan) -> Iterator[tuple[PartitionKey, int]]:
 
 
 def _journalled(left: Leftovers) -> Leftovers:
-    """Leave out what no line of the journal tells of."""
+    """Leave out files that no line of the journal names."""
     files = tuple(file for file in left.listing.files if left.is_journalled(file))
     return left._replace(listing=Listing(left.listing.directory, files, left.listing.others))
 
@@ -156,8 +158,8 @@ def sweep(fs: FileSystem, left: Leftovers, now_ms: int, *, for_space: bool = Fal
     Args:
         fs: the disk.
         left: of the partition.
-        now_ms: the clock's time, epoch ms; never a time the user made up.
-        for_space: leave what would free nothing.
+        now_ms: the clock's time, epoch ms; never that of ``--now``.
+        for_space: leave files that would free no space.
 
     Raises: PlanOutOfDate if another file has taken the place of a listed file.
     """
@@ -174,9 +176,9 @@ def sweep(fs: FileSystem, left: Leftovers, now_ms: int, *, for_space: bool = Fal
 
 
 def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftovers]:
-    """Yield the partitions whose leftovers may go: not those of unknown configuration, nor those on hold.
+    """Yield the partitions whose leftovers may go, without those of unknown configuration or on hold.
 
-    By a clock that cannot be believed, no delay is over.
+    If the clock is not to be believed, no delay is over.
     """
     if plan.guard:
         return
@@ -186,7 +188,7 @@ def leftovers_of(plan: LogDirPlan, override_ms: int | None) -> Iterator[Leftover
         delay_ms = partition.policy.file_delete_delay_ms if override_ms is None else override_ms
         try:
             listing = list_partition(path_of_text(path_of(partition.facts)))
-        except UnreadableFile:  # its actions meet it again, and tell; beside a live broker it may be gone
+        except UnreadableFile:  # the actions report the error; beside a live broker the directory may be gone
             continue
         yield Leftovers.of(partition, listing, delay_ms, rule, is_asked=override_ms is not None)
 
@@ -220,10 +222,10 @@ def sweep_log_dir(
 
     Args:
         plan: of the log dir.
-        request: states the delay, unless the topics' own holds.
+        request: states the delay, unless that of the topic counts.
         means: of the run.
-        errors: what fails is added.
-        only_journalled: leave alone what no line of the journal tells of.
+        errors: takes the failures.
+        only_journalled: leave alone files that no line of the journal names.
     """
     swept: list[Swept] = []
     for found in leftovers_of(plan, request.delete_delay_ms):
@@ -238,7 +240,7 @@ def sweep_log_dir(
 
 
 def sweep_partition(left: Leftovers, means: Means, errors: list[str], *, for_space: bool = False) -> Swept:
-    """Unlink the leftovers of a partition that are due, and tell of it. Arguments as for the two functions above."""
+    """Unlink the leftovers of a partition that are due, and log an event. Arguments as for the two functions above."""
     try:
         swept = sweep(means.fs, left, means.clock.now_ms(), for_space=for_space)
     except (LogCleanerError, OSError) as error:

@@ -30,7 +30,7 @@ class LogDirsChange(LogCleanerError):
 AnyLock = LogDirLock | LogDirReadLock | None
 LockContext = AbstractContextManager[AnyLock]
 Patience = Callable[[Callable[[], LogDirLock]], LogDirLock]
-"""Takes a lock, again and again if it likes."""
+"""A function that takes a lock, and may try several times."""
 TakeLock = Callable[[LogDir, FileSystem], LockContext]
 
 
@@ -59,22 +59,22 @@ class OwnLocks:
     """Takes the locks itself."""
 
     def __init__(self, *, forced: bool = False, patience: Patience | None = None) -> None:
-        """Take none yet.
+        """Prepare to take locks.
 
         Args:
-            forced: go on where the lock of a log dir may keep nobody out.
-            patience: waits for a lock that another process holds; without it that is an error at once.
+            forced: go on even if the lock of a log dir may keep nobody out.
+            patience: waits for a lock that another process holds; without it, such a lock is an error at once.
         """
         self._forced = forced
         self._patience = patience or (lambda take: take())
         self._held: set[Path] = set()
 
     def lock(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
-        """Take the lock, and give it back."""
+        """Hold the lock within the context."""
         return self._noted(log_dir.path, self._patience(lambda: log_dir.lock(fs, forced=self._forced)))
 
     def lock_to_read(self, log_dir: LogDir, fs: FileSystem) -> LockContext:
-        """Take a read lock, and give it back."""
+        """Hold a read lock within the context."""
         return self._noted(log_dir.path, log_dir.lock_to_read(fs))
 
     def holds(self, path: Path) -> bool:
@@ -92,10 +92,10 @@ class OwnLocks:
 
 
 class LentLocks:
-    """Passes on the locks of the caller, who gives them back."""
+    """Passes on the locks of the caller, who also releases them."""
 
     def __init__(self, lock_of: Callable[[Path], LogDirLock | None]) -> None:
-        """Ask nothing yet. ``lock_of``: returns the lock of a log dir; None if the caller does not hold it."""
+        """Remember ``lock_of``, which returns the lock of a log dir; None if the caller does not hold it."""
         self._lock_of = lock_of
 
     def lock(self, log_dir: LogDir, _fs: FileSystem) -> LockContext:
@@ -115,8 +115,8 @@ def lock_and_read(
     """Take every lock, yield them, then read the configuration; start over if it names other log dirs by now.
 
     Args:
-        locks: gets the locks.
-        take: takes one.
+        locks: the stack that holds the locks.
+        take: takes the lock of one log dir.
         fs: the disk.
         log_dirs: as the configuration names them before the locks are taken.
         read: reads the configuration again, and returns the log dirs that it names.

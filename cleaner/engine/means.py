@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storage.log_dir import LogDir
 
 PASSES: Final = 2
-"""A compaction reads all its bytes so often: its clean segments are asked for replaced keys, too."""
+"""How often a compaction reads all its bytes: its clean segments are searched for replaced keys, too."""
 
 
 class Silent:
@@ -34,10 +34,10 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The means that every step of a run is handed. Its ``Request`` says what was asked of it."""
+    """The means that every step of a run is handed. The ``Request`` of a run says what the caller wants."""
 
     fs: FileSystem = field(default_factory=FileSystem)
-    """Every change of a log dir goes through it."""
+    """The seam through which every change of a log dir goes."""
     clock: Clock = field(default_factory=SystemClock)
     listener: Listener = field(default_factory=Silent)
     """Hears events and progress."""
@@ -51,10 +51,11 @@ class Means:
     may_begin: Callable[[], bool] = lambda: True
     """Asked before each partition. False leaves this partition, and all partitions behind it, to a later run."""
     side_by_side: int = 1
-    """Compactions that may be at work at the same time, and share the memory for offset maps."""
+    """The number of compactions that may run at the same time, and share the memory for offset maps."""
     keeps_round_end: bool = False
-    """Whether a round keeps its last batch, if need be empty, as Kafka 4.0 to 4.3 do. Later releases keep the batch at
-    the high watermark. For comparisons with those releases.
+    """Whether a round keeps its last batch, even if it is empty, as Kafka 4.0 to 4.3 do.
+
+    Later releases keep the batch at the high watermark. For comparisons with those releases.
     """
 
 
@@ -67,16 +68,16 @@ class OpenLogDirs(NamedTuple):
 
 
 class Listener(Protocol):
-    """Hears what the engine does while it does it: log events and progress."""
+    """A listener to the engine's events and progress."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Hear of an event; names and fields are listed in ``cleaner.events``."""
+        """Take an event; ``cleaner.events`` lists names and fields."""
 
     def expect(self, size_bytes: int) -> None:
-        """Hear how many more bytes of input compactions are about to deal with, ``PASSES`` times."""
+        """Take the number of bytes that compactions are about to read, ``PASSES`` times."""
 
     def progress(self, done_bytes: int) -> None:
-        """Hear how many more bytes of the compaction's input were dealt with."""
+        """Take the number of bytes that compactions have read since the last call."""
 
 
 class Stopped(LogCleanerError):

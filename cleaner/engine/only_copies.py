@@ -1,7 +1,7 @@
-"""Reads what tells whether a ``.deleted`` log is the only copy of records: all that unlinks asks here.
+"""Find out whether a ``.deleted`` log is the only copy of records; all code that unlinks asks here.
 
-A line of our journal is the word of a policy: what it names may go. What no line names is judged by
-``policies.findings.only_copies``.
+A file that a line of our journal names may go, because a policy decided so. ``policies.findings.only_copies`` judges
+all other files.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from storage.segment import Segment, SegmentFile
 
 _ENDS: Final = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
 _RENAME_TAKES_MS_MAX: Final = 60_000
-"""A rename follows its line of the journal by far less."""
+"""The longest time between a line of the journal and the rename; in fact it is far shorter."""
 _Source = tuple[int, int, int]
 """Base offset, size and mtime (ns) of a log that a compaction read."""
 
 
 class OnlyCopyInTheWay(LogCleanerError):
-    """A segment would become ``.deleted`` where a ``.deleted`` log of that name waits: it is the only copy."""
+    """A segment would become ``.deleted``, but a ``.deleted`` log of that name waits, and is the only copy."""
 
     path: Path
     first_offset: int
@@ -65,7 +65,7 @@ class Kept(NamedTuple):
     copies: Mapping[int, OnlyCopy]
     """Base offset -> the only copy with it."""
     unknown_because: str | None = None
-    """Why nobody knows what the log lacks; then no log goes that no line of the journal names."""
+    """Why nobody knows what the log lacks. Then only logs that the journal names may go."""
 
     def by_path(self, directory: Path) -> Iterator[tuple[str, OnlyCopy]]:
         """Yield the logs that are known to be needed, with their paths."""
@@ -87,7 +87,7 @@ class OnlyCopies:
         self._log_dir = log_dir
 
     def of(self, topic_partition: TopicPartition, listing: Listing) -> Kept:
-        """Return what nobody may unlink."""
+        """Return the logs that nobody may unlink."""
         waiting = [f for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG]
         renamed_ms = self.renamed_ms(topic_partition) if waiting else {}
         unnamed = [file for file in waiting if not _is_named(file, renamed_ms)]
@@ -103,7 +103,7 @@ class OnlyCopies:
     def missing(
         self, topic_partition: TopicPartition, listing: Listing, evidence: Sequence[SegmentFile]
     ) -> tuple[MissingRecords, ...]:
-        """Return what is known of records that a log lacks. Where the journal cannot be read, no line names any file.
+        """Return the known facts about records that a log lacks. If the journal cannot be read, no line names any file.
 
         Args:
             topic_partition: the partition.
@@ -125,7 +125,7 @@ class OnlyCopies:
         yield from self.of(topic_partition, listing).by_path(listing.directory)
 
     def renamed_ms(self, topic_partition: TopicPartition) -> RenameTimes:
-        """Return when the files of a partition's deletions were renamed. A journal that cannot be read names none."""
+        """Return when the files of a partition's deletions were renamed. An unreadable journal names no file."""
         return self._renamed_ms.get(topic_partition, {})
 
     @cached_property
@@ -152,7 +152,7 @@ class OnlyCopies:
         found: dict[TopicPartition, frozenset[_Source]] = {}
         for entry in read_entries(self._log_dir.path, "compact"):
             if (topic_partition := partition_of(entry)) is not None:
-                with suppress(TypeError, ValueError):  # a line of an older version names none
+                with suppress(TypeError, ValueError):  # a line of an older version names no logs
                     named = frozenset((int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ()))
                     found[topic_partition] = found.get(topic_partition, frozenset()) | named
         return found
@@ -196,12 +196,12 @@ class _Look:
         base = file.name.base_offset
         place = bisect_right(self._bases, base)
         if not place and self._segments and not self._begins_at_or_below(base):
-            return None  # below the log, where retention takes what it takes
+            return None  # below the log, where retention deletes
         above = self._bases[place] if place < len(self._bases) else None
         below = self._below(place - 1) if place else None
         is_gap, is_compacted = below is not None and above is not None, self._is_named(base, file.identity)
         if is_gap and is_compacted and below and not below.is_untouched:
-            return None  # ``is_source`` says the same, of a log that was read
+            return None  # ``is_source`` says the same about a log that was read
         retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ms, is_compacted)
         lacks = lacking(retired, below, above, self._log)
         if lacks is None:
@@ -216,7 +216,7 @@ class _Look:
         return OnlyCopy(lacks[0], lacks[1] - 1, others, file.size_bytes, is_taken=base in self._bases)
 
     def _begins_at_or_below(self, offset: int) -> bool:
-        """Return whether the leader epochs begin at or below an offset: then nobody moved the log start beyond it.
+        """Return whether the leader epochs begin at or below an offset, so that nobody moved the log start beyond it.
 
         A log without leader epochs tells nothing. Source: Kafka UnifiedLog.maybeIncrementLogStartOffset cuts them.
         """
@@ -248,7 +248,7 @@ class _Look:
 
 
 def _newest_ms(time_index: SegmentFile | None) -> int:
-    """Return the timestamp of the last entry, epoch ms; NO_TIMESTAMP where there is none, or where none can be read."""
+    """Return the timestamp of the last entry, epoch ms; NO_TIMESTAMP without an entry, or if none can be read."""
     if time_index is not None:
         with suppress(LogCleanerError):
             last = last_time_index_entry(time_index.location, time_index.name.base_offset)
@@ -259,7 +259,7 @@ def _newest_ms(time_index: SegmentFile | None) -> int:
 def _is_named(file: SegmentFile, renamed_ms: RenameTimes) -> bool:
     """Return whether a line of the journal tells of the rename that gave a file its name.
 
-    A file that got a name later was put back by hand, and set aside again: the line does not speak of that.
+    A file that got its name much later was put back by hand and set aside again, which is not the rename of the line.
     """
     told = renamed_ms.get(retired_file(file))
     return told is not None and file.changed_ns // 1_000_000 <= told.time_ms + _RENAME_TAKES_MS_MAX

@@ -22,7 +22,7 @@ class Basis(StrEnum):
 
     DONE = "done"
     EXACT = "exact"
-    """Nothing was changed, but every byte that decides was read."""
+    """Nothing was changed, but all deciding bytes were read."""
     ESTIMATE = "estimate"
     """The compaction's output size was not read from the data."""
 
@@ -47,14 +47,14 @@ class PartitionResult:
     space: DiskFigures = NO_CHANGE
     """The change of the disk's space; nothing for a compaction whose data was not read."""
     map_utilisation: float = 0.0
-    """Share of the offset map that the compaction used; 1 where it did not suffice at once."""
+    """The used share of the offset map; 1 if the map could not hold all keys at once."""
     seconds: float = 0.0
     error: str | None = None
     """Why the partition, or its compaction, was left as it was."""
     guard: Reason | None = None
-    """The guard rail that held the compaction back once it had read the records; nothing was compacted then."""
+    """The guard rail that held the compaction back after it read the records, so that nothing was compacted."""
     is_corrupt: bool = False
-    """The cause is damage in the files: another attempt fails, too, until they change."""
+    """Whether the cause is damage in the files: then another attempt fails, too, until they change."""
 
     def with_deletion(self, deletion: Deletion, *, at_once: bool) -> PartitionResult:
         """Add the figures of a deletion. ``at_once``: its files are unlinked, and not only renamed."""
@@ -112,13 +112,15 @@ class Outcome:
     errors: tuple[str, ...] = field(default=())
     """The errors that belong to no partition, such as a checkpoint that could not be written."""
     postponed: frozenset[PartitionKey] = frozenset()
-    """Partitions with work that were not begun, because the run was to let go of the lock."""
+    """Partitions with work that were not begun, because the run had to release the lock."""
     engine: str = "local"
-    """Who carried the compactions out."""
+    """The name of the engine that carried the compactions out."""
     no_kernels: str | None = None
     """Why kernels do not run, so that all compactions were left out: one of ``errors``, which the run told at once."""
     full_log_dirs: Mapping[str, str] = field(default_factory=dict)
-    """Log dirs whose journal found no space, so that nothing more was changed there -> the line that ``errors`` has."""
+    """Log dir whose journal found no space, so that nothing more was changed there -> the line about it in
+    ``errors``.
+    """
     kept: tuple[KeptFile, ...] = field(default=(), kw_only=True)
     """The files that stay although their kind may go: only copies of records, and files that tell of missing records.
     """

@@ -1,7 +1,7 @@
-"""Read one partition of a coordinator's topic, and tell who has what in it.
+"""Read one partition of a coordinator's topic, and tell what each group or transactional id takes.
 
-Its records are counted by their keys: bytes, dirty bytes, and the latest record of each key. The memory taken grows
-with the number of distinct keys, about 500 bytes each, not with that of the records.
+Its records are counted by their keys: bytes, dirty bytes, and the latest record of each key. The memory grows with the
+number of distinct keys, about 500 bytes each, not with the number of records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from storage.stores.paths import path_of_text
 from storage.txn_index import AbortedTxn
 
 _RECORD_OVERHEAD_BYTES: Final = 8
-"""About what a record takes beside key, value and headers: only the shares of a batch depend on it."""
+"""The bytes that a record takes beside key, value and headers, about; only the shares of a batch depend on them."""
 _KEYS_AT_FIRST: Final = 1 << 10
 _NEVER: Final = np.iinfo(np.int64).max
 _KEYS_AT_ONCE: Final = 1 << 14
@@ -77,7 +77,7 @@ def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[
         advance: hears the number of bytes read since the last call.
 
     Raises:
-        PartitionChanged, SegmentGone, UnreadableFile: a broker changed it meanwhile, or it cannot be read.
+        PartitionChanged, SegmentGone, UnreadableFile: a broker changed the partition meanwhile, or it cannot be read.
         CorruptIndex: a transaction index is damaged.
     """
     facts = explained.planned.facts
@@ -101,9 +101,9 @@ def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[
 
 
 def subscribed_topics(subscription: bytes) -> list[str] | None:
-    """Return the topics that a member of a classic group states; None if they cannot be decoded.
+    """Return the topics to which a member of a classic group subscribes; None if they cannot be decoded.
 
-    Source: Kafka ClassicGroup.computeSubscribedTopics: whatever the version, only its first fields are asked.
+    Source: Kafka ClassicGroup.computeSubscribedTopics: only the first fields matter, in each version.
     """
     message = CLIENT_MESSAGES["ConsumerProtocolSubscription"]
     version = min(int.from_bytes(subscription[:2], "big", signed=True), message.versions.last)
@@ -115,12 +115,12 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
 
 
 class OffsetBorders(NamedTuple):
-    """The offsets that tell records apart."""
+    """The offsets by which records are told apart."""
 
     log_start_offset: int
     """Consumers read no record below this offset."""
     first_dirty_offset: int
-    """A cleaner has looked at all records below this offset."""
+    """A cleaner has read all records below this offset."""
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ class Tally:
         self._note_latest(data, located[:, counts], shares[counts], numbers[counts])
 
     def _note_latest(self, data: bytes, located: Integers, shares: Integers, numbers: Integers) -> None:
-        """Take the last record of each key in the chunk for its latest.
+        """Note the last record of each key in the chunk as the latest.
 
         Chunks come in the order of offsets, so no earlier chunk has a later record.
         """
@@ -268,7 +268,9 @@ def shared_out(batch_bytes: Integers, located: Integers) -> Integers:
 
 
 def _extents(facts: PartitionFacts) -> Iterator[Extent]:
-    """Yield all of the log, also what lies below its start. Raises: PartitionChanged, CorruptIndex, UnreadableFile."""
+    """Yield the extents of the whole log, also below its start. Raises: PartitionChanged, CorruptIndex,
+    UnreadableFile.
+    """
     directory = path_of_text(path_of(facts))
     listing = plan_recovery(list_partition(directory)).listing
     by_base = {segment.base_offset: segment for segment in listing.segments}
@@ -291,7 +293,7 @@ class _Decoding:
 
     @property
     def problems(self) -> Iterator[str]:
-        """Yield what was not decoded, with the first cause of each."""
+        """Yield a sentence for each kind of record that was not decoded, with the first cause."""
         if self._first_key_error:
             records = self.undecodable.records
             have = f"{counted(records, 'record')} {'has' if records == 1 else 'have'}"
@@ -300,7 +302,7 @@ class _Decoding:
             yield f"{counted(self._values, 'value')} cannot be decoded: {self._first_value_error}"
 
     def holdings(self, keys: Iterable[CountedKey]) -> Iterator[KeyHolding]:
-        """Yield what is held of each key that can be decoded."""
+        """Yield the figures of each key that can be decoded."""
         for one in keys:
             try:
                 kind, fields = self._records.key(one.key)
@@ -334,7 +336,7 @@ def _owners(topic: str, keys: Iterable[KeyHolding], terms: Terms) -> list[Owner]
 def _others(
     facts: PartitionFacts, tally: Tally, undecodable: Other, owners: list[Owner], *, is_damaged: bool
 ) -> Iterator[Other]:
-    """Yield what belongs to nobody. What is in no record is the rest of the files."""
+    """Yield the records that belong to nobody, and the bytes of the files that are in no record."""
     unowned = tally.unowned
     found = [
         Other("transaction markers", unowned.markers, unowned.marker_bytes),

@@ -1,16 +1,16 @@
 """Take deletions back: files that the journal names and that wait as ``.deleted`` become part of the log again.
 
-The journal tells the past of a log dir: its deletions, of which files still wait, and what changed around them since.
+The journal tells the past of a log dir: its deletions, whose files still wait, and later changes.
 
 Order, each step safe to crash behind, and the next restore goes on where one ended:
-    1. the journal's line; the hold, so that no run takes away what is still waiting;
-    2. what says less afterwards: leader epochs, first dirty offset, log start offset. While the log begins later than
-       they say, a broker takes its first segment for the start. The log start comes last: where no segment comes
-       back, it alone shows the next restore that something is left to do;
-    3. of each segment everything but the ``.log``: such files without a ``.log`` are nothing; fsync of the directory;
+    1. the journal's line; the hold, so that no run unlinks the waiting files;
+    2. the files whose offsets go down: leader epochs, first dirty offset, log start offset. While the log begins later
+       than they say, a broker takes its first segment for the start. The log start comes last: if no segment comes
+       back, only the log start shows the next restore that work is left;
+    3. of each segment all files except the ``.log``: without a ``.log`` they mean nothing; fsync of the directory;
     4. the ``.log`` files, newest first, each followed by an fsync: the log grows at its start and never has a gap;
-    5. the empty segment that was rolled since everything went, its ``.log`` last: without it the log ends as before.
-A broker that starts in between deletes what still waits, and has a log without a gap.
+    5. the empty segment that was rolled because all segments went is removed, its ``.log`` last: then the log ends as
+       before. A broker that starts in between deletes the waiting files, and has a log without a gap.
 
 Source: Kafka LogLoader.load, LeaderEpochFileCache.truncateFromStart, LogManager.checkpointLogStartOffsets.
 """
@@ -48,7 +48,7 @@ from storage.names import (
 )
 
 _OF_A_COMPACTION: Final = (GUARDED, DROPPED)
-"""Lines that say what came of the compaction before them."""
+"""The kinds of lines with the result of the compaction before them."""
 
 
 class NoSpaceToRestore(LogCleanerError):
@@ -63,18 +63,18 @@ class NoSpaceToRestore(LogCleanerError):
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """One partition: what can be restored of it, or was."""
+    """The restorable or restored deletions of one partition."""
 
     topic_partition: TopicPartition
     log_dir: str
     restoration: Restoration | None
     """The verdicts on the partition's deletions; None if the partition cannot be read."""
     error: str | None = None
-    """Why it could not, or why its restore stopped; run again, it goes on from there."""
+    """Why the partition cannot be read, or why its restore stopped; a second run goes on from there."""
     held_since_ms: int | None = None
-    """Epoch ms; None where it is not on hold."""
+    """Since when the partition is on hold, epoch ms; None if it is not."""
     is_done: bool = False
-    """Whether what can be restored was."""
+    """Whether everything restorable was restored."""
     lapsed_since_ms: int | None = None
     """The time, epoch ms, of a hold on another topic of this name, which does not count for this topic; None without
     such a hold.
@@ -87,7 +87,7 @@ def survey_restores(log_dir: LogDir, wanted: Wanted, now_ms: int) -> list[Restor
 
     Args:
         log_dir: the log dir.
-        wanted: asked of each partition.
+        wanted: a predicate, asked about each partition.
         now_ms: the clock's time, epoch ms.
 
     Raises: CorruptCheckpoint, CorruptHolds, UnreadableFile of what concerns the whole log dir.
@@ -108,7 +108,7 @@ class Restorer:
     """Restores and releases partitions of some log dirs."""
 
     def __init__(self, log_dirs: Sequence[LogDir], means: Means, locks: Locks | None = None) -> None:
-        """Open nothing yet. ``locks``: of the log dirs; without it, the restorer takes them itself."""
+        """Prepare the restorer. ``locks``: of the log dirs; without it, the restorer takes them itself."""
         self._log_dirs = log_dirs
         self._means = means
         self._fs = means.fs
@@ -127,7 +127,7 @@ class Restorer:
         return tuple(sorted({tp for log_dir in self._log_dirs for tp in log_dir.holds() if wanted(tp)}))
 
     def restore(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
-        """Restore what can be of the wanted partitions, and put these on hold.
+        """Restore the restorable deletions of the wanted partitions, and put these partitions on hold.
 
         Raises: LogDirLocked, UnreliableLock, UnsafeOwner; as ``plan``.
         """
@@ -135,10 +135,10 @@ class Restorer:
             return tuple(result for log_dir in self._log_dirs for result in self._restore_in(log_dir, wanted))
 
     def release(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
-        """Give up the holds of the wanted partitions: retention and compaction see to them again.
+        """Release the wanted partitions: retention and compaction apply to them again.
 
         Returns:
-            Those that were on hold.
+            The partitions that were on hold.
 
         Raises: as ``restore``; OutOfSpace.
         """
@@ -182,7 +182,7 @@ class Restorer:
             put_back(self._fs, log_dir, planned)
         except (LogCleanerError, OSError) as found:
             error = NoSpaceToRestore(found.path) if isinstance(found, OutOfSpace) else found
-            if held_since_ms is not None:  # a part of it may be done
+            if held_since_ms is not None:  # a part of the restore may be done
                 with suppress(LogCleanerError, OSError):
                     partition = str(result.topic_partition)
                     journal.record("restore-failed", self._means.clock.now_ms(), partition=partition, error=told(error))
@@ -193,7 +193,9 @@ class Restorer:
         return replace(result, held_since_ms=held_since_ms, lapsed_since_ms=None, is_done=True)
 
     def _hold(self, log_dir: LogDir, facts: RestoreFacts, journal: Journal) -> int:
-        """Put a partition on hold, and return since when it is, epoch ms: a second restore does not change that.
+        """Put a partition on hold.
+
+        Return since when it is on hold, epoch ms; a second restore does not change this time.
 
         If that fails, nothing is changed, and the journal's line is taken back.
         """
@@ -215,7 +217,7 @@ class Restorer:
         released = [topic_partition for topic_partition in holds if wanted(topic_partition)]
         if not released:
             return []
-        with closing(Journal(log_dir.path, self._fs, may_wait=True)) as journal:  # it may let go what fills the disk
+        with closing(Journal(log_dir.path, self._fs, may_wait=True)) as journal:  # the release may let space be freed
             for topic_partition in released:
                 if not journal.record("release", self._means.clock.now_ms(), partition=str(topic_partition)):
                     self._means.listener.event("journal_waits", **topic_partition._asdict(), what="release")
@@ -258,7 +260,7 @@ class History:
     first_dirty_offsets: Mapping[str, int] = field(default_factory=dict)
     """Partition -> its first dirty offset; 0 without a line in the cleaner's checkpoint."""
     partitions: frozenset[str] | None = None
-    """The partitions of the log dir; None if nobody looked."""
+    """The partitions of the log dir; None if not read."""
 
     def is_missing(self, entry: Mapping[str, Any]) -> bool:
         """Return whether no partition of this name is there: it was deleted since, or its import was killed."""
@@ -321,7 +323,7 @@ class _Stated(NamedTuple):
 
     @classmethod
     def of(cls, log_dir: LogDir, now_ms: int) -> Self:
-        """Read them. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
+        """Read the facts. Raises: CorruptCheckpoint, CorruptHolds, CorruptHoldIds, UnreadableFile."""
         holds = log_dir.holds()
         log_starts, cleaned = (log_dir.offsets(n) for n in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT))
         return cls(holds, log_dir.hold_ids(holds), log_starts, cleaned, now_ms)
@@ -349,7 +351,7 @@ def _result(
     deletions: Sequence[DeletionFacts],
     stated: _Stated,
 ) -> RestoreResult | None:
-    """Return the facts about a partition; None if it has no hold, and no deletion that the journal knows waits."""
+    """Return the facts about a partition; None if it has neither a hold nor a waiting deletion in the journal."""
     try:
         if isinstance(listing, LogCleanerError):
             raise listing
@@ -420,7 +422,10 @@ def _put_back_epochs(fs: FileSystem, directory: Path, planned: Restoration) -> N
 
 
 def _put_back_checkpoints(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
-    """A run since may have moved the first dirty offset up to the later log start: what comes back was dirty."""
+    """Put the checkpoints back.
+
+    A later run may have moved the first dirty offset up to the later log start, though the restored records are dirty.
+    """
     topic_partition, before = planned.facts.topic_partition, planned.oldest.cleaner_checkpoint
     cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
     first_dirty = None if before is None or cleaned is None else min(cleaned, before)
@@ -453,7 +458,7 @@ def _drop_rolled(fs: FileSystem, directory: Path, deletion: DeletionFacts) -> No
 
 
 def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:
-    """Return nothing if the checkpoint is garbled: then nothing tells what was finished."""
+    """Return no offset if the checkpoint is garbled, because then nobody knows which compactions were finished."""
     try:
         cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
     except CorruptCheckpoint:
@@ -462,7 +467,7 @@ def _first_dirty_offsets(log_dir: LogDir) -> Mapping[str, int]:
 
 
 def _newest_compaction(entries: Sequence[Mapping[str, Any]], partition: object) -> int | None:
-    """Return the place of the newest compaction of a partition; None if its line is not there any more."""
+    """Return the place of the newest compaction of a partition in the journal; None if its line is gone."""
     for place in reversed(range(len(entries))):
         if (entries[place]["what"], entries[place].get("partition")) == ("compact", partition):
             return place

@@ -84,7 +84,8 @@ class CleanedSegment:
 
         Args:
             source: the file, open for reading, that ``table`` was scanned from.
-            file_position: the position in the file of position 0 in the table. table: rows that lie side by side.
+            file_position: the position in the file of position 0 in the table.
+            table: rows that lie side by side.
         """
         start, first = self._log.size_bytes, int(table["position"][0])
         end = int(table["position"][-1] + table["size"][-1])

@@ -66,9 +66,11 @@ class Draft:
     """Batches written or to be copied, in order."""
 
     def __init__(self, rows: int, out: Bytes) -> None:
-        """Prepare an empty draft. Args:
-        rows: of the slice.
-        out: for the output, at first; it grows.
+        """Prepare an empty draft.
+
+        Args:
+            rows: of the slice.
+            out: for the output, at first; it grows.
         """
         self.out = out
         self.written: Table = np.zeros(rows, WRITTEN)

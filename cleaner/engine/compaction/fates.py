@@ -167,8 +167,8 @@ def resolve(
     Args:
         walks: after them; each went over whole segments.
         segments: of the log, ascending.
-        log_end_offset: where the search ends. spend: told the bytes of every slice read, which the progress does not
-            count.
+        log_end_offset: where the search ends.
+        spend: told the bytes of every slice read, which the progress does not count.
         is_locked: whether we hold the lock of the log dir.
 
     Raises: CorruptIndex where a marker contradicts the index; CorruptBatch, PlanOutOfDate, UnreadableFile.

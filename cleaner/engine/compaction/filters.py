@@ -167,10 +167,11 @@ class Filters:
 
         Args:
             group: walked over.
-            log: the ``.log`` of the segment, in its place; the group's only segment, or a new one. records: in the
-                segment.
+            log: the ``.log`` of the segment, in its place; the group's only segment, or a new one.
+            records: in the segment.
             survivors: of pass 1: these records, and tombstones that expired. If a hash was not noted, there is no
-                filter. has_empty_batches: empty batches may be due at any time.
+                filter.
+            has_empty_batches: empty batches may be due at any time.
         """
         quiet_until_ms = min(walked.quiet_until_ms for walked in group)
         if self._collected is None or has_empty_batches or quiet_until_ms <= self._horizons.now_ms:

@@ -90,8 +90,9 @@ class KeyMap:
 
         Args:
             dirty_bytes: the bytes of log whose keys the map will take.
-            budget: of memory. threads: the number of threads that fill the map. secret: of the hashes; by default a new
-                one.
+            budget: of memory.
+            threads: the number of threads that fill the map.
+            secret: of the hashes; by default a new one.
         """
         self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.fill)
         self._limit_of_all = int(counters[LIMIT])

@@ -8,10 +8,10 @@ moment. Any change ends the copy without a manifest. Nothing is copied anew, bec
 Steps:      ``logcleaner-incomplete`` is written first; then everything of the copy, each file fsynced, each directory
             behind its files; then the original is looked at once more; then ``logcleaner-manifest.json``; then the
             first file goes.
-Invariant: a directory with a manifest is a whole copy; a directory without one is no copy, whatever lies in it.
-Assumes: the caller holds the lock of the original, if the lock can be held. The comparisons do not rely on the lock.
-Copied unchanged: what the plan does not touch, what a guard rail holds back, and a partition that fails, which is
-reported.
+Invariant:  a directory with a manifest is a whole copy; a directory without one is no copy, whatever lies in it.
+Assumes:    the caller holds the lock of the original, if the lock can be held. The comparisons do not rely on it.
+Unchanged:  copied as it is: what the plan does not touch, what a guard rail holds back, and a partition that fails,
+            which is reported.
 """
 
 from __future__ import annotations

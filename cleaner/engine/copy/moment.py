@@ -3,10 +3,10 @@
 Order:      the moment is taken, then the configuration is read and the plan made, then files are read, then
             ``ensure_unchanged``.
 Invariant:  if ``ensure_unchanged`` finds no change, everything that was read in between is of one moment: each entry
-was the same from the first look to the last. Compared are: device, inode, size, mtime and ctime of files; ctime shows a
-write under an old mtime, and a change that was reverted. Device, inode and mtime of partition directories; their topic
-ids, since an inode
-            number may come again with the next directory. The bytes of the checkpoints.
+            was the same from the first look to the last.
+Compared:   device, inode, size, mtime and ctime of files; ctime shows a write under an old mtime, and a change that was
+            reverted. Device, inode and mtime of partition directories; their topic ids, since an inode number may come
+            again with the next directory. The bytes of the checkpoints.
 Assumes:    two changes of a file within one tick of the file system's clock do not leave its size as it was.
 """
 

@@ -1,4 +1,4 @@
-"""The partitions of two places, paired by name, with what their checkpoints say.
+"""The partitions of two places, paired by name, with their checkpoints.
 
 A place is a log dir, a copy of one, or a single partition directory.
 """
@@ -53,7 +53,7 @@ class UnlikePlaces(LogCleanerError):
 
 
 class OtherTopicId(LogCleanerError):
-    """Two partition directories of one name whose topics have different ids: one topic followed the other."""
+    """Two partition directories of one name whose topics have different ids: the topic was deleted and made again."""
 
     before: Path
     before_id: str
@@ -74,13 +74,13 @@ class Compared:
     name: str
     difference: Difference | None
     error: str | None = None
-    """Why it could not be compared: damage as well."""
+    """Why the partition could not be compared, which may be damage."""
     delete_retention_ms: int | None = None
-    """The limit by which the comparison judged what expired in between; None if nobody knows it."""
+    """The limit by which the comparison judged tombstones that expired in between; None if it is not known."""
     since_ms: int | None = None
     """When the earlier state was written to for the last time, epoch ms."""
     is_left_out: bool = False
-    """The later place is a copy whose manifest says that it does without this partition."""
+    """Whether the later place is a copy that leaves out this partition, as its manifest says."""
 
     @property
     def is_damaged(self) -> bool:
@@ -132,7 +132,7 @@ class ComparedDir:
         return None
 
     def is_copy_of(self, other: ComparedDir) -> bool:
-        """Return whether this is a copy of the other place's log dir, as it lies there."""
+        """Return whether this is a copy of the other place's log dir, made of it at its present path."""
         if self.manifest is None:
             return False
         original = path_of_text(self.manifest.original)
@@ -141,7 +141,7 @@ class ComparedDir:
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a line for each file of a copy that is not what its manifest says; none for a log dir without one.
+        """Yield a line for each file of a copy that differs from its manifest; none for a log dir without a manifest.
 
         Raises: CorruptManifest, IncompleteCopy, UnreadableFile.
         """
@@ -150,12 +150,12 @@ class ComparedDir:
             yield f"{self.log_dir.path / name}: {how}"
 
     def state(self, topic_partition: TopicPartition, since_ms: int | None = None) -> State:
-        """Return the state of a partition. What a crash left counts as recovered.
+        """Return the state of a partition. The leftovers of a crash count as recovered.
 
         Args:
             topic_partition: which.
-            since_ms: a compaction that the journal saw begin at or behind this, epoch ms, may have done a part of its
-                groups, and then wrote no checkpoint: the log counts as compacted as far as it was to go.
+            since_ms: epoch ms. A compaction that began at or behind this time, by the journal, may have done a part of
+                its groups without writing a checkpoint. So the log counts as compacted up to the planned end.
 
         Raises: CorruptCheckpoint, UnreadableFile; CorruptBatch of a swap that was interrupted.
         """
@@ -185,7 +185,7 @@ class ComparedDir:
         return found
 
     def _compacted_to(self, topic_partition: TopicPartition) -> int:
-        """Return the offset that a log may be compacted up to. Without a checkpoint beside it, that is its end."""
+        """Return the offset up to which a log may be compacted. Without a checkpoint, that is the log end."""
         from cleaner.engine.diff.two_states import OFFSET_END  # noqa: PLC0415 - loads the kernels
 
         cleaned: Offsets = self.log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
@@ -220,10 +220,13 @@ def _unlike_kinds(before: ComparedDir, after: ComparedDir) -> UnlikePlaces:
 
 
 def _known(place: ComparedDir) -> set[TopicPartition]:
-    """Return the partitions that a log dir has or names: a lost one is still in its checkpoints, or is left out."""
+    """Return the partitions that a log dir has or names.
+
+    A lost partition is still in its checkpoints, or is left out.
+    """
     known = {topic_partition for topic_partition, _ in place.log_dir.partitions()}
     for name in CHECKPOINTS:
-        with suppress(CorruptCheckpoint):  # told when the partitions are compared
+        with suppress(CorruptCheckpoint):  # reported when the partitions are compared
             known |= set(place.log_dir.offsets(name))
     left_out = place.manifest.left_out if place.manifest else ()
     return known | {parsed for name in left_out if (parsed := parse_topic_partition(name))}
@@ -235,7 +238,7 @@ def _some(partitions: set[TopicPartition]) -> str:
 
 
 def pairs(before: ComparedDir, after: ComparedDir) -> Iterator[tuple[str, TopicPartition, TopicPartition | None]]:
-    """Yield the pairs of partitions to compare; None if the later place has none of that name.
+    """Yield the pairs of partitions to compare; with None if the later place has no partition of that name.
 
     Two partition directories are compared whatever their names.
     """
@@ -256,7 +259,8 @@ def compared(
         before: the earlier place.
         after: the later one.
         now_ms: delete horizons up to it have come, epoch ms.
-        retention_ms_of: gives ``delete.retention.ms`` of a partition of the earlier place; None if nobody knows it.
+        retention_ms_of: returns the ``delete.retention.ms`` of a partition of the earlier place; None if it is not
+            known.
 
     Raises: CorruptManifest, UnreadableFile of the later place's manifest.
     """
@@ -292,7 +296,7 @@ def _compared(
 
 
 def _check_topic_ids(before: Path, after: Path) -> None:
-    """Refuse the directories of two topics, if both say whose they are. Raises: OtherTopicId."""
+    """Refuse the directories of two topics, if both have a topic id. Raises: OtherTopicId."""
     ids = topic_id_if_readable(before), topic_id_if_readable(after)
     if None not in ids and ids[0] != ids[1]:
         raise OtherTopicId(before, str(ids[0]), after, str(ids[1]))

@@ -1,15 +1,15 @@
 """Two states of a partition, compared record by record: was every record that is gone allowed to go?
 
-Both are read once from end to end, side by side; what was compacted of them once more, before that, to find every key's
-last record, by the offset map that compaction uses (``two_states``: what was appended since supersedes, too). What is
-gone must be below the new log start (retention), or, below the offset that the cleaner's checkpoint says was compacted
-(or that a compaction of the journal, which did only a part of its groups, was to reach):
-superseded by a later record of its key, part of an aborted transaction, without a key, or a tombstone or marker whose
-delete horizon has come, or can have been set and have come in between (``expiry``). Everything else is damage, and so
-is a record that is not as it was, or that was not there.
+Both are read once from end to end, side by side. Before that, their compacted parts are read once more, to find the
+last record of every key, by the offset map that compaction uses (``two_states``: records that were appended since
+supersede, too). A record that is gone must lie below the new log start (retention). Or it lies below the offset up to
+which the log was compacted, by the cleaner's checkpoint or a partly done compaction in the journal, and was: superseded
+by a later record of its key, part of an aborted transaction, without a key, or a tombstone or marker whose delete
+horizon has come, or can have been set and have come in between (``expiry``). Everything else is damage, and so is a
+record that changed, or that the earlier state lacks.
 
 Not told, since the two states do not show it: a tombstone that was written, took older records and expired in between.
-What it took is damage here; a state from in between accounts for it.
+The records that it superseded are damage here; a state from in between accounts for them.
 
 Memory: the offset map's budget, one bit for each record of the earlier state, keys of a million records that stayed
 though they are superseded, and some windows of 8 MiB.
@@ -87,7 +87,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first offset at which the later state is not what a cleaning leaves, and how."""
+    """The first offset at which the later state is no result of a cleaning, and the cause."""
 
     offset: int
     cause: str
@@ -104,7 +104,7 @@ class Difference:
     """The records behind the end of the earlier state."""
     gone: dict[Cause, int] = field(default_factory=lambda: dict.fromkeys(Cause, 0))
     damaged: int = 0
-    """Records lost, changed, or out of nowhere."""
+    """The records that are lost, changed, or new without a source."""
     damage: Mismatch | None = None
 
     def _note(self, offsets: Integers, cause: str) -> None:
@@ -121,7 +121,7 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
         before: the earlier one.
         after: the later one.
         now_ms: delete horizons up to it have come, epoch ms.
-        between: what is known of the time between them.
+        between: the known facts about the time between them.
 
     Raises: CorruptBatch, CorruptIndex, PlanOutOfDate, UnreadableFile of either.
     """
@@ -140,7 +140,8 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
 
 
 def _check_still_a_log(earlier: OpenedState, later: OpenedState) -> None:
-    """Refuse to call retention what leaves no log: neither we nor Kafka take the last segment without a new one.
+    """Refuse to explain an empty directory by retention: neither we nor Kafka delete the last segment without a new
+    one.
 
     Raises: NoSegments, LogEndsBeforeItsStart.
     """
@@ -152,23 +153,23 @@ def _check_still_a_log(earlier: OpenedState, later: OpenedState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Met:
-    """The next records of the earlier state: what decides whether they may be gone."""
+    """The next records of the earlier state, with the facts that decide whether they may be gone."""
 
     run: Digests
     digests: Table
     rows: Integers
     """The batch of each."""
     there: Flags
-    """Whether each is in the later state, however changed."""
+    """Whether each is in the later state, changed or not."""
     is_compacted: Flags
     is_control: Flags
     is_discarded: Flags
     is_latest: Flags
-    """No later record of its key supersedes it, as far as the log was compacted."""
+    """Whether no later record of the key supersedes the record, as far as the log was compacted."""
 
     @property
     def is_data(self) -> Flags:
-        """Compacted data of no aborted transaction."""
+        """The records that are compacted data, and of no aborted transaction."""
         return self.is_compacted & ~self.is_control & ~self.is_discarded
 
     @property
@@ -222,7 +223,7 @@ class _Comparison:
         )
 
     def finish(self) -> Difference:
-        """Count what lies behind the end of the earlier state."""
+        """Count the records behind the end of the earlier state."""
         while (more := self._later.up_to(OFFSET_END)).digests.size:
             self.found.added += more.digests.size
         return self.found
@@ -236,7 +237,7 @@ class _Comparison:
         self.found._note(digests["offset"][~is_same], "the record was changed")
 
     def _account(self, met: _Met) -> None:
-        """Find a cause for every record that is gone, the first that holds."""
+        """Find the first cause that holds for every record that is gone."""
         self._leftovers.add(met.digests[met.there & met.is_data & met.has_key & ~met.is_latest])
         left = ~met.there & (met.digests["offset"] >= self._start)
         self.found.gone[Cause.RETENTION] += int((~met.there).sum() - left.sum())
@@ -248,7 +249,7 @@ class _Comparison:
     def _causes(self, met: _Met) -> Iterator[tuple[Cause, Flags]]:
         """Yield the causes of a cleaner, in the order of its decisions."""
         yield Cause.ABORTED, met.is_compacted & ~met.is_control & met.is_discarded
-        # without a checkpoint nothing tells that the log is compacted, and only a compaction drops such records
+        # without a checkpoint, nothing shows that the log was compacted, and only a compaction drops these records
         yield Cause.UNKEYED, met.is_data & ~met.has_key & (self._compacted_to != OFFSET_END)
         yield Cause.SUPERSEDED, met.is_data & met.has_key & ~met.is_latest
         is_due = self._is_due(met)
@@ -271,7 +272,7 @@ class _Comparison:
         return _has_horizon(met) & (table["base_timestamp"][met.rows] <= self._now_ms)
 
     def _tombstones_between(self, met: _Met, is_tombstone: Flags) -> Flags:
-        """Return the tombstones without a horizon that may be gone, as far as the other tombstones tell."""
+        """Return the tombstones without a horizon that may be gone, judged by the other tombstones."""
         asked = np.zeros(met.rows.size, np.bool_)
         if not met.run.slice_.is_legacy:
             asked |= is_tombstone & ~_has_horizon(met)
@@ -281,7 +282,7 @@ class _Comparison:
         return asked
 
     def _markers_between(self, met: _Met) -> Flags:
-        """Return the markers without a horizon that may be gone, as far as the data of their transactions tells."""
+        """Return the markers without a horizon that may be gone, judged by the data of their transactions."""
         if not met.is_compacted.any():
             return met.is_compacted
         is_bare = self._markers.without_data(met.run, met.rows, met.there)
@@ -310,7 +311,7 @@ class _Records:
 
 
 class _LaterState:
-    """The later state, taken as far as the earlier one was read."""
+    """The later state, read as far as the earlier one."""
 
     def __init__(self, runs: Iterator[Digests]) -> None:
         self._runs = runs
@@ -334,7 +335,7 @@ class _LaterState:
 
 
 def _batch_facts(run: Digests, rows: Integers) -> Integers:
-    """Return the fields of a batch that must stay as they are for its records to mean the same."""
+    """Return the fields of a batch that must not change, because its records depend on them."""
     table = run.slice_.table[rows]
     kinds = table["attributes"].astype(np.int64) & (CONTROL | TRANSACTIONAL)
     return np.stack([kinds, *(table[name].astype(np.int64) for name in _BATCH_FIELDS)])
@@ -349,7 +350,7 @@ def _runs(
         spans: ascending.
         ordinals: of the first record of each ``.log``; 0 if it is not there.
         secret: of the digests.
-        fates: says which batches are discarded, if that is wanted.
+        fates: tells which batches are discarded; None to keep all.
     """
     digester = Digester(secret, data_only=False, with_body=True)
     for opened in spans:
@@ -364,8 +365,8 @@ def _runs(
 def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fates]) -> tuple[Words, dict[Path, int]]:
     """Return a bit for every record of the earlier state, and the ordinal of the first record of each of its files.
 
-    The bit is set if no later record of the key supersedes the record. What lies behind the offset that the log was
-    compacted to supersedes nothing yet.
+    The bit is set if no later record of the key supersedes the record. A record behind the offset up to which the log
+    was compacted supersedes nothing yet.
     """
     with ExitStack() as stack:
         spans = joined(earlier, later, stack)
@@ -376,7 +377,7 @@ def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fa
             key_map = KeyMap(log_bytes, BUDGET, crew.threads)
             found = Finder(spans, spans[0].span.base_offset, key_map, new_fates, crew, untold, untold).find()
     walked = {one.span.segment.log.path: one.first_ordinal for one in reversed(found.walked) if isinstance(one, Walked)}
-    # the bits of those that no compaction reached are never asked for
+    # nobody asks for the bits of records that no compaction reached
     return found.bitmap, {opened.reader.path: walked.get(opened.reader.path, found.records) for opened in earlier.spans}
 
 

@@ -1,11 +1,11 @@
-"""Two states of a log, read as one: the earlier one to its end, and behind that end what the later one holds.
+"""Two states of a log, read as one: the earlier state to its end, and from there the later state.
 
-What was appended in between may account for a record that is gone: it superseded the record, or it says that the
-record's transaction was aborted.
+Batches that were appended in between may account for a record that is gone: a record supersedes it, or a marker says
+that its transaction was aborted.
 
 Tombstones and transaction markers may be gone, though the earlier state gave them no delete horizon. A cleaner needs
-two rounds for that: the first stamps the horizon, its own moment plus ``delete.retention.ms``, and a round behind that
-moment takes the record. Two states do not show the round in between. They show what must hold:
+two rounds for that: the first stamps the horizon (its own moment plus ``delete.retention.ms``), and a round behind the
+horizon takes the record. Two states do not show the round in between. They show these conditions:
 
 - The log was still in the earlier state when its newest ``.log`` was written, so the horizon lies behind that time plus
   ``delete.retention.ms``, and must have come.
@@ -13,7 +13,7 @@ moment takes the record. Two states do not show the round in between. They show 
   so is every other one below it, and in its batch, that had no horizon. (Unless ``delete.retention.ms`` was lowered in
   between: that is told as damage.)
 - A marker is stamped once no data of its transaction is left.
-- Whatever took a tombstone took the older records of its key before.
+- The round that took a tombstone took the older records of its key before.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A partition as it was, or is."""
+    """A partition in its earlier or its later state."""
 
     listing: Listing
     """The listing of the partition, as recovery would leave it."""
@@ -60,7 +60,7 @@ class State:
 
     @property
     def first_base_offset(self) -> int:
-        """The first segment's; OFFSET_END if there is none."""
+        """The base offset of the first segment; OFFSET_END without a segment."""
         segments = self.listing.segments
         return segments[0].base_offset if segments else OFFSET_END
 
@@ -104,7 +104,7 @@ class OpenedState:
 
 
 def joined(before: OpenedState, after: OpenedState, stack: ExitStack) -> list[OpenSpan]:
-    """Open what was compacted of both states, as one log. Raises: as ``OpenedState.between``."""
+    """Open the compacted parts of both states, as one log. Raises: as ``OpenedState.between``."""
     end_offset = after.state.compacted_to_offset
     return [*before.between(-1, end_offset, stack), *after.between(before.end_offset, end_offset, stack)]
 
@@ -134,15 +134,15 @@ class Between:
     """The known facts about the time between two states of a partition."""
 
     delete_retention_ms: int | None = None
-    """The topic's ``delete.retention.ms``; None if nobody states it."""
+    """The topic's ``delete.retention.ms``; None if it is not known."""
     is_one_round: bool = False
     """Whether the later state is a copy that one round made of the earlier state."""
 
     def objection(self, since_ms: int, now_ms: int) -> str | None:
-        """Say why no horizon can have been set and have come; None if it can.
+        """Return why no horizon can have been set and have come in between; None if one can.
 
         Args:
-            since_ms: the log was still in the earlier state then, epoch ms.
+            since_ms: the last moment at which the log was in the earlier state, epoch ms.
             now_ms: delete horizons up to it have come, epoch ms.
         """
         if self.is_one_round:
@@ -159,12 +159,12 @@ class LaterTombstones:
     """Follows the tombstones of the earlier state that no later record supersedes, in offset order."""
 
     _first_stayed: int = OFFSET_END
-    """Offset of the first one without a horizon that is still there."""
+    """The offset of the first tombstone without a horizon that is still there."""
 
     def may_be_gone(self, offsets: Integers, rows: Integers, gone: Flags) -> Flags:
         """Return which of the next tombstones without a horizon may be gone.
 
-        The other tombstones that had no horizon decide.
+        The other tombstones without a horizon decide.
 
         Args:
             offsets: of the next ones, ascending.
@@ -179,7 +179,7 @@ class LaterTombstones:
 
 @dataclass(slots=True)
 class LeftRecords:
-    """Keys of records that stayed though a later one supersedes them, where the log was compacted: hardly any."""
+    """The keys of the few records that stayed in the compacted part, although a later record supersedes them."""
 
     _keys: Words = field(default_factory=lambda: np.zeros(0, np.uint64))
     _are_too_many: bool = False
@@ -193,7 +193,7 @@ class LeftRecords:
     def have(self, digests: Table) -> Flags:
         """Return which tombstones, each the last record of its key, have an older record of it left.
 
-        If too many records were left over to tell, all have: no round took anything there.
+        If too many records were left over, the answer is yes for all: then no round took anything there.
         """
         if self._are_too_many:
             return np.ones(digests.size, np.bool_)
@@ -202,7 +202,7 @@ class LeftRecords:
 
 @dataclass(slots=True)
 class Markers:
-    """Follows the transactions of the earlier state in offset order: which have data left."""
+    """Follows the transactions of the earlier state in offset order, to know which have data left."""
 
     _with_data: set[int] = field(default_factory=set)
     """Producers whose present transaction has a record in the later state."""

@@ -22,7 +22,7 @@ from storage.stores.paths import path_of_text
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The segment that a person asks for: one of the three, or none for all segments."""
+    """The segment that a person asks for: one of the three is set, or none for all segments."""
 
     base_offset: int | None = None
     offset: int | None = None
@@ -36,7 +36,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class ChosenSegment:
-    """One segment with what it holds, and the record that was asked for."""
+    """One segment with its contents, and the record that was asked for."""
 
     fate: SegmentFate
     contents: SegmentContents
@@ -93,7 +93,7 @@ def _holding(explained: PartitionExplanation, offset: int) -> SegmentFate:
 
 
 def _offset_at(explained: PartitionExplanation, segments: dict[int, Segment], timestamp_ms: int) -> int:
-    """Return the offset of the first record that is as late. Raises: InvalidConfig if there is none."""
+    """Return the offset of the first record from a time on. Raises: InvalidConfig if there is none."""
     facts = explained.planned.facts
     listed = [segments[fate.facts.base_offset] for fate in explained.segments]
     found = lookup_record(listed, facts.log_start_offset, max(timestamp_ms, 0))

@@ -41,7 +41,7 @@ class RecordFound(NamedTuple):
     """Where the batch begins in the ``.log``."""
     compression: str
     producer_id: int
-    """-1 if the batch names none."""
+    """The producer id; -1 if the batch names none."""
     is_transactional: bool
     is_control: bool
 

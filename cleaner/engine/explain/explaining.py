@@ -55,18 +55,19 @@ from storage.segment import Segment, SegmentFile, reading
 from storage.stores.paths import path_of_text
 
 HORIZON_BYTES_MAX: Final = 1 << 30
-"""Unless all is asked for, delete horizons are looked for only in so much of a log: every byte of it is read."""
+"""The bytes of a log in which delete horizons are looked for, without ``--exact``: every byte of them is read."""
 _T = TypeVar("_T")
 
 TOPIC: Final = "__transaction_state"
 READ_BYTES_MAX: Final = 64 << 20
-"""The most bytes that are read, newest segments first: a producer that can still end a transaction has written lately.
+"""The most bytes that are read for a transactional id, newest segments first: a producer that can still end a
+transaction has written lately.
 """
 _KEY: Final = TRANSACTIONS_TOPIC["TransactionLogKey"]
 _TYPE_BYTES: Final = 2
 """A key begins with its type."""
 _PRODUCER_ID: Final = struct.Struct(">hq")
-"""The version of a value, and the producer id, with which each version begins."""
+"""The version and the producer id, with which a value of each version begins."""
 
 
 def explanations(
@@ -77,10 +78,10 @@ def explanations(
     Args:
         planned: the plan of ``clean``.
         wanted: the partition.
-        log_dirs: of the command: in them the topic's partitions are counted, and a transactional id is looked up.
+        log_dirs: those of the command, in which the topic's partitions are counted and a transactional id is looked up.
         means: states what holds for all topics alike.
-        exact: read all that may hold delete horizons, however much it is, and count the records without a key that a
-            compaction drops.
+        exact: read everything that may hold delete horizons, and count the records without a key that a compaction
+            drops.
 
     Raises: UnreadableFile, PartitionChanged.
     """
@@ -132,7 +133,7 @@ def topic_here(topic: str, log_dirs: Iterable[LogDir]) -> TopicHere:
     for log_dir in log_dirs:
         for topic_partition, directory in log_dir.partitions():
             if topic_partition.topic == topic:
-                with suppress(UnreadableFile):  # beside a live broker it may be gone
+                with suppress(UnreadableFile):  # beside a live broker the directory may be gone
                     size_bytes += sum(segment.size_bytes for segment in list_partition(directory).segments)
                     partitions += 1
     return TopicHere(partitions, size_bytes)
@@ -159,9 +160,9 @@ class Look:
     Attributes:
         now_ms: the moment of the explanation, epoch ms.
         producer_expiration_ms: ``producer.id.expiration.ms``.
-        exact: read all that may hold delete horizons, however much it is.
-        is_brief: leave out what takes long where there are thousands of partitions: delete horizons, and what only the
-            journal tells.
+        exact: read everything that may hold delete horizons.
+        is_brief: leave out what takes long with thousands of partitions: delete horizons, and facts that only the
+            journal has.
         high_watermarks: of the log dir; None to read them.
     """
 
@@ -188,14 +189,14 @@ class Glanced(NamedTuple):
 def observe(
     log_dir: LogDirFacts, planned: PartitionPlan, topic: TopicHere, look: Look, glanced: Glanced | None = None
 ) -> Observations:
-    """Observe a partition. What cannot be read is left out, and told in ``problems``.
+    """Observe a partition. A file that cannot be read is left out, and named in ``problems``.
 
     Args:
         log_dir: that has it.
         planned: its plan.
-        topic: what the log dirs have of its topic.
+        topic: the partitions of its topic in the log dirs.
         look: the manner.
-        glanced: at its segments; None if nobody did yet.
+        glanced: the edges of its segments; None if not read yet.
 
     Raises: LogCleanerError if the partition itself cannot be listed.
     """
@@ -237,7 +238,7 @@ def observe(
 
 
 def first_timestamp(header: BatchHeader | LegacyHeader) -> int:
-    """Return the timestamp of a batch's first record; the largest one of the batch if its header says no more."""
+    """Return the timestamp of a batch's first record; the largest timestamp of the batch if the header has no other."""
     is_told = isinstance(header, BatchHeader) and not (header.has_delete_horizon or header.is_log_append_time)
     if is_told and isinstance(header, BatchHeader) and header.base_timestamp_ms >= 0:
         return header.base_timestamp_ms
@@ -260,9 +261,9 @@ def failed_attempts(facts: PartitionFacts) -> FailedAttempts | None:
 
 
 def failing_since(entries: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Return the times of the first and of the last failure in a row, epoch ms; None if the last attempt went well.
+    """Return the times of the first and of the last failure in a row, epoch ms; None if the last attempt succeeded.
 
-    A ``compact`` line tells that an attempt begins. One that no ``failed`` line follows went well.
+    A ``compact`` line begins an attempt, which succeeded if no ``failed`` line follows.
 
     Args:
         entries: of one partition, oldest first.
@@ -302,7 +303,7 @@ def waiting_files(planned: PartitionPlan) -> WaitingFiles | None:
 
 
 def _counted(partition: PartitionPlan, seen: Observations, rehearsal: Rehearsal) -> tuple[PartitionPlan, Observations]:
-    """Count the records without a key. If a guard rail holds the compaction back for them, return the plan without."""
+    """Count the records without a key. If a guard rail then holds the compaction back, return the plan without it."""
     found = rehearsal.result(partition, exact=True)
     if found.guard is not None:
         return compaction_held_back(partition, found.guard), seen
@@ -427,7 +428,7 @@ def _first_batch_ms(segments: Sequence[Segment], offset: int) -> int | None:
 
 
 def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -> DeleteHorizons:
-    """Look for delete horizons in what was compacted before, the oldest segments first, as far as the bound allows."""
+    """Look for delete horizons in the compacted segments, the oldest first, as far as the bound allows."""
     section = planned.section
     if section is None or section.is_first:
         return NO_HORIZONS

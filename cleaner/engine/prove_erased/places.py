@@ -1,7 +1,7 @@
-"""All files of some log dirs, each with what its name and its directory say of it.
+"""All files of some log dirs, each described by its name and its directory.
 
 Nothing is left out: leftovers, directories that a broker does not know, copies that lie in a log dir. Symlinks are not
-followed; they are listed as what cannot be searched.
+followed; they are listed as unsearchable.
 
 A directory of a deleted partition is ``topic-0.<unique id>-delete``. If that is longer than a file name may be, Kafka
 cuts the topic: 213 of 249 characters are left.
@@ -54,7 +54,9 @@ _TOKEN: Final = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 """A set of characters, or one character, of a glob."""
 
 _HAS_RECORDS: Final = re.compile(r"\.log(\.|$)|^(\d+-\d+|bootstrap)\.checkpoint(\.|$)")
-"""Logs in any state, copies of them by any further suffix, and snapshots of the cluster metadata, which are batches."""
+"""The files of batches: logs in any state, copies of logs with any further suffix, and snapshots of the cluster
+metadata.
+"""
 _HAS_NO_KEYS: Final = re.compile(r"\.(index|timeindex|txnindex|snapshot)(\.|$)")
 _KNOWN: Final = frozenset({
     CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, HOLD_IDS_FILE, HOLDS_FILE, LIMITS_FILE,
@@ -74,7 +76,7 @@ class FileContent(StrEnum):
     NO_KEYS = "no_keys"
     """Indexes, producer snapshots, checkpoints and the like: they hold offsets and times, and no key of a record."""
     UNKNOWN = "unknown"
-    """No file of Kafka's, or no plain file: nobody knows how to search it."""
+    """No file of Kafka's, or no plain file: it cannot be searched."""
 
 
 class FileHome(StrEnum):
@@ -145,7 +147,7 @@ def content_of(file_name: str) -> FileContent:
 def may_be_named(directory: str, globs: Sequence[str]) -> bool:
     """Return whether a glob names the topic or partition that a directory may belong to.
 
-    A name that Kafka may have cut counts if any topic that begins so would be named. Without any glob all are named.
+    A name that Kafka may have cut counts if the glob names any topic that begins with it. Without a glob all are named.
     """
     found = parse_partition_dir_name(directory)
     if found is None or is_named(found.topic_partition, globs):
@@ -159,7 +161,7 @@ def is_cut(directory: str, found: PartitionDirName) -> bool:
 
 
 def matches_beginning(glob: str, beginning: str) -> bool:
-    """Return whether a glob matches any text that begins so."""
+    """Return whether a glob matches any text with this beginning."""
     tokens = _TOKEN.findall(glob)
     places = _with_skipped({0}, tokens)
     for character in beginning:
@@ -198,7 +200,7 @@ def _home(log_dir: Path, directory: Path, name: PartitionDirName | None) -> File
 
 
 def _shut(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FilePlace:
-    """Return a directory that lets this user not in, such as ``lost+found``: the search tells that it is unread."""
+    """Return a directory that this user may not enter, such as ``lost+found``: the search reports it as unread."""
     home, topic_partition = _home(log_dir, directory, name), name.topic_partition if name else None
     return FilePlace(log_dir, directory, FileContent.RECORDS, home, topic_partition, None, None, 0, 0, 0)
 

@@ -1,7 +1,7 @@
 """Search all files of some log dirs, and tell when each file that holds a key is gone.
 
-When a file of a log is gone, the rules of the log say, by facts of its partition that are read as ``explain`` reads
-them. Of any other file its name and its directory say it.
+For a file of a log, the rules of the log decide, by the facts of its partition, read as for ``explain``. For any other
+file, its name and its directory decide.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOOKS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """The keys, and where they are looked for."""
+    """The keys, and the places that are searched."""
 
     keys: tuple[WantedKey, ...]
     encoding: KeyEncoding
@@ -63,7 +63,7 @@ class KeySearch:
 
 @dataclass(frozen=True, slots=True)
 class ErasureProof:
-    """The files that were searched, and when each that holds a key is gone."""
+    """The files that were searched, and the moments at which files with a key are gone."""
 
     now_ms: int
     question: KeySearch
@@ -98,14 +98,14 @@ class ErasureProof:
 
     @property
     def gone_by_ms(self) -> int | None:
-        """The moment by which every file here is gone, or no longer holds a key; None if one has no moment."""
+        """The moment by which no file holds a key any more; None if there is no such moment for a file."""
         moments_ms = [one.at_ms for one in self.departures.values()]
         known_ms = [at_ms for at_ms in moments_ms if at_ms is not None]
         return max(known_ms, default=None) if len(known_ms) == len(moments_ms) else None
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """The events that this takes beside the passing of time."""
+        """The events that must happen before that, besides the passing of time."""
         return tuple(need for need in Need if any(need in one.needs for one in self.departures.values()))
 
 
@@ -186,7 +186,7 @@ class Departing:
 
         Args:
             plan: of all partitions that hold a key.
-            layers: state the delays of topics that are in no plan.
+            layers: state the delays of topics that no plan contains.
         """
         self._now_ms, self._request = plan.request.now_ms, plan.request
         self._layers, self._broker = layers, layers.broker_policy()
@@ -248,7 +248,7 @@ class AbortedIn:
         self._known: dict[Path, Sequence[AbortedTxn]] = {}
 
     def directory(self, directory: Path) -> Sequence[AbortedTxn]:
-        """Return the aborted transactions of a partition directory; what cannot be read names none."""
+        """Return the aborted transactions of a partition directory; none from an index that cannot be read."""
         if directory not in self._known:
             self._known[directory] = list(dict.fromkeys(_aborted_in(directory)))
         return self._known[directory]
@@ -330,7 +330,9 @@ class _LogWithKeys:
 
 
 def _rank(hits: KeyHits) -> tuple[bool, int]:
-    """Return what makes the last record of a key: one of an aborted transaction supersedes nothing."""
+    """Return a sort key for the last record of a key: a record of an aborted transaction supersedes nothing, and comes
+    first.
+    """
     assert hits.last is not None
     return not hits.last.is_aborted, hits.last.offset
 

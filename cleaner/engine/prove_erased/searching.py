@@ -1,8 +1,8 @@
-"""Search one file for keys, and note what was read, with the SHA-256 of the file.
+"""Search one file for keys, and note the searched ranges and the SHA-256 of the file.
 
-Nearly all other keys of a chunk are excluded at once: of each key a word is made of its length, its first and its last
-eight bytes, and a table says which words the wanted keys have. What it does not exclude is compared byte for byte, so a
-hit is the key, and no key is missed.
+Nearly all other keys of a chunk are excluded at once: a word is made of the length, the first and the last eight bytes
+of each key, and a table has the words of the wanted keys. Keys with a word of the table are compared byte for byte. So
+each hit is a wanted key, and no wanted key is missed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RECORDS_TOLD: Final = 100
 """The most records of a key in one file that are listed. Further records are only counted."""
 
 _SIZE_MAX: Final = 1 << 30
-"""No file of these kinds is as large. An index has 8 bytes for each 4 KiB of its segment."""
+"""The sizes that no file of these kinds reaches. An index has 8 bytes for each 4 KiB of its segment."""
 _ENTRIES: Final = {
     FileKind.INDEX: np.dtype([("offset", ">i4"), ("position", ">i4")]),
     FileKind.TIME_INDEX: np.dtype([("timestamp", ">i8"), ("offset", ">i4")]),
@@ -76,9 +76,9 @@ class KeyHits:
     values: int = 0
     tombstones: int = 0
     told: list[RecordHit] = field(default_factory=list)
-    """The first ones."""
+    """The first records."""
     last: RecordHit | None = None
-    """The one with the greatest offset; of an aborted transaction only if all are."""
+    """The record with the greatest offset; one of an aborted transaction only if all records are."""
 
     def add(self, hit: RecordHit) -> None:
         """Count a record."""
@@ -168,7 +168,7 @@ class KeyMatch(NamedTuple):
     """A record that has a wanted key."""
 
     place: int
-    """Among the records of the chunk."""
+    """The place among the records of the chunk."""
     key: int
     """The place of the key among those wanted."""
 
@@ -177,7 +177,7 @@ class KeyMatcher:
     """The keys that are wanted, ready to be compared."""
 
     def __init__(self, keys: Sequence[WantedKey]) -> None:
-        """Prepare for the forms of all keys."""
+        """Prepare the tables for the forms of all keys."""
         self._whole = _Table({form: place for place, key in enumerate(keys) for form in key.forms})
         self._behind_schema = _Table({form: place for place, key in enumerate(keys) for form in key.payloads})
 
@@ -193,7 +193,7 @@ class KeyMatcher:
 
 
 def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: Sequence[AbortedTxn]) -> FileEvidence:
-    """Search an open file. If reading fails on the way, what was found before still counts."""
+    """Search an open file. If reading fails on the way, earlier hits still count."""
     records, hits, undecoded = 0, dict[int, KeyHits](), list[Undecoded]()
     sha256 = error = None
     with open_whole(file) as reader:
@@ -213,7 +213,7 @@ def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: S
 
 
 def _undecoded(damage: Damage, file: WitnessFile) -> Sequence[Undecoded]:
-    """Return what damage leaves unsearched: nothing if only zeros follow, which a broker preallocated."""
+    """Return the part that damage leaves unsearched; none if only zeros follow, which a broker preallocated."""
     position = damage.error.position
     if damage.base_offset is None and file.is_zero_from(position):
         return ()
@@ -235,14 +235,14 @@ def _hit(chunk: Chunk, match: KeyMatch, aborted: Sequence[AbortedTxn]) -> Record
 
 
 def _has_grown(found: FileEvidence) -> bool:
-    """Return whether a broker wrote to the file since: what had no end then may have been half of a batch."""
+    """Return whether a broker wrote to the file since: then a torn end may have been half of a batch."""
     with suppress(OSError):
         return status_of(found.place.path).st_size > found.size_bytes
     return False
 
 
 def _without_keys(place: FilePlace) -> tuple[Undecoded, ...]:
-    """Return what leaves unknown whether a file holds keys that should have none, by its name."""
+    """Return why a file that should hold no keys, by its name, may hold some all the same."""
     cause: str | None = None
     for _ in range(_TRIES):  # a broker may be in the middle of an entry
         try:
@@ -271,7 +271,7 @@ def _why_implausible(place: FilePlace, data: bytes) -> str | None:
 
 
 def _of_transactions(place: FilePlace, data: bytes) -> str | None:
-    """Judge a transaction index. ``AbortedIn`` takes no transaction from a damaged one of a live segment."""
+    """Judge a transaction index. ``AbortedIn`` ignores a damaged index of a live segment."""
     try:
         parse_txn_index(data, place.path)
     except LogCleanerError as error:

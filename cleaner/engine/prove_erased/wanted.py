@@ -1,4 +1,4 @@
-"""The keys that are searched for: what a person wrote, and the bytes that a producer writes for it."""
+"""The wanted keys: the text that a person wrote, and the bytes that a producer writes for it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def _base64(text: str) -> WantedKey:
 
 
 def _json(text: str) -> WantedKey:
-    """Take a JSON value as it is written, and as the usual serializers write it: compact or spaced, escaped or not."""
+    """Return the forms of a JSON value: as it is written, and as the usual serializers write it: compact or spaced,
+    escaped or not.
+    """
     try:
         value = json.loads(text)
     except ValueError:
@@ -79,7 +81,7 @@ def _json(text: str) -> WantedKey:
 
 
 def _avro_wire(text: str) -> WantedKey:
-    """Take a text as an Avro string. Take a whole number also as an Avro int or long, which look alike."""
+    """Return the forms of a text as an Avro string; of a whole number also as an Avro int or long, which look alike."""
     data = text.encode("utf-8", "surrogateescape")
     payloads, number = [_varint(len(data)) + data], _whole_number(text)
     if number is not None:

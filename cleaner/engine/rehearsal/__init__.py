@@ -1,4 +1,4 @@
-"""Dry runs: what a plan would do, and what a run with other values would do.
+"""Dry runs: the results of a plan, and of runs with other values.
 
 Nouns: ``Rehearsal`` (the figures of a plan), ``Supposing`` (plans again with other values), ``Answer`` (of a question).
 """

@@ -19,14 +19,16 @@ from storage.stores.paths import path_of_text
 
 
 class Rehearsal:
-    """Computes what a run would do; changes nothing, takes no lock."""
+    """Computes the result of a run, without changes and without a lock."""
 
     def __init__(self, means: Means, request: Request) -> None:
         self._means = means
         self._request = request
 
     def result(self, partition: PartitionPlan, *, exact: bool) -> PartitionResult:
-        """Return what one partition's actions would free: exact for deletions, and for compactions that read data."""
+        """Return the result that one partition's actions would have: exact for deletions, and for compactions that read
+        data.
+        """
         expected, begun = self._expected(partition), PartitionResult(Basis.EXACT)
         start_seconds = self._means.clock.seconds()
         try:
@@ -41,12 +43,12 @@ class Rehearsal:
             measured = replace(begun, guard=held.guard)
         except (LogCleanerError, OSError) as error:
             if isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished):
-                return expected  # a live broker changed what was planned: the estimate has to do
+                return expected  # a live broker changed the files, so an estimate must do
             measured = replace(begun, error=told(error))
         return replace(measured, seconds=self._means.clock.seconds() - start_seconds)
 
     def swept(self, plan: Plan) -> Swept:
-        """Return the figures of the leftovers that are due, or will be at the later moment that was asked for."""
+        """Return the figures of the leftovers that are due at the moment of the request."""
         now_ms = max(self._means.clock.now_ms(), self._request.now_ms)
         delay_ms = self._request.delete_delay_ms
         left = (left for log_dir_plan in plan.log_dirs for left in leftovers_of(log_dir_plan, delay_ms))
@@ -72,13 +74,13 @@ def _log_start(partition: PartitionPlan) -> int:
 
 
 def expected_result(partition: PartitionPlan, *, at_once: bool) -> PartitionResult:
-    """Return what the plan of a partition alone says of its result.
+    """Return the result of a partition as far as its plan tells it.
 
-    A compaction's output is not known without reading; at most its input, and that is what is said.
+    The output of a compaction is not known without reading, so the result has its upper bound: the input.
 
     Args:
         partition: the plan.
-        at_once: what goes is unlinked in the run.
+        at_once: deleted files are unlinked in the run.
     """
     compaction = partition.compaction
     expected = PartitionResult(Basis.ESTIMATE if compaction else Basis.EXACT)

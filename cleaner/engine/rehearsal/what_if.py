@@ -1,8 +1,8 @@
-"""Plan the same facts again with other values of a key, and say what such runs would do.
+"""Plan the same facts again with other values of a key, for the results that such runs would have.
 
-An answer is the plan that ``--set KEY=VALUE`` would give, and its figures, so it is what such a run does. The facts are
-those of the plan in force. Some facts are read only where a policy needs them (``inventory.Needs``); where the other
-value needs more than was read, the partition is surveyed again, once for all values that ask no more.
+An answer is the plan that ``--set KEY=VALUE`` would give, with its figures. The facts are those of the plan in force.
+Some facts are read only if a policy needs them (``inventory.Needs``). If another value needs more facts, the partition
+is surveyed again, once for all values with the same needs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Found = PartitionFacts | UnreadablePartition
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The plan with one value of a key, and what executing it would do."""
+    """The plan with one value of a key, and its outcome."""
 
     value: Stated
     plan: Plan
@@ -60,12 +60,12 @@ class Supposing:
         log_dirs: the log dirs, in the order of the plan.
         survey: the survey that the plan was made from.
         means: of the dry run.
-        plan: the plan with the configuration in force, without what ``outcome`` says is held back.
-        outcome: what executing it would do.
+        plan: the plan with the configuration in force, without the compactions that ``outcome`` holds back.
+        outcome: the result that executing the plan would have.
         volumes: the file systems of the log dirs.
-        doable: gives what of a plan can be carried out.
-        confirmed: log dir -> what the saved limits are compared with.
-        exact: read what a compaction would read.
+        doable: returns the part of a plan that can be carried out.
+        confirmed: log dir -> the limits with which the saved limits are compared.
+        exact: read the data that a compaction would read.
     """
 
     log_dirs: Sequence[LogDir]
@@ -187,13 +187,13 @@ def _has_ends(log: PartitionFacts, had_ms: int | None, needed_ms: int | None, po
     if needed_ms == had_ms:
         return True
     if policy.cleanup_compact and policy.min_compaction_lag_ms > 0:
-        return False  # the lag goes by the time index alone where the end was not read
+        return False  # the lag goes by the time index alone if the end was not read
     since_ms = float("-inf") if had_ms is None else had_ms
     return needed_ms is None or not any(since_ms <= s.newest_record_ms < needed_ms for s in log.segments)
 
 
 def _does_the_same(one: PartitionPlan, other: PartitionPlan) -> bool:
-    """Return whether two plans of a partition do the same to it, whatever their reasons."""
+    """Return whether two plans of a partition have the same actions, whatever their reasons."""
     acts = [(p.deletion and p.deletion.segments, p.compaction, p.checkpoint_offset) for p in (one, other)]
     policies = [replace(p.policy, stated={}) for p in (one, other)]
     return acts[0] == acts[1] and (not one.compaction or policies[0] == policies[1])

@@ -1,4 +1,4 @@
-"""The names of replaced files. What a repair replaced waits as ``.deleted``, as a deleted segment does."""
+"""The names of replaced files, which wait as ``.deleted``, as deleted segments do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kept_name(name: str) -> str:
 
 
 def tail_name(name: str, start: int) -> str:
-    """Return the name under which what was cut off a ``.log`` stays. It means nothing to a broker, which leaves it."""
+    """Return the name for the bytes that were cut off a ``.log``. A broker ignores files of this name."""
     return f"{name}.from-{start}{SCRATCH_SUFFIX}"
 
 

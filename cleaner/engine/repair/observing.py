@@ -1,4 +1,4 @@
-"""Findings in; out come facts about the files that they would have mended, with the new content that a log gives them.
+"""The facts about the files that findings ask to mend, with the new content that a log gives them.
 
 Nothing is changed.
 """
@@ -64,7 +64,9 @@ from storage.records.batch_search import next_whole_batch
 from storage.segment import Segment, identity_of, reading_here
 
 _NEVER_MS: Final = 1 << 62
-"""No producer is forgotten: a broker forgets expired ones itself when it reads a snapshot."""
+"""The expiry of producers in a new snapshot: none is forgotten, because a broker forgets expired producers itself when
+it reads a snapshot.
+"""
 _INDEXES: Final = (RepairKind.INDEX, RepairKind.TIME_INDEX)
 _SUFFIXES: Final = {
     RepairKind.INDEX: FileKind.INDEX, RepairKind.TIME_INDEX: FileKind.TIME_INDEX,
@@ -74,7 +76,7 @@ _REFUSED: Final = (RepairCode.TOO_LARGE, RepairCode.NAME_TAKEN)
 
 
 class PlannedRepair(NamedTuple):
-    """A repair, and what carries it out."""
+    """A repair with the data that carry it out."""
 
     repair: Repair
     topic_partition: TopicPartition | None
@@ -83,11 +85,11 @@ class PlannedRepair(NamedTuple):
     identity: FileIdentity | None = None
     """The identity of the file when it was read; None if it is missing."""
     content: bytes | None = None
-    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and once it is written."""
+    """The new content; None for a ``.log``, which is cut at ``repair.made_bytes``, and after the content is written."""
     sources: tuple[tuple[Path, FileIdentity], ...] = ()
-    """The ``.log`` files that the content was derived from, as they were before."""
+    """The identities of the ``.log`` files from which the content was derived."""
     needs: tuple[Path, ...] = ()
-    """The files that must be mended before. If one of them was not, this repair is left, too."""
+    """The files that must be mended before. If one of them was not mended, this repair is not done either."""
 
     @property
     def tail_copy(self) -> Path | None:
@@ -112,8 +114,9 @@ class Surroundings:
 
 
 def plan_repairs(targets: Iterable[Target], surroundings: Surroundings) -> Iterator[PlannedRepair]:
-    """Yield what becomes of each target, partition after partition. Each may be carried out before the next is planned:
-    the new contents of all would not fit into memory.
+    """Yield the repair of each target, partition after partition.
+
+    The caller may carry each out before the next is planned, because the new contents of all would not fit into memory.
 
     Raises: UnreadableFile of a whole log dir.
     """
@@ -132,13 +135,13 @@ def look(path: Path) -> FileIdentity | None:
 
 
 def tail_of(path: Path, start: int) -> bytes:
-    """Return what lies behind a byte of a file. Raises: UnreadableFile."""
+    """Return the bytes behind a position of a file. Raises: UnreadableFile."""
     with reading_here(path) as descriptor:
         return os.pread(descriptor, os.fstat(descriptor).st_size - start, start)
 
 
 class DerivedEnd(NamedTuple):
-    """The end of the last segment as a recovery finds it, and the index files that go with it."""
+    """The end of the last segment as a recovery finds it, and its index files."""
 
     end_bytes: int
     end_offset: int
@@ -165,16 +168,16 @@ def in_order(targets: Iterable[Target]) -> list[Target]:
 class Deriving:
     """Derives files of one partition.
 
-    Each file is derived by itself: damage in one segment does not touch the indexes of another. A snapshot that is to
-    be made anew is not used.
+    Each file is derived by itself: damage in one segment does not touch the indexes of another. A snapshot that must be
+    made anew is not used.
     """
 
     def __init__(self, listing: Listing, targets: Iterable[Target], terms: RebuildTerms) -> None:
-        """Read nothing yet.
+        """Prepare the derivation.
 
         Args:
             listing: of the partition.
-            targets: the files that are missing or wrong; ``made`` is best asked for them ``in_order``.
+            targets: the files that are missing or wrong; call ``made`` for them ``in_order``.
             terms: of the partition.
         """
         doubted = {_name(target).base_offset for target in targets if target.kind is RepairKind.SNAPSHOT}
@@ -299,7 +302,7 @@ class _Partition:
         return exemption_from_repairs(self._policy)
 
     def plan(self, target: Target) -> PlannedRepair:
-        """Return what becomes of a file."""
+        """Return the repair of a file."""
         path = Path(target.path)
         identity = look(path)
         facts, content = self._observed(RepairFacts(target, identity.size_bytes if identity else None))
@@ -307,7 +310,8 @@ class _Partition:
         return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, sources)
 
     def plan_end(self, target: Target) -> list[PlannedRepair]:
-        """Return what makes a start find the end of the log: the indexes of its last segment, then the cut.
+        """Return the repairs that let a start find the end of the log: of the indexes of its last segment, then the
+        cut.
 
             The indexes come first: a crash in between leaves a log whose end is found no worse than before. A log whose
         index could not be mended is not cut, because the entries of that index would lead behind the new end.
@@ -333,7 +337,7 @@ class _Partition:
         return [*(companions if planned.repair.is_repairable else []), planned]
 
     def _companion(self, target: Target, kind: RepairKind, content: bytes) -> PlannedRepair:
-        """Return what becomes of an index file of the segment that is ended."""
+        """Return the repair of an index file of the last segment."""
         path = Path(target.path).with_suffix(_SUFFIXES[kind])
         identity = look(path)
         own = Target(str(path), kind, target.findings)
@@ -341,7 +345,9 @@ class _Partition:
         return PlannedRepair(repair(facts), self._topic_partition, path, identity, content, self._sources(own))
 
     def _sources(self, target: Target) -> tuple[tuple[Path, FileIdentity], ...]:
-        """Return the logs from which a file is derived: an index comes of its own segment, any other file of all."""
+        """Return the logs from which a file is derived: for an index its own segment, for any other file all
+        segments.
+        """
         own = Path(target.path).with_suffix(FileKind.LOG)
         logs = [(segment.log.path, segment.log.identity) for segment in self._listing.segments]
         return tuple(log for log in logs if target.kind not in _INDEXES or log[0] == own)
@@ -367,7 +373,7 @@ class _Partition:
         """The offsets above the end of the log that checkpoints and snapshots state. Raises: CorruptBatch."""
         end_offset = self._deriving.end_offset()
         above = []
-        with suppress(CorruptCheckpoint):  # what was read before it counts
+        with suppress(CorruptCheckpoint):  # offsets from before the error count
             for name, offset in _known_offsets(self._log_dir, self._topic_partition, self._listing):
                 if offset > end_offset:
                     above.append((name, offset))
@@ -407,7 +413,7 @@ class _Partition:
 
 
 def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, int]]:
-    """Yield the offsets that files state the log to have reached. Raises: CorruptCheckpoint, UnreadableFile."""
+    """Yield the offsets that the log has reached, as files state them. Raises: CorruptCheckpoint, UnreadableFile."""
     for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
         if topic_partition in (offsets := log_dir.offsets(name)):
             yield name, offsets[topic_partition]
@@ -418,7 +424,7 @@ def _known_offsets(log_dir: LogDir, topic_partition: TopicPartition, listing: Li
 
 
 def _is_taken(path: Path, present: bytes) -> bool:
-    """Return whether another file has the name that the present one would be kept under."""
+    """Return whether another file has the name under which the present file would be kept."""
     return path.with_name(kept_name(path.name)).exists() and not is_kept_already(path, present)
 
 
@@ -437,7 +443,7 @@ def _place(target: Target) -> tuple[bool, int, bool, str]:
 
 
 def _check_index(segment: Segment, rebuilt: Rebuilt) -> None:
-    """Refuse zeros at the end of a log where its present index names a batch in them: that batch is lost.
+    """Refuse to cut zeros off a log if its present index names a batch in them: that batch is lost.
 
     Raises: CorruptBatch, UnreadableFile.
     """

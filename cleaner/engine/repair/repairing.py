@@ -1,22 +1,22 @@
 """Repairs of some log dirs: check, decide, mend; the plan without the last step is the dry run.
 
-A repair gives a file its new content, or takes what is no batch off the end of a ``.log``.
+A repair gives a file new content, or cuts bytes that are no batch off the end of a ``.log``.
 
 Order, each step safe to crash behind:
     1. the journal's line;
     2. a copy of the present file, under a scratch name; fsync; rename to ``.deleted``; fsync of the directory;
     3. the new content, under a scratch name; fsync;
-    4. a last look: the file, and the logs that its content was derived from, are what they were;
+    4. a last look: the file, and the logs of its content, have not changed;
     5. rename over the present file; fsync of the directory.
 Invariant:  the name always holds the old file or the new one, each whole. No file that a broker needs is ever missing:
             it makes an ``.index`` anew, but takes a missing ``.txnindex`` for "nothing was aborted", missing snapshots
             for "no producers", and sets a directory without ``partition.metadata`` aside. Hence a copy, and not a
             rename of the old file.
 A cut:      is one ``ftruncate``, and an fsync, once the index files fit the new end. Zeros are not copied; the journal
-            says how many they were. What else is cut off the end of a log is copied first, as in step 2, under a name
-            that a broker leaves alone.
+            says how many they were. Other bytes that are cut off are copied first, as in step 2, under a name that a
+            broker leaves alone.
 Scratch:    names that end in ``.logcleaner`` mean nothing to a broker, nor to recovery; the next repair of the file
-            removes what a crash left of them.
+removes those that a crash left.
 Not chosen: a hard link of the old file, which not every file system has; the old file renamed away first.
 """
 
@@ -48,7 +48,7 @@ Check = Callable[[Sequence[LogDir], CheckRequest, Means], Checked]
 
 
 class Shown(NamedTuple):
-    """A repair as a person was shown it."""
+    """A repair in the form that a person saw."""
 
     path: str
     kind: RepairKind
@@ -61,7 +61,7 @@ class RepairRequest(NamedTuple):
     """The check that runs first: only files that it finds wrong are mended."""
     kinds: frozenset[RepairKind]
     shown: frozenset[Shown] | None = None
-    """The repairs that a person was shown, and agreed to; None for all that may be done."""
+    """The repairs that a person saw and agreed to; None for all that may be done."""
 
 
 class RepairResult(NamedTuple):
@@ -70,7 +70,7 @@ class RepairResult(NamedTuple):
     planned: PlannedRepair
     is_done: bool = False
     error: str | None = None
-    """Why the file is as it was, although it was to be mended."""
+    """Why the file was not mended, although it should have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Repairs:
     results: tuple[RepairResult, ...]
     dry_run: bool
     interrupted: bool = False
-    """Whether a signal ended the repairs: what is not among the results was not looked at."""
+    """Whether a signal ended the repairs: a target without a result was not examined."""
 
     @property
     def repairable(self) -> tuple[Shown, ...]:
@@ -111,7 +111,7 @@ class Repairs:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a repair that may be done was not."""
+        """Return whether a repair that may be done failed."""
         return any(result.error for result in self.results)
 
 
@@ -120,7 +120,7 @@ def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repair
 
     Args:
         opened: log dirs of one broker, with their configuration.
-        request: what is checked, and which kinds of repairs were asked for.
+        request: the check, and the kinds of repairs that were asked for.
         check: finds what is wrong.
 
     Raises: Stopped, UnreadableFile.
@@ -149,11 +149,11 @@ def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) 
     Args:
         fs: the disk.
         journal: of the log dir.
-        planned: a repair that may be done, with what carries it out.
+        planned: a repair that may be done, with its data.
         now_ms: epoch ms, for the journal.
 
-    Raises: PlanOutOfDate where a file is not as it was looked at; JournalFull, OutOfSpace, UnsafeOwner, UnsafeFile,
-        OSError. The file is as it was then.
+    Raises: PlanOutOfDate if a file changed since the look; JournalFull, OutOfSpace, UnsafeOwner, UnsafeFile,
+        OSError. The file then stays as it was.
     """
     _ensure_unchanged(planned)
     present = read_file(planned.path) if planned.identity and planned.content is not None else None
@@ -165,7 +165,7 @@ def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) 
 
 
 def _tells_of_a_loss(finding: Finding) -> bool:
-    """Return whether a finding says that records are gone: no repair brings them back."""
+    """Return whether a finding says that records are gone, which no repair brings back."""
     return finding.code is FindingCode.OFFSET_GAP and finding.harm is Harm.DATA_LOST
 
 
@@ -222,7 +222,10 @@ class _Repairing:
         return result._replace(is_done=True)
 
     def _note_failure(self, journal: Journal, planned: PlannedRepair, error: str) -> None:
-        """Write that the repair of the line before failed; where even that finds no space, the report tells alone."""
+        """Write that the repair of the line before failed.
+
+        If even this line finds no space, only the report says so.
+        """
         fields = {"partition": str(planned.topic_partition), "file": planned.repair.target.name}
         with suppress(LogCleanerError, OSError):
             journal.record("repair-failed", self._means.clock.now_ms(), **fields, error=error)
@@ -246,7 +249,7 @@ def _cut(fs: FileSystem, planned: PlannedRepair) -> None:
 
 
 def _keep_tail(fs: FileSystem, planned: PlannedRepair, copy: Path) -> None:
-    """Copy what is cut off, durably."""
+    """Copy the bytes that are cut off, durably."""
     tail = _tail(planned)
     if copy.exists() and read_file(copy) == tail:
         return

@@ -1,7 +1,9 @@
-"""Take repairs back: what they replaced, and still waits, becomes the file again. What they made can be made again.
+"""Take repairs back: a replaced file that still waits becomes the file again.
 
-Each is one rename over the present file, behind a line in the journal; cut zeros come back as a hole. So a crash
-leaves the file as it was, or as it is to be.
+The content that a repair made can be made again.
+
+Each step is one rename over the present file, behind a line in the journal; cut zeros come back as a hole. So a crash
+leaves either the repaired file or the old one.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class RevertResult:
 
 
 def survey_reverts(log_dir: LogDir, wanted: Wanted) -> list[RevertResult]:
-    """Return the wanted partitions with repairs that something waits of. Raises: UnreadableFile."""
+    """Return the wanted partitions with repairs whose replaced files still wait. Raises: UnreadableFile."""
     notes = _notes(log_dir.path)
     found = ((tp, path) for tp, path in log_dir.partitions() if tp in notes and wanted(tp))
     results = (RevertResult(tp, str(log_dir.path), _verdicts(path, notes[tp].values())) for tp, path in found)
@@ -151,7 +153,7 @@ def _verdicts(directory: Path, notes: Iterable[RepairNote]) -> tuple[RevertVerdi
 
 
 def _found(path: Path, note: RepairNote) -> FoundContent:
-    if note.made is None:  # of a .log the size tells enough, and it may be large
+    if note.made is None:  # the size of a .log is enough, and reading the file may take long
         with suppress(FileNotFoundError):
             waiting = _content(path.with_name(note.tail_name)) if note.tail else None
             return FoundContent(Content(path.lstat().st_size, 0), waiting)

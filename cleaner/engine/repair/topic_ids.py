@@ -1,4 +1,4 @@
-"""The facts that tell whose a partition directory is: the metadata log, and whatever speaks of another topic."""
+"""The facts that tell to which topic a partition directory belongs: the metadata log, and signs of another topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.properties import read_properties
 def read_assigned(log_dirs: Sequence[LogDir], metadata_log_dir: str | None) -> Assignments | None:
     """Read the metadata log of the broker: of its own log dir, or of the first that has one.
 
-    None if there is none, or if it cannot be read: then nothing says whose a directory is.
+    None without a readable one: then the topic of a directory is not known.
     """
     name = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
     places = [Path(metadata_log_dir)] if metadata_log_dir else [log_dir.path for log_dir in log_dirs]
@@ -36,12 +36,12 @@ def read_assigned(log_dirs: Sequence[LogDir], metadata_log_dir: str | None) -> A
 def observe_topic(
     log_dir: LogDir, topic_partition: TopicPartition, log_dirs: Sequence[LogDir], assigned: Assignments | None
 ) -> TopicIdFacts:
-    """Return what tells the topic of a partition directory.
+    """Return the facts that tell the topic of a partition directory.
 
     Args:
-        log_dir: that holds it.
-        topic_partition: whose directory it is by name.
-        log_dirs: all of the broker that are known.
+        log_dir: the one that holds the directory.
+        topic_partition: by the name of the directory.
+        log_dirs: all known log dirs of the broker.
         assigned: by the metadata log.
 
     Raises: CorruptBatch where the leader epochs of its batches cannot be read, UnreadableFile.
@@ -66,7 +66,7 @@ def observe_topic(
 
 
 def ids_of(log_dir: LogDir) -> tuple[int | None, str | None]:
-    """Return the node id and the directory id in the ``meta.properties`` of a log dir; None for what is not there."""
+    """Return the node id and the directory id in the ``meta.properties`` of a log dir; None for a missing id."""
     try:
         properties = read_properties(log_dir.path / META_PROPERTIES_FILE)
     except LogCleanerError:
