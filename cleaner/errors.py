@@ -61,7 +61,7 @@ class ExtraMissing(LogCleanerError):
 
 
 def how_to_install(extra: str) -> str:
-    """Return what to do to have the packages of an extra. A bundle (``packaging/bundle``) cannot be added to.
+    """Return how to install the packages of an extra. A bundle (``packaging/bundle``) cannot be added to.
 
     No index has logcleaner by its name, so the sources or a wheel are named.
     """
@@ -72,7 +72,7 @@ def how_to_install(extra: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Return a line that says where an error happened, what its cause is and, of damage, what to do."""
+    """Return a line with the place and the cause of an error and, for damage, the remedy."""
     if isinstance(error, MemoryError):
         return str(error) or "not enough memory"
     if isinstance(error, OSError) and error.strerror:
@@ -90,8 +90,8 @@ def told(error: BaseException) -> str:
 def _make_anew(index: Path) -> str:
     """Return what to do about a damaged index file.
 
-    A broker that misses an offset index makes all indexes of the segment anew. Without the ``.timeindex`` alone, or the
-    ``.txnindex`` alone, it takes it that there is nothing. Source: Kafka LogSegment.sanityCheck,
+    A broker that misses an offset index makes all indexes of the segment anew. If only the ``.timeindex`` or only the
+    ``.txnindex`` is missing, a broker assumes that it was empty. Source: Kafka LogSegment.sanityCheck,
     LogLoader.loadSegmentFiles.
     """
     missed = index.with_suffix(FileKind.INDEX).name

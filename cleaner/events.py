@@ -219,7 +219,7 @@ class EventLog:
         if self._held is not None and name in _FAILURES:
             self._held.append((name, fields))
         elif level <= self._level:
-            with suppress(OSError):  # whoever read it is gone: an event less must not end the work
+            with suppress(OSError):  # the reader of stderr is gone, which must not end the work
                 _emit(level, name, {**self._bound, **fields}, self._format)
 
     def hold_failures(self) -> None:
@@ -293,7 +293,7 @@ def _processors(log_format: LogFormat) -> list[Processor]:
 
 
 def _named_first(_logger: object, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Put the name of the event first, where the eye looks for it in a journal."""
+    """Put the name of the event first, where a reader of a journal looks for it."""
     return {"event": fields["event"], **fields}
 
 

@@ -1,4 +1,4 @@
-"""Replacement of a file as a whole: a reader sees the old one or the new one."""
+"""Replacement of a file as a whole: a reader sees either the old content or the new one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 _MODE: Final = 0o644
-"""Other users must be able to read the file."""
+"""The mode of the new file: other users must be able to read it."""
 _LINKS_MAX: Final = 40
-"""The operating system follows so many, too."""
+"""The most symbolic links that are followed, as many as the operating system follows."""
 _KERNELS: Final = tuple(map(Path, ("/proc", "/sys")))
 _DEVICES: Final = Path("/dev")
 

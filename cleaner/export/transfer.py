@@ -1,7 +1,8 @@
 """Transfer a partition's records to a writer chunk by chunk: the memory taken does not grow with the partition.
 
 Steps:      write a hidden file beside the target, fsync it, rename it.
-Invariant:  under its name the file is whole, or not there; it replaces no file. Only a kill leaves the hidden file.
+Invariant:  under its name the file is whole, or not there; it replaces no file. Only a kill leaves the hidden file
+behind.
 Not chosen: a hard link in place of the rename. It would also refuse a file that appears in the last moment, but many
             disks that receive exports (FAT, network) have no hard links.
 """
@@ -40,7 +41,7 @@ class Writer(Protocol):
         """Take the records of a chunk of this extent."""
 
     def finish(self) -> None:
-        """Write the records held back, and the end that the format needs."""
+        """Write the buffered records, and the end that the format needs."""
 
     def abandon(self) -> None:
         """Stop writing: the export failed, and leaves no file."""

@@ -4,16 +4,17 @@ Steps:      a private directory, TOPIC-PARTITION.import-delete; in it the partit
             fsynced; the journal's line; the checkpoints; the partition's directory moves to its place; the private one
             goes. The checkpoints come before the move, and stale lines of a partition of that name are taken out: a log
             start offset above the new log's end would have a broker delete all of it.
-Invariant:  under its name the partition is whole, or not there. What import did not write stays, whatever its name.
-A crash:    leaves the private directory. A broker takes it for the empty log of a deleted topic, does not look into
-            directories in it, and removes it; the next import removes it, too. Lines of the checkpoints for a partition
-            that is not there are nothing to a broker.
+Invariant:  under its name the partition is whole, or not there. Files that import did not write stay, whatever their
+names. A crash:    leaves the private directory. A broker takes it for the empty log of a deleted topic, does not look
+into
+            directories in it, and removes it; the next import removes it, too. A broker ignores lines of the
+            checkpoints for a missing partition.
 Not chosen: a name that a broker does not know: it would not start. The files in the private directory itself: a broker
             opens the log of a deleted topic, and stops at one that a power loss left damaged.
 
-Batches are made in the order in which records come. A batch has records of one timestamp type; of LogAppendTime, of one
-time, since its header states it for all. Where offsets are missing between two batches, the later one begins right
-behind the earlier one, as compaction leaves it.
+Batches are made in the order in which records come. A batch has records of one timestamp type; with LogAppendTime, of
+one time, which its header states for all. If offsets are missing between two batches, the later batch begins right
+behind the earlier one, as after compaction.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ _NAME_BYTES_MAX: Final = 255
 LEADER_EPOCH: Final = 0
 """The leader epoch of all imported records. No leader has a lower epoch, and a broker forgets epochs above its own."""
 BATCH_BYTES: Final = 256 << 10
-"""A batch is closed once its records hold so much: well below the 1 MiB of ``max.message.bytes``."""
+"""The bytes of records at which a batch is closed: well below the 1 MiB of ``max.message.bytes``."""
 _RECORDS_MAX: Final = 4096
 _OFFSETS_MAX: Final = 1 << 30
-"""A batch counts its offsets from its first one with 31 bits."""
+"""The most offsets of a batch, which counts them from its first one with 31 bits."""
 _RECORD_BYTES: Final = 24
 """The bytes, about, that a record takes besides its key, value and headers."""
 
@@ -68,7 +69,7 @@ _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 
 
 class NoSpaceToImport(LogCleanerError):
-    """The disk has too little space for what is imported. Nothing was imported."""
+    """The disk has too little space for the import. Nothing was imported."""
 
     path: Path
     needed_bytes: int
@@ -167,7 +168,7 @@ def rehearse(made: Iterable[MadeBatch]) -> Built:
 
 
 def check_space(log_dir: LogDir, needed_bytes: int) -> None:
-    """Refuse what will not fit. Raises: NoSpaceToImport."""
+    """Refuse an import that will not fit on the disk. Raises: NoSpaceToImport."""
     free_bytes = log_dir.space().free_bytes
     if needed_bytes > free_bytes:
         raise NoSpaceToImport(log_dir.path, needed_bytes, free_bytes)
@@ -177,7 +178,7 @@ class MadeBatch(NamedTuple):
     """A batch, encoded."""
 
     base_offset: int
-    """Its first offset, which is the log end before it, unless more offsets are missing than a batch can span."""
+    """The first offset of the batch: the log end before it, unless more offsets are missing than a batch can span."""
     next_offset: int
     """The offset behind its last record."""
     records: int
@@ -224,7 +225,7 @@ def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[tuple[Path, st
 
 
 def check_private(log_dir: LogDir, wanted: TopicPartition) -> None:
-    """Refuse to write where something lies that import did not write. Raises: NotOurs, UnreadableFile."""
+    """Refuse to write into a directory with files that import did not write. Raises: NotOurs, UnreadableFile."""
     path = log_dir.path / private_name(wanted)
     if os.path.lexists(path) and (strange := _strange(path)):
         raise NotOurs(path, strange)
@@ -260,7 +261,7 @@ def _as_no_space(log_dir: LogDir) -> Iterator[None]:
 
 @contextmanager
 def _private(fs: FileSystem, private: Path, log_dir: Path) -> Iterator[None]:
-    """Make the private directory, and remove it again, with what is still in it."""
+    """Make the private directory, and remove it at the end, with the files that are still in it."""
     try:
         fs.make_dir(private, log_dir, Purpose.IMPORT)
         fs.fsync_dir(log_dir, Purpose.IMPORT)
@@ -307,7 +308,7 @@ def _created(fs: FileSystem, directory: Path, topic_id: str, policy: TopicPolicy
 
 
 def _config(policy: TopicPolicy) -> LogConfig:
-    """Return how the log is written. A batch may be as large as any: what was exported was once allowed."""
+    """Return the configuration of the log. Batches may have any size, because each exported record was once allowed."""
     return LogConfig(
         segment_bytes=policy.segment_bytes,
         segment_ms=policy.segment_ms,
@@ -318,7 +319,7 @@ def _config(policy: TopicPolicy) -> LogConfig:
 
 
 def _write_checkpoints(fs: FileSystem, log_dir: LogDir, wanted: TopicPartition, end_offset: int) -> None:
-    """State that all is committed and flushed, and take out what an earlier partition of that name left."""
+    """Write that all records are committed and flushed, and remove the lines of an earlier partition of that name."""
     lines = {
         LOG_START_OFFSET_CHECKPOINT: None,
         CLEANER_OFFSET_CHECKPOINT: None,

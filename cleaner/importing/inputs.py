@@ -1,4 +1,4 @@
-"""Read input files one after the other: the offsets rise over all of them, and all are of one partition.
+"""Read input files one after the other. The offsets must rise over all files, and all records are of one partition.
 
 JSON lines are read as ``export --to jsonl`` writes them, one line at a time.
 """
@@ -85,7 +85,9 @@ class Inputs:
 
     @property
     def needed_bytes(self) -> int:
-        """About what the records take, at most, in a log without compression. Raises: InputNotThere, UnusableInput."""
+        """The most bytes, about, that the records take in a log without compression. Raises: InputNotThere,
+        UnusableInput.
+        """
         return sum(_plain_bytes(path) if _is_parquet(path) else _size_of(path) for path in self.paths)
 
 
@@ -119,9 +121,9 @@ def _read(path: Path) -> Iterator[tuple[ImportedRecord, int]]:
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return whether a file begins as Parquet does. No JSON line begins so. Raises: InputNotThere.
+    """Return whether a file begins with the bytes of Parquet, with which no JSON line begins. Raises: InputNotThere.
 
-    A pipe has JSON lines: a look would take its beginning out of it, and Parquet is read from its end.
+    A pipe always has JSON lines: reading its beginning would lose it, and Parquet is read from its end.
     """
     if path == STDIN or is_read_once(path):
         return False

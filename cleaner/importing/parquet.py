@@ -1,4 +1,7 @@
-"""Read Parquet as ``export --to parquet`` writes it, some thousand rows at a time; alone here it needs pyarrow."""
+"""Read Parquet as ``export --to parquet`` writes it, some thousand rows at a time.
+
+Only this module of the import needs pyarrow.
+"""
 
 from __future__ import annotations
 

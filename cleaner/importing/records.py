@@ -10,7 +10,10 @@ from storage.records import Record
 
 INT64_MAX: Final = (1 << 63) - 1
 OFFSET_LAST: Final = INT64_MAX - (1 << 31)
-"""Beyond it a reader takes a batch for damaged: a delta added to its base offset could overflow."""
+"""The greatest base offset.
+
+A reader takes a batch beyond it for damaged, because a base offset plus a delta could overflow.
+"""
 LOG_APPEND_TIME: Final = 1
 TIMESTAMP_TYPES: Final = (-1, 0, LOG_APPEND_TIME)
 """The names of the timestamp types: none, CreateTime, LogAppendTime. Source: Kafka TimestampType."""
@@ -25,7 +28,7 @@ class ImportedRecord(NamedTuple):
     source: tuple[str, int]
     """The topic and the partition that it was exported from."""
     place: str
-    """Where it stands in the input: ``line 7``, ``row 7``."""
+    """The place of the record in the input: ``line 7``, ``row 7``."""
 
 
 class UnusableInput(LogCleanerError):

@@ -1,4 +1,4 @@
-"""The metrics: their names, what they count, and their labels; the one list that exposition and docs/metrics.md share.
+"""The metrics with their names, meanings and labels: the one list for exposition and docs/metrics.md.
 
 The names are stable: adding one is a minor version, changing one a major. Sizes are in bytes, times in seconds since
 1970, as Prometheus has them. Partitions carry the labels ``log_dir``, ``topic`` and ``partition``.

@@ -34,7 +34,7 @@ _CONNECTIONS_MAX: Final = 8
 _PLACE_SECONDS: Final = 2.0
 """The time that a connection waits for the place of a connection that is closed for it."""
 _PLACE_LOOKS: Final = 4
-"""Meanwhile so many are closed at most: another new connection may have taken a place that became free."""
+"""The most connections that are closed for a new one: another new connection may take a place that became free."""
 _SMALL_BYTES: Final = 1024
 _GZIP_LEVEL: Final = 1
 """The level of compression. 2,000 partitions, a megabyte of text, take 5 ms and shrink to a twentieth."""
@@ -179,7 +179,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), Handler)
 
     def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        """Serve one connection if a place is free, or one is made free; turn it away if not."""
+        """Serve one connection if a place is free or can be made free; else turn it away."""
         for _ in range(_PLACE_LOOKS):
             if self._places.acquire(blocking=False):
                 break

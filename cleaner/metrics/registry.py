@@ -98,12 +98,12 @@ class Metrics(Observer, Collector):
                 self._plan = self._plan._replace(failed=self._runs.failed)
 
     def round_ended(self) -> None:
-        """Let the next plan that is spent begin another run."""
+        """End the run: the next plan that is spent begins another one."""
         with self._lock:
             self._runs.end_run()
 
     def log_dirs(self, failing: Mapping[str, bool]) -> None:
-        """Set the log dirs and whether each fails; a vanished one is in no plan, but must stay visible."""
+        """Set the log dirs, and whether each fails. A vanished log dir is in no plan, but must stay visible."""
         with self._lock:
             self._failing_log_dirs = dict(failing)
             self._runs.begin_at_zero(failing)
@@ -307,7 +307,7 @@ class RunTotals:
     def __init__(self) -> None:
         self.last: LastRunFigures | None = None
         self._is_open = False
-        """More plans of the last run may be spent."""
+        """Whether more plans of the last run may be spent."""
         self.last_success_ms: int | None = None
         self._totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._results: Counter[str] = Counter(dict.fromkeys(names.RUN_RESULTS, 0))

@@ -1,1 +1,1 @@
-"""Pages of HTML on disk: whether a page can be written, what it was made of, and the page of the daemon's last plan."""
+"""Pages of HTML on disk: the check that a page can be written, its sources, and the page of the daemon's last plan."""

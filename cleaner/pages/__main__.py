@@ -1,6 +1,6 @@
 """Write the page of a document that comes on stdin to a file: ``python -m cleaner.pages FILE``.
 
-The daemon has its pages made by this process, so that a page takes nothing of the daemon's memory and time.
+The daemon uses this process, so that a page takes none of the daemon's memory and time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cleaner.pages.writing import write_page
 
 
 def main() -> int:
-    """Write the page; return 1, with a line on stderr, if that is not possible."""
+    """Write the page. If this fails, print a line on stderr, and return 1."""
     try:
         write_page(Path(sys.argv[1]), json.load(sys.stdin))
     except UnwritableFile as error:

@@ -1,4 +1,4 @@
-"""The findings of ``doctor`` for a page: asked for where that takes a second or two, else named as not asked for."""
+"""The findings of ``doctor`` for a page, if they take only a second or two; else a note that nobody asked for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from policies.rescue import Volume
 
 SEGMENTS_MAX: Final = 1_000
-"""A look takes about a millisecond a segment: ``doctor`` needs 105 seconds of one core for 100,000."""
+"""The most segments with which ``doctor`` is asked.
+
+It takes about a millisecond a segment: 105 seconds of one core for 100,000.
+"""
 BYTES_MAX: Final = 4 << 30
 """The most bytes of logs with which ``doctor`` is asked: it reads up to 64 MiB of each partition."""
 NOT_ASKED: Final = "DOCTOR_NOT_ASKED"

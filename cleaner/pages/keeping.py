@@ -35,7 +35,7 @@ from storage.stores.paths import path_of_text
 
 KEY: Final = "report.html"
 _SECONDS_MAX: Final = 120.0
-"""A page that takes longer is given up; the next plan gets another."""
+"""The most seconds for a page. A page that takes longer is given up; the next plan gets another."""
 _END_SECONDS: Final = 1.0
 """The time, in seconds, that an ending daemon waits for its page; after it the page of an earlier plan stays."""
 
@@ -59,7 +59,7 @@ def page_keeper(
         loaded: gives the configuration in force.
         command: the words of the command line.
         listener: hears of a page that could not be written.
-        is_once: the daemon does one round: the page is written before it ends.
+        is_once: whether the daemon does one round: then the page is written before it ends.
 
     Raises: InvalidConfig if the page could not be written at all.
     """
@@ -74,7 +74,7 @@ def page_keeper(
 
 
 class PageKeeper(Observer):
-    """Has a page written of each plan of everything, one at a time."""
+    """An observer that has a page written of each plan of everything, one at a time."""
 
     def __init__(self, path: Path, document: Callable[[Plan], dict[str, Any]], listener: Listener) -> None:
         """Start the thread. ``document``: makes the document of a plan."""
@@ -95,7 +95,7 @@ class PageKeeper(Observer):
             self._changed.notify()
 
     def close(self, seconds: float) -> None:
-        """End the thread. What is under way gets so many seconds."""
+        """End the thread. A page under way gets the given seconds."""
         with self._changed:
             self._is_ending = True
             self._changed.notify()
@@ -137,7 +137,7 @@ class PageKeeper(Observer):
             raise PageFailed(last[0])
 
     def _tell(self, error: str) -> None:
-        """Tell what went wrong, once for as long as it lasts."""
+        """Log an error, once while it lasts."""
         if error != self._told:
             self._listener.event("page_failed", path=str(self._path), error=error)
         self._told = error

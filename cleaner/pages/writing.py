@@ -1,4 +1,4 @@
-"""The file of a page: it is looked at before a run begins, and written once the run has let go of its locks."""
+"""The file of a page: checked before a run begins, and written once the run has released its locks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
 
 
 def check_drawable(key: str, path: Path) -> None:
-    """Refuse a page if what draws it is not installed. Raises: InvalidConfig."""
+    """Refuse a page if the package that draws it is not installed. Raises: InvalidConfig."""
     from cleaner.report.html import is_drawable  # noqa: PLC0415 - few runs make a page
 
     if not is_drawable():

@@ -53,7 +53,7 @@ _NOTES: Final = {
 _COLUMNS: Final = (SpaceKind.SEGMENTS, SpaceKind.INDEXES, SpaceKind.SNAPSHOTS, SpaceKind.DELETED)
 """The kinds that have a column of their own in the table of partitions."""
 LARGE_BYTES: Final = 1 << 20
-"""Other files, and unlinked ones, are named from this size on."""
+"""The size from which on other files, and unlinked files, are named."""
 _NAMED_MAX: Final = 3
 _NOTE_MIN: Final = 20
 """The least columns of a note, even if the line gets longer than the page."""
@@ -119,7 +119,7 @@ def _kinds(amounts: Amounts) -> dict[str, dict[str, int]]:
 
 
 def tell_accounts(accounts: Accounts, now_ms: int, page: Page) -> None:
-    """Add a table of kinds, what was not counted, and what else is on the file systems.
+    """Add a table of kinds, the paths that were not counted, and the other bytes on the file systems.
 
     Several log dirs are added up, and have a line each. With ``page.every_segment`` each has its own table, and so have
     its partitions.
@@ -193,7 +193,7 @@ def _cells(amount: Amount) -> tuple[str, str, str]:
 
 
 def _when_deleted(group: Sequence[Account], now_ms: int) -> str:
-    """Return how much of the ``.deleted`` files may go when; logcleaner leaves the rest to a broker."""
+    """Return when the ``.deleted`` files may go, with their sizes; logcleaner leaves the rest to a broker."""
     listed = [removal for account in group for found in account.removals.values() for removal in found]
     later = [removal for removal in listed if removal.due_ms > now_ms]
     later_bytes = sum(removal.amount.disk_bytes for removal in later)
@@ -228,7 +228,7 @@ def _tell_unread(causes: Sequence[str], page: Page) -> None:
 
 
 def _tell_file_system(found: FileSystemAccount, log_dirs: Sequence[Account], page: Page) -> None:
-    """Add a line on what is free and what takes the rest."""
+    """Add a line about the free space, and the bytes that take the rest."""
     volume, unlinked = found.volume, found.unlinked
     here = [account for account in log_dirs if account.path in volume.log_dirs]
     here_bytes = sum(account.total.disk_bytes for account in here)

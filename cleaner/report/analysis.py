@@ -1,4 +1,6 @@
-"""The report of an analysis: tables for people, ``logcleaner.analysis/1`` for machines; its page is made of that.
+"""The report of an analysis: tables for people, ``logcleaner.analysis/1`` for machines.
+
+The page is made of the document.
 
 The page shows sums by topic, by day and by codec.
 """
@@ -57,7 +59,7 @@ class AnalysisReport:
 
     analysis: Analysis
     provenance: Provenance | None = None
-    """Who makes the page of the analysis; None if no page is asked for."""
+    """The provenance of the page; None if no page is asked for."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``analyze --json`` prints: sizes in bytes, times in epoch ms, keys with escaped bytes."""
@@ -162,7 +164,7 @@ def _table(section: Section, page: Page) -> Table:
 
 
 def _name_columns(section: Section, page: Page, names: int) -> int:
-    """Return how many columns a name may take, so that the figures beside it keep theirs."""
+    """Return how many columns a name may take, so that the figures beside it have enough."""
     cells = zip(section.headings[names:], *(row[names:] for row in section.rows), strict=True)
     others = sum(1 + max(map(len, column)) for column in cells)
     return max((page.width - others) // names - 1, NAME_MIN)

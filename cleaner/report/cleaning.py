@@ -1,7 +1,7 @@
 """The report of a run: text for people, and for machines ``logcleaner.plan/1``, whose keys never change.
 
-The text is as wide as the terminal; the totals and the next step come last. It never breaks a word. Cut are only long
-names, on a terminal; a piped report has all of them, so that a reader can search it for paths and codes.
+The text is as wide as the terminal; the totals and the next step come last. It never breaks a word. Only long names are
+cut, and only on a terminal, so that paths and codes can be searched for in a piped report.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def fill(
         page.line()
         if is_rescue:
             list_order(page, plan, LINES_MAX // 4)
-        behind = len(outcome.runways) + 1 if is_rescue else 0  # ``free`` tells of each file system, and that it unlinks
+        behind = len(outcome.runways) + 1 if is_rescue else 0  # ``free`` prints lines of its own for each file system
         list_topics(page, plan, outcome, LINES_MAX - behind - page.lines - summary.lines)
     page.text.extend(summary.text)
 

@@ -1,7 +1,7 @@
 """The report of ``explain``: text for people, ``logcleaner.explain/1`` for machines, from the same values.
 
-The text says what the partition is, what comes next, each segment, and at the end what blocks, with remedies. The page
-shows values beside, which the segments alone do not say.
+The text describes the partition, the next change, each segment, and at the end the blockers with their remedies. The
+page also shows values that the segments alone do not tell.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ExplanationReport:
     spaces: Sequence[PartitionSpace] = ()
     """The space that each partition's directory takes, as ``du`` counts it; empty if nobody looked."""
     provenance: Provenance | None = None
-    """Who makes the page of the explanation; None if no page is asked for."""
+    """The provenance of the page; None if no page is asked for."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``explain --json`` prints: sizes in bytes, times in epoch ms, null for what is not known."""
@@ -382,7 +382,7 @@ def _stretch(
     where = f"{_bases(fates):{columns}}  {size(size_bytes):>10}"
     page.fate(f"{action.value:{_WORD_WIDTH}}", f"  {where}  {reason.code}", STYLES[action])
     page.line(_extent(fates), indent=4, hanging=2)
-    # people ask about the segment next to the border between what goes and what stays
+    # people ask about the segment next to the border between deleted and kept segments
     telling = last if action is Action.DELETE else first
     whose = f"{telling.facts.base_offset}: " if len(fates) > 1 else ""
     for words in _told(telling, explained.planned, now_ms):

@@ -92,7 +92,9 @@ def range_error(one: LookedUp) -> str | None:
 
 
 def _offset(one: LookedUp) -> int | None:
-    """Return the offset that a broker answers for a timestamp; for an offset that of the record that comes first."""
+    """Return the offset that a broker answers for a timestamp; for an offset, the offset of the first record from there
+    on.
+    """
     found = one.found
     match found.outcome:
         case LookupOutcome.FOUND:
@@ -166,7 +168,7 @@ def _found(one: LookedUp, batch: FoundBatch) -> Iterator[str]:
 
 
 def _told_steps(found: Lookup) -> Iterator[str]:
-    """Yield a line for each step, and one line for all segments that are not late enough."""
+    """Yield a line for each step, and one line for all segments whose timestamps are too early."""
     early: list[LookupStep] = []
     for place, step in enumerate(found.steps):
         following = found.steps[place + 1 : place + 2]

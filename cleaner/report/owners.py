@@ -1,6 +1,6 @@
 """The report of ``owners``: text for people, ``logcleaner.owners/1`` for machines, from the same values.
 
-The text tells of each topic its partitions, its groups or transactional ids, and why it is large.
+The text has, for each topic, its partitions, its groups or transactional ids, and the causes of its size.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OwnersReport:
         }
 
     def by_topic(self) -> Iterator[tuple[str, list[PartitionOwners], list[SizeCause]]]:
-        """Yield each topic with its partitions, and why it is large."""
+        """Yield each topic with its partitions, and the causes of its size."""
         for topic in dict.fromkeys(one.name.topic for one in self.partitions):
             members = [one for one in self.partitions if one.name.topic == topic]
             yield topic, members, causes_of(members, self.broker)
@@ -190,7 +190,7 @@ class _Room(NamedTuple):
 
 _ALL: Final = _Room(None, None)
 _ROOMS: Final = (_Room(8, 5), _Room(5, 3), _Room(3, 2), _Room(2, 1))
-"""Tried one after the other, until the report fits ``LINES_MAX``."""
+"""The bounds that are tried one after the other, until the report fits ``LINES_MAX``."""
 
 
 def _head(page: Page, topic: str, partitions: Sequence[PartitionOwners]) -> None:
@@ -207,7 +207,7 @@ def _sum(partitions: Sequence[PartitionOwners]) -> Holding:
 
 
 def _others(page: Page, partitions: Sequence[PartitionOwners]) -> None:
-    """Add what belongs to nobody, and what could not be decoded."""
+    """Add the records that belong to nobody, and the errors of decoding."""
     whats = dict.fromkeys(other.what for one in partitions for other in one.others)
     told = []
     for what in whats:
@@ -222,7 +222,7 @@ def _others(page: Page, partitions: Sequence[PartitionOwners]) -> None:
 
 
 def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[SizeCause], room: _Room) -> None:
-    """Add why the topic is large, and what would shrink it."""
+    """Add the causes of the topic's size, and the remedies."""
     holding = _sum(partitions)
     if not holding.records:
         return
@@ -240,7 +240,7 @@ def _why(page: Page, partitions: Sequence[PartitionOwners], causes: Sequence[Siz
 
 
 def _partitions(page: Page, partitions: Sequence[PartitionOwners], room: _Room) -> None:
-    """Add a row for each partition that holds anything, the largest first; of one partition the headline says all."""
+    """Add a row for each partition with records, the largest first; for a single partition the headline says all."""
     held = sorted((one for one in partitions if one.size_bytes), key=lambda one: -one.size_bytes)
     if len(partitions) == 1 or not held:
         return

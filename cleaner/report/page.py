@@ -1,6 +1,6 @@
 """The protocol of a report, which is printed as text or as JSON, and the page that the text fills.
 
-On a terminal, bars and sparklines stand beside the figures. Nothing of them is in a piped report.
+On a terminal, bars and sparklines stand beside the figures. A piped report has none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 YEAR_9999_MS: Final = 253_402_300_799_000
-"""A later time is not told as a date."""
+"""The latest time that is shown as a date."""
 ATTENTION: Final = "bold magenta"
 """The style of text that a person should not miss. Yellow is hard to read on a light terminal."""
 LINES_MAX: Final = 60
@@ -26,7 +26,7 @@ _CUT: Final = "..."
 _DIGITS_MAX: Final = 3
 
 NAME_MIN: Final = 16
-"""A name keeps so many columns, even where the line gets longer than the page."""
+"""The least columns of a name, even if the line gets longer than the page."""
 
 KEPT: Final = "█"
 FREED: Final = "░"
@@ -36,7 +36,7 @@ KEPT_STYLE: Final = "cyan"
 FREED_STYLE: Final = "red"
 GROWTH_STYLE: Final = "cyan"
 BAR_MIN: Final = 14
-"""A shorter bar tells nothing that the figures do not; the headings need as many columns."""
+"""The least columns of a bar. A shorter bar tells no more than the figures, and the headings need as many columns."""
 BAR_MAX: Final = 32
 _STEPS: Final = "▁▂▃▄▅▆▇█"
 _GAP: Final = "  "
@@ -92,7 +92,7 @@ class Page:
         return self.text.number
 
     def name(self, words: str, columns: int) -> str:
-        """Return a name that takes no more columns, if the page shortens names."""
+        """Return a name shortened to some columns, if the page shortens names."""
         told = printable(words)
         return shortened(told, columns) if self.shortens else told
 
@@ -129,7 +129,7 @@ class Page:
             self.text.add(printable(words), style)
 
     def note(self, words: str, style: str = "") -> None:
-        """Add a line about what the line before names; it is indented, and its continuation more."""
+        """Add an indented line about the line before; its continuation is indented further."""
         self.line(words, style, indent=2, hanging=2)
 
     def fate(self, word: str, rest: str, style: str) -> None:

@@ -42,7 +42,7 @@ _SUMS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PreflightReport:
-    """The prediction of a start, and what it needs of each log dir."""
+    """The prediction of a start, and the time and space that it needs for each log dir."""
 
     start: Start
     needs: Sequence[StartNeed]
@@ -105,7 +105,7 @@ def _verdict(start: Start, needs: Sequence[StartNeed], page: Page) -> None:
 
 
 def _user(start: Start, user: StartUser, page: Page) -> None:
-    """Say for which user this is true, and how files become readable for that user."""
+    """Show for which user the prediction holds, and how files become readable for that user."""
     if user.uid == 0:
         page.note(
             "if it runs as root, who owns all log dirs; if it runs as another user, chown -R the log dirs to that user "
@@ -163,7 +163,7 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page, refused: Collect
 
 
 def _aside(log_dir: LogDirStart, page: Page) -> None:
-    """Show what is set aside: first what has records that nobody will read, each remedy once."""
+    """Show the directories that are set aside: first those with records that nobody will read, each remedy once."""
     aside = [log for log in log_dir.logs if any(step.kind is StartStepKind.SET_ASIDE for step in log.steps)]
     remedies = dict.fromkeys(log.stray_remedy for log in aside if log.stray_remedy is not None)
     for remedy in (*remedies, None):

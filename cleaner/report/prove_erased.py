@@ -54,7 +54,7 @@ _NEEDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """A proof that keys are gone, or of where they are."""
+    """A proof that keys are gone, or of the places where they are."""
 
     proof: ErasureProof
     version: str
@@ -164,7 +164,7 @@ def fill(page: Page, proof: ErasureProof, version: str) -> None:
 
 
 def limits_of(proof: ErasureProof) -> tuple[str, ...]:
-    """Return what the proof does not cover, a sentence or two each."""
+    """Return the limits of the proof, a sentence or two each."""
     found, encoding = list(_LIMITS), proof.question.encoding.value
     found.append(f"Keys were searched as {encoding}: a key that a producer wrote in another encoding was not found.")
     if proof.question.encoding in _OF_ENCODING:

@@ -1,6 +1,6 @@
 """The folding of a partition's segments for people: neighbours with the same fate become one stretch.
 
-A verdict says what was planned. The partition's result says what was done, and gives each stretch its word.
+A verdict tells the plan. The partition's result tells what was done, and decides the word of each stretch.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def words_of(verdicts: Sequence[Verdict], outcome: Outcome, result: PartitionRes
 
 
 def acts_of(planned: PartitionPlan, outcome: Outcome) -> Iterator[tuple[Verdict, Action, str]]:
-    """Yield the verdict on each segment as the run left it, with the reason. What was planned and not done is kept."""
+    """Yield the verdict on each segment after the run, with the reason. A segment whose step was not done is kept."""
     for verdict, word in zip(
         planned.verdicts, words_of(planned.verdicts, outcome, outcome.results.get(planned.key)), strict=True
     ):

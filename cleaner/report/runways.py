@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 YEARS_MAX: Final = 10
 _FULL_BELOW_BYTES: Final = 4096
-"""With less than a block free, nothing can be written."""
+"""The free bytes below which a disk is full: with less than a block, nothing can be written."""
 _MINUTE_MS: Final = 60_000
 
 
@@ -53,12 +53,14 @@ def without(left_out: int) -> str:
 
 
 def in_part(counted_: int, left_out: int) -> str:
-    """Return how many partitions say how much is written to them."""
+    """Return the number of partitions whose growth is known, among all."""
     return f"{counted_} of {counted(counted_ + left_out, 'partition')}"
 
 
 def ahead_ms(plan: Plan) -> int:
-    """Return how far the moment of a plan lies after the clock's, in whole minutes; 0 for one of now or the past."""
+    """Return how far the moment of a plan lies after the clock's, in whole minutes; 0 for a plan for now or the
+    past.
+    """
     return round((plan.request.now_ms - seen_ms(plan)) / _MINUTE_MS) * _MINUTE_MS
 
 
@@ -113,7 +115,7 @@ def _span(days: float) -> str:
 
 
 def _lasts_behind_a_clean(runway: Runway) -> str:
-    """Return how long a file system lasts once a clean has made space; empty if it is full then, too."""
+    """Return how long a file system lasts once a clean has made space; empty if the file system is full then, too."""
     if runway.days is None:
         return "not known"
     if runway.is_endless:

@@ -1,6 +1,6 @@
 """The report of ``topics``: a table for people, ``logcleaner.topics/1`` for machines.
 
-A row tells of a partition; where so many do not fit 60 lines, of a topic.
+A row is about a partition; if the partitions do not fit 60 lines, about a topic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The report of ``verify``, and how findings and repairs look in every report: text for people, and JSON.
 
-The document is ``logcleaner.verify/1``. Of repairs it tells what was mended, what would be, and why the rest was not.
+The document is ``logcleaner.verify/1``. For repairs, it lists the files that were or would be mended, and why others
+were not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class VerifyReport:
     checked: Checked
     seconds: float
     repairs: Repairs | None = None
-    """What was mended of it; None if nobody asked for that."""
+    """The repairs; None if nobody asked for them."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``verify --json`` prints: findings worst first, sizes in bytes."""
@@ -164,7 +165,7 @@ def repair_document(result: RepairResult) -> dict[str, Any]:
 
 
 def tell_repairs(page: Page, repairs: Repairs) -> None:
-    """Add a line for each file that was to be mended, and the sum."""
+    """Add a line for each file that a repair should mend, and the sum."""
     for result in () if page.view.summary_only else repairs.results:
         repair = result.planned.repair
         page.line(f"{_word(result, repairs)} {repair.target.path}", indent=2, hanging=2)

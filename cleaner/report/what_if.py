@@ -99,7 +99,7 @@ class Supposition:
     Attributes:
         value: the value asked for; None for the configuration in force.
         plan: the plan.
-        outcome: what executing it would do.
+        outcome: the result that executing it would have.
         topics: topic -> its figures.
         stated: topic -> the value of the key that then holds for it.
     """
@@ -136,11 +136,12 @@ class Supposed:
     Attributes:
         partitions: the number of partitions, without partitions that cannot be read.
         size_bytes: the size of their ``.log`` and index files now.
-        freed_bytes: what a run now would take off that; of a compaction whose data was not read, nothing.
+        freed_bytes: the part of these bytes that a run now would free; nothing for a compaction whose data was not
+            read.
         disk_bytes: the blocks of these files.
-        freed_disk_bytes: what the disk would get back of them.
+        freed_disk_bytes: the space that the disk would get back.
         compacted_bytes: the ``.log`` files that a run now would compact.
-        long_run: what they come to hold.
+        long_run: the size that they grow to.
         held_back: partitions that a guard rail holds back.
         failed: partitions that would fail, or cannot be read.
         unknown: partitions that are not touched, since their configuration is unknown.
@@ -336,7 +337,7 @@ class _Table:
             self._page.line(f"and {counted(len(topics), 'more topic')}, {size(size_bytes)}, that {words}; -v lists all")
 
     def _notes(self) -> None:
-        """Add what the table does not say."""
+        """Add notes on what the table does not show."""
         page, in_force = self._page, self._supposals.in_force
         for place, _ in enumerate(in_force.outcome.runways):
             page.line(self._runway(place), hanging=2)
@@ -390,7 +391,7 @@ def _long_run(found: LongRun) -> str:
 
 
 def _troubles(answer: Supposition) -> Iterator[tuple[str, str]]:
-    """Yield words and style."""
+    """Yield the words and the style of each trouble."""
     found = answer.total
     if found.held_back:
         yield f"a guard rail holds {counted(found.held_back, 'partition')} back; --yes releases it", ATTENTION

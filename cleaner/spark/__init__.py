@@ -2,7 +2,7 @@
 
 Nouns: an *extent* is the part of one segment that one task reads (an ``Extent`` of ``storage.scan``). A *chunk* is the
 part of an extent in memory, with the fields of its records located. ``cleaner.arrow`` makes Arrow columns of a chunk.
-None of these needs Spark: ``cleaner.export`` uses them, too. A *choice* selects partitions by name.
+Extents, chunks and columns need no Spark: ``cleaner.export`` uses them, too. A *choice* selects partitions by name.
 
 ``table`` is the data source: ``source`` plans a batch read, ``stream`` plans micro-batches, within ``bounds`` that
 options name. ``reading`` is the work of their tasks. ``sink`` writes new partitions, each in parts.
@@ -43,11 +43,11 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
 
     Args:
         master: the URL of Spark's master.
-        config: further settings of Spark; they win over ours.
+        config: further settings of Spark; they override ours.
 
     Raises: SparkUnavailable: Java or pyspark is missing, or Spark does not run on this Java.
     """
-    source = _source()  # before a JVM is started for nothing
+    source = _source()  # check first, before a JVM is started for nothing
     from cleaner.spark.session import start_session  # noqa: PLC0415
 
     spark = start_session(master, config or {})

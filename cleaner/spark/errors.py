@@ -1,4 +1,4 @@
-"""Errors of Spark. They are importable without Spark: one of them says that it is not installed."""
+"""Errors of Spark. They are importable without Spark, because one of them says that Spark is not installed."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _COLOURS: Final = {
     "compact": ("compact",),
     "keep": ("keep-1", "keep-2", "keep-3", "keep-4"),
 }
-"""By action: the colours of its reasons, the commonest first; all others share the last one."""
+"""Action -> the colours of its reasons, the commonest first; all further reasons share the last colour."""
 
 
 class Series(NamedTuple):
@@ -66,7 +66,7 @@ Draw = Callable[[int], "Graph"]
 def stacked_bars(
     key: str, title: str, caption: str, names: Sequence[str], series: Sequence[Series], first: str
 ) -> Chart | None:
-    """Return horizontal bars of bytes, of several colours; the first ones as they are given, the rest as one bar.
+    """Return horizontal bars of bytes, of several colours: the first names with a bar each, the rest as one bar.
 
     Args:
         key: the identity of the chart in the page.
@@ -256,7 +256,7 @@ def _chart(
 
 
 def _plain(svg: str, colours: Sequence[str], marks: Sequence[str]) -> str:
-    """Return the drawing without what only a script would use; screen readers pass over it.
+    """Return the drawing without the parts that only a script would use; screen readers skip it.
 
     The page has a name and a table for each chart, which say more than a hundred shapes do.
 

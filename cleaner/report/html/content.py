@@ -1,7 +1,7 @@
 """The content of a page, as values: the same shape for a plan, an explanation and an analysis.
 
-The segments are packed: a reason stands there once, and of each segment only what differs. A sentence is split into its
-words and its figures; the words are kept once for all segments that share them. The page's script unpacks them.
+The segments are packed: each reason is stored once, and each segment has only its differences. A sentence is split into
+its words and its figures; the words are kept once for all segments that share them. The page's script unpacks them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cleaner.printable import printable
 
 _FIGURES: Final = re.compile(r"\d(?:[\w.:,-]*\w)?")
 _EXACT_MAX: Final = 1 << 53
-"""JavaScript's numbers are exact up to here; a greater one is packed as text."""
+"""The greatest number that is exact in JavaScript; a greater one is packed as text."""
 _LEVEL: Final = 4
-"""A higher one takes twice as long, and makes the page a twentieth smaller."""
+"""The level of compression. A higher level takes twice as long, and makes the page a twentieth smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Headline(NamedTuple):
     words: str
     note: str
     value: int | float | None = None
-    """The figure itself, as the document has it; None if the words are all there is."""
+    """The figure as a number of the document; None if there are only words."""
 
 
 class ChartTable(NamedTuple):
@@ -180,7 +180,7 @@ class Packer:
         self._pins.append([*(_safe(partition.get(name)) for name in names), _safe(born_ms)])
 
     def packed(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return everything that was added, packed."""
         return {
             **self._columns,
             "figures": self._figures,

@@ -46,7 +46,7 @@ def _name(one: Document, partitions: Sequence[Document]) -> str:
 
 
 def _told(segment: Document) -> Document:
-    """Return a segment as a plan has it. Its sentence joins what retention and compaction say."""
+    """Return a segment in the form of a plan. Its sentence joins those of retention and compaction."""
     reason, rules = segment["reason"], segment["rules"]
     said = "; ".join(f"{rule['rule']}: {rule['text']}" for rule in rules) or reason["text"]
     return {**segment, "reason": {**reason, "text": said, "until_ms": segment["expires_ms"]}}
@@ -108,7 +108,7 @@ def _tables(document: Document, partitions: Sequence[Document]) -> Iterator[Data
             yield _files_table(partition["chosen"])
             yield _contents_table(partition["chosen"])
         yield _config_table(partition["config"])
-        return  # the others have the same configuration; their segments are in the first table
+        return  # the other log dirs have the same configuration; their segments are in the first table
 
 
 def _segments_table(partitions: Sequence[Document], sums: Sequence[Document]) -> DataTable:

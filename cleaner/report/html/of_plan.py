@@ -66,7 +66,7 @@ def _notes(document: Document) -> Iterator[str]:
 
 
 def _as_done(partition: Document) -> Document:
-    """Return a partition whose segments have what was done: what was planned and not done is kept."""
+    """Return a partition whose segments show what was done: a segment whose step was not done is kept."""
     result = partition["result"] or {"deleted_segments": 0, "compacted_from_bytes": 0}
     segments = []
     for place, segment in enumerate(partition["segments"]):
@@ -94,7 +94,7 @@ def _headlines(document: Document) -> Iterator[Headline]:
 
 
 def _freed_when(report: Document) -> str:
-    """Return what is freed, when, and which figures nobody knows."""
+    """Return the freed bytes with their times, and the figures that are not known."""
     amount, _, when = report["freed"].removeprefix("at least ").partition(" in ")
     note = report["freed_when"].removeprefix(f"{amount} " if when else "").removeprefix("or more ") or "nothing goes"
     if not report["totals"]["is_estimate"]:

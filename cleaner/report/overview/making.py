@@ -1,8 +1,8 @@
 """Make the overview of a plan and its outcome. It reads no file and asks no clock.
 
-The overview tells what the plan cannot do and why, and what keeps bytes, each with its remedy. What ``explain`` says of
-one partition by its files is said here by the facts of the plan alone, for the partitions whose reasons ask for a
-person. Its retention curve tells what each ``retention.ms`` would keep and free, over all partitions that delete.
+The overview tells what the plan cannot do and why, and what keeps bytes, each with its remedy. It explains partitions
+whose reasons ask for a person, as ``explain`` does, but by the facts of the plan alone. Its retention curve tells what
+each ``retention.ms`` would keep and free, over all partitions that delete.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def overview_of(
     Args:
         plan: the plan.
         outcome: what was done, or would be.
-        provenance: who makes the report, and of what.
+        provenance: of the report.
         runways: how long the file systems of the log dirs last.
         answered: answers to ``--what-if``; the curve has a place for each ``retention.ms`` that was asked.
         broker: the configuration for all topics alike, which findings rest on.

@@ -1,1 +1,1 @@
-"""A plan and its outcome by topic: what changes first, one line for a topic of which nothing does."""
+"""A plan and its outcome by topic: topics that change come first; a topic without a change has one line."""

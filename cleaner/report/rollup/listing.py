@@ -1,7 +1,7 @@
 """A run as text: a paragraph for each topic that changes, a line for each of the others, and the totals.
 
-The end tells what is free now and what will be when, and the next step. If the topics do not fit the lines that there
-are, the paragraphs lose their sentences, and the lists end with "and N more".
+The end tells which space is free now and later, and the next step. If the topics do not fit the available lines, the
+paragraphs lose their sentences, and the lists end with "and N more".
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
     for label, words in _figures(totals, outcome):
         _figure(label, words, outcome, page)
     if freed := freed_words(plan, totals, outcome, ended_ms):
-        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of what a copy would hold
+        words = f"{size(totals.reclaimed_bytes)} of {size(totals.bytes_before)}"  # of the bytes that a copy would hold
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
     _warnings(totals, outcome, page, is_copy=is_copy)
     lines(outcome.runways, page)
@@ -112,7 +112,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
 
 
 def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
-    """Return what a compaction makes of some bytes; how many of them are dirty, if nobody knows what stays."""
+    """Return the sizes before and after a compaction; if the result is not known, the dirty bytes."""
     if to_bytes is not None:
         return " to ".join(two_sizes(from_bytes, to_bytes))
     share = "all" if dirty_bytes >= from_bytes else size(dirty_bytes)
@@ -351,7 +351,7 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) ->
 def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
     has_work = plan.has_work or outcome.swept_bytes > 0
     if outcome.interrupted:
-        is_quiet = page.view.summary_only  # then no segment is shown that could be marked
+        is_quiet = page.view.summary_only  # then no segment is shown, so none can be marked
         left = "not everything was finished" if is_quiet else "what is marked 'not' was not finished"
         words = (
             f"Interrupted: {left}, a compaction may be done in part, and every file is whole. Run again for the rest."

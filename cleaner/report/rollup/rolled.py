@@ -1,6 +1,6 @@
 """The roll-up of a plan and its outcome: one value for each topic, over all log dirs, and the order of these values.
 
-What a run frees, at once and later, has the same figures and words in every report.
+The space that a run frees, at once and later, has the same figures and words in every report.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class TopicRoll:
         return max(sizes, key=lambda code: sizes[code], default=None)
 
     def fates(self, outcome: Outcome) -> list[Fate]:
-        """Return what becomes of the segments: deletions first, then compactions, then what stays."""
+        """Return the fates of the segments: deletions first, then compactions, then segments that stay."""
         found: dict[tuple[str, ReasonCode], list[tuple[Stretch, PartitionPlan]]] = {}
         for planned in self.plans:
             for stretch in runs_of(planned, outcome):
@@ -214,7 +214,7 @@ def topic_of(planned: Planned) -> str:
 
 
 def expected(plan: Plan) -> Outcome:
-    """Return what a plan alone says of its outcome: the deletions, and that compactions save what nobody knows."""
+    """Return the outcome as far as a plan tells it: the deletions, and compactions with unknown savings."""
     results = {
         p.key: PartitionResult(
             Basis.ESTIMATE if p.compaction else Basis.EXACT,
@@ -245,7 +245,7 @@ class Freed(NamedTuple):
 
     @property
     def in_the_end_bytes(self) -> int:
-        """The bytes that are free once nothing waits."""
+        """The bytes that are free once no file waits any more."""
         return self.now_bytes + self.later_bytes
 
 
@@ -298,7 +298,7 @@ def _fate_order(fate: Fate) -> tuple[int, int]:
 
 
 def _fate(stretches: Sequence[tuple[Stretch, PartitionPlan]]) -> Fate:
-    """Join stretches of several partitions. The one next to the border between deleted and kept speaks for all."""
+    """Join stretches of several partitions. The stretch next to the border between deleted and kept speaks for all."""
     best = max if stretches[0][0].verdict.action is Action.DELETE else min
     telling, owner = best(stretches, key=lambda one: one[0].verdict.reason.until_ms or _ENDLESS_MS)
     return Fate(

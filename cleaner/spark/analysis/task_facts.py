@@ -191,7 +191,8 @@ def _shared(whole: Integers, counts: Integers, is_first: npt.NDArray[np.bool_]) 
 def _plain_bytes(batch: npt.NDArray[Any], counts: Integers, is_first: npt.NDArray[np.bool_]) -> pa.Array:
     """Return each stretch's share of the uncompressed bytes of its batch.
 
-    A v2 batch counts with its header and its decompressed records. Those of a compressed v0 or v1 batch are unknown.
+    A v2 batch counts with its header and its decompressed records. The bytes of a compressed v0 or v1 batch are
+    unknown.
     """
     records_bytes = batch["records_end"] - batch["records_start"]
     is_legacy, is_compressed = records_bytes == 0, (batch["attributes"] & CODEC_MASK) != 0

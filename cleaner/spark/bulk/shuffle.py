@@ -21,7 +21,10 @@ _KEY: Final = ["round", "low", "high"]
 _BITMAPS: Final = "unit int, path string"
 _BITMAP_TASKS_A_SLOT: Final = 2
 _KEY_TASKS_A_SLOT: Final = 32
-"""The number of tasks a slot: enough that a slow task keeps no slot waiting. Each costs some hundredths of a second."""
+"""The number of tasks for each slot: enough that a slow task keeps no slot waiting.
+
+Each task costs some hundredths of a second.
+"""
 
 Answers = dict[int, KeysFound | LogCleanerError]
 """The answer for every span, by the span's number."""
