@@ -1,4 +1,4 @@
-"""Decide what part of a log is dirty, whether a round is worth its while, and which segments are cleaned together.
+"""Decide which part of a log is dirty, whether a round is worth its cost, and which segments are compacted together.
 
 Pure functions over facts. Source: Kafka LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegmentsBySize.
 """
@@ -17,7 +17,7 @@ from policies.reasons import Limit, Reason, ReasonCode, age_beside, as_int64, sh
 from policies.retention import NO_HIGH_WATERMARK, before_missing
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
-"""An index holds offsets relative to its segment's base as 32-bit integers."""
+"""The most offsets of a segment: an index holds offsets relative to its segment's base as 32-bit integers."""
 
 
 class Cleanable(NamedTuple):
@@ -178,8 +178,9 @@ def _first_dirty(log: PartitionFacts) -> tuple[int, bool]:
 def _upper_bound(log: PartitionFacts, policy: TopicPolicy, first_dirty: int, now_ms: int) -> tuple[int, Reason]:
     """Return the lowest of: last stable offset, active segment, first segment within min.compaction.lag.ms.
 
-    One rule is ours: a round ends below missing records. Beyond them it would take the tombstones of keys that they may
-    have, and put records from behind them into a segment that begins before them: nobody could put them back then.
+    One rule is ours: a round ends below missing records. Beyond them the round would take tombstones of keys that the
+    missing records may have. It would also put records from behind the gap into a segment that begins before it: then
+    nobody could put the missing records back.
     """
     active_base = log.active.base_offset
     bound = (active_base, Reason(ReasonCode.ACTIVE_SEGMENT, "the active segment is never compacted"))

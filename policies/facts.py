@@ -1,4 +1,7 @@
-"""All that the policies may know of a log directory: frozen facts. Only ``cleaner.engine.inventory`` makes them."""
+"""Everything that the policies may know of a log directory: frozen facts.
+
+Only ``cleaner.engine.inventory`` makes them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ class SegmentFacts(NamedTuple):
 
 
 class MissingRecords(NamedTuple):
-    """Records that a log lacks, and that a file tells of: their only copy, or an index file without its ``.log``."""
+    """Records that a log lacks, with the file that tells of them: their only copy, or an index file without its
+    ``.log``.
+    """
 
     base_offset: int
     name: str
@@ -64,7 +69,7 @@ class MissingRecords(NamedTuple):
 
 
 class KeyCount(NamedTuple):
-    """The records of a compaction round that a key decides on, and the number of those without a key.
+    """The number of records of a compaction round about which a key decides, and of those without a key.
 
     Markers, other control records and the records of aborted transactions do not count.
     """
@@ -103,7 +108,7 @@ class PartitionFacts:
     lone_indexes: tuple[str, ...] = ()
     """The names of index files without a ``.log`` that recovery leaves: they tell of records that are missing."""
     missing: tuple[MissingRecords, ...] = ()
-    """The records that the log lacks, as far as a file tells of them, ascending."""
+    """The records that the log lacks and that a file tells of, ascending."""
     held_since_ms: int | None = None
     """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
     counted: CountedRound | None = None
@@ -188,7 +193,7 @@ class ConfigFacts(NamedTuple):
     names_log_dir: bool = True
     """True if ``log.dirs`` of the broker's file, or the configuration file, names the log dir."""
     missing: str | None = None
-    """The thing that was not found, and without which the limits of the log dir's broker are unknown."""
+    """The missing source without which the limits of the log dir's broker are unknown."""
     metadata_cluster_id: str | None = None
     """``cluster.id`` in the directory whose cluster metadata was read."""
     own_cluster_id: str | None = None

@@ -1,8 +1,8 @@
 """Guard rails: they hold a plan back that the configuration allows, until a person says ``--yes``.
 
 Pure functions: each takes facts, and returns the reason to stop or None. The plan asks the guard rails, so that a dry
-run and a run agree. One of them needs what only a compaction reads: ``unkeyed_guard``. The round asks it before its
-first write; a later plan asks it again, with the count of the round that it held back.
+run and a run agree. Only ``unkeyed_guard`` needs a count that only a compaction makes. The round asks it before its
+first write; a later plan asks it again, with the count of the round that was held back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "
 
 
 def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
-    """Return why the wall clock cannot be believed: it would let everything expire, or nothing. None if it can be.
+    """Return why the wall clock cannot be believed, so that everything would expire, or nothing.
+
+    None if it can be believed.
 
     If the last run was in this boot, the boot clock tells how much time has passed since. Otherwise the wall clock is
     compared with the last journal entry. If that entry is far away, the later of the entry and the newest file counts.
@@ -55,7 +57,7 @@ def _jumped(clock: ClockFacts, distance_ms: int, broker: BrokerPolicy, compared_
 
 
 def may_be_an_old_copy(clock_reason: str) -> bool:
-    """Return whether the sentence of a ``clock_guard`` says that nothing was written for long, as in an old copy."""
+    """Return whether a ``clock_guard`` says that nothing was written for long, as in an old copy."""
     return " later than " in clock_reason
 
 
@@ -63,7 +65,7 @@ def config_guard(config: ConfigFacts) -> Reason | None:
     """Return why a configuration is not the one of the log dir's broker; None if nothing speaks against it.
 
     Args:
-        config: the ids that the configuration and the log dir state of themselves.
+        config: the ids that the configuration and the log dir state.
     """
     if (cause := _foreign_because(config)) is not None:
         return Reason(ReasonCode.FOREIGN_CONFIG, f"{cause}: its limits may be another broker's")
@@ -100,7 +102,9 @@ def delete_ratio_guard(facts: PartitionFacts, deleted: int, policy: TopicPolicy)
 
 
 def may_drop_unkeyed(planned: PartitionPlan) -> bool:
-    """Return whether a compaction may meet records without a key: any but that of a topic which Kafka itself writes."""
+    """Return whether a compaction may meet records without a key: every compaction, except of a topic that Kafka itself
+    writes.
+    """
     return planned.compaction is not None and planned.facts.topic_partition.topic not in _KEYED_TOPICS
 
 
@@ -110,7 +114,7 @@ def unkeyed_guard(count: KeyCount, policy: TopicPolicy) -> Reason | None:
 
     Args:
         count: the records of the round.
-        policy: states the ratio, a share of these records; exactly so many may go.
+        policy: states the ratio, a share of these records; exactly this share may go.
     """
     if not count.unkeyed:
         return None

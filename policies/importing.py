@@ -12,7 +12,7 @@ _REMEDY: Final = (
 
 
 class ImportFacts(NamedTuple):
-    """The facts about a partition that is to be made."""
+    """The facts about the partition to be made."""
 
     topic_partition: TopicPartition
     has_metadata: bool
@@ -22,7 +22,7 @@ class ImportFacts(NamedTuple):
     replicas: tuple[int, ...]
     """The brokers that the cluster metadata place the partition on."""
     directory_id: str | None
-    """The log dir of this broker that the records of the cluster metadata name; None if they name none."""
+    """The log dir to which the cluster metadata assigns the partition on this broker; None without an assignment."""
     node_id: int | None
     """The node id in ``meta.properties`` of the log dir."""
     own_directory_id: str | None
@@ -35,9 +35,9 @@ class Placement(NamedTuple):
     """The topic id to write."""
 
     topic_id: str | None
-    """The topic id; None if the import is to make a new one."""
+    """The topic id; None if the import must make a new one."""
     warning: str
-    """What a broker will do that the user may not expect; empty if it serves the partition."""
+    """The act of a broker that the user may not expect; empty if the broker serves the partition."""
 
 
 def placement(facts: ImportFacts) -> Placement:

@@ -22,7 +22,7 @@ PolicyOf = Callable[[PartitionFacts], TopicPolicy]
 PartitionKey = tuple[str, TopicPartition]
 """Log dir and partition: while a replica moves, two log dirs hold the same partition."""
 _NAMED_MAX: Final = 5
-"""A line names no more topics than these."""
+"""The most topics that a line names."""
 
 
 class Only(StrEnum):
@@ -42,7 +42,7 @@ class Request:
     force_compaction: bool = False
     assume_committed: bool = False
     confirmed: bool = False
-    """``--yes``: a person wants what the guard rails would hold back."""
+    """``--yes``: whether a person confirms everything that guard rails would hold back."""
     confirmed_guards: frozenset[str] = frozenset()
     """The keys of the guards that a person saw and confirmed. Any other guard still holds its part of the plan back."""
     in_place: bool = False
@@ -52,8 +52,9 @@ class Request:
     delete_delay_ms: int | None = None
     """Overrides ``file.delete.delay.ms``; 0 unlinks within the run."""
     let_through: frozenset[str] | None = None
-    """The topics whose edited limits a plan of everything let through; a plan of some partitions takes them over. None
-    if this plan measures itself how much an edit makes due.
+    """The topics whose edited limits a plan of everything let through, for a plan of some partitions.
+
+    None if this plan itself measures how much an edit makes due.
     """
 
     @property
@@ -141,7 +142,7 @@ class PartitionPlan:
     guard: Reason | None = None
     """The guard rail that keeps the partition, or part of it, until a person says ``--yes``."""
     waiting: TopicPolicy | None = None
-    """The configuration that holds once ``config apply`` confirms it; None if none waits."""
+    """The configuration that will hold after ``config apply``; None if none waits."""
 
     @property
     def key(self) -> PartitionKey:
@@ -170,7 +171,9 @@ class LogDirPlan:
     foreign: Reason | None = None
     """The reason why the configuration may be another broker's, whether or not it holds the run back."""
     waiting: Reason | None = None
-    """Why settings for all topics alike wait until ``config apply`` confirms them; the earlier ones hold meanwhile."""
+    """Why settings for all topics alike wait until ``config apply`` confirms them; the earlier settings hold
+    meanwhile.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +185,7 @@ class Plan:
     waits: frozenset[str] = frozenset()
     """Log dirs in which saved limits wait until ``config apply`` confirms them."""
     let_through: frozenset[str] = frozenset()
-    """Topics whose saved limits let more go than before, though not so much that they wait."""
+    """Topics whose saved limits let more go than before, but not so much that they wait."""
 
     @property
     def partitions(self) -> tuple[PartitionPlan, ...]:
@@ -230,13 +233,13 @@ class Plan:
 
 
 def _named(topics: Sequence[str]) -> str:
-    """Return how many topics they are, and the first names, by their paths."""
+    """Return the number of topics, and the first names, by their paths."""
     rest = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
     return f"{len(topics):,} topics ({', '.join(path.rpartition('/')[2] for path in topics[:_NAMED_MAX])}{rest})"
 
 
 def guards_of(log_dir: LogDirPlan) -> Iterator[tuple[Reason, str]]:
-    """Yield the guard rails of a log dir, each with the path of what it holds back. Limits wait for whole topics."""
+    """Yield the guard rails of a log dir, each with the path that it holds back. Limits wait for whole topics."""
     if log_dir.guard:
         yield log_dir.guard, log_dir.facts.path
         return

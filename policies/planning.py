@@ -2,12 +2,11 @@
 
 A partition may be left alone altogether, whatever its segments are; the others get their verdicts.
 
-Plans are made of plans, too. Partitions whose files changed between the plan and its steps get a second plan.
-Compactions that a guard rail held back, once they had read the records, are no part of the plan any more. Without
-kernels no compaction can be done.
+Some functions make a plan from another one: for partitions whose files changed between the plan and its steps, without
+compactions that a guard rail held back after they read the records, and without all compactions if kernels do not run.
 
 The steps of a log dir have an order. Deletions make space and need next to none, so they come before every compaction.
-Of either kind the smallest step comes first: it frees some space even if the disk is too full for the others.
+The smallest step of each kind comes first, because it frees some space even if the disk is too full for the others.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _OF_ANOTHER_QUESTION: Final = frozenset({ReasonCode.NOT_ASKED, ReasonCode.TARGET
 
 SIDE_BY_SIDE_BYTES_MAX: Final = 64 << 20
 PROBE_BYTES: Final = 1 << 20
-"""A deletion of this size can be measured even while others write to the disk."""
+"""The size of a deletion whose gain can be measured even while others write to the disk."""
 
 
 def plan(
@@ -67,7 +66,7 @@ def plan(
 
     Args:
         log_dirs: the facts.
-        policy_of: gives the configuration of a partition's topic.
+        policy_of: returns the configuration of a partition's topic.
         request: the moment of the run, and the user's restrictions and confirmations.
         broker: the configuration for all topics alike; None takes Kafka's defaults.
         confirmed: log dir -> the configurations that the saved one is compared with; without any nothing waits.
@@ -124,7 +123,7 @@ def exemption(facts: PartitionFacts, policy: TopicPolicy) -> Reason | None:
 def exemption_from_repairs(policy: TopicPolicy) -> str | None:
     """Return why nothing of a topic is mended; None if it may be.
 
-    A derived file says nothing that the log does not say, so a topic of unknown configuration may have it made anew.
+    A derived file tells no more than the log, so it may be made anew even for a topic of unknown configuration.
     """
     if policy.remote_storage_enable:
         return "remote storage is on: only the broker knows what was uploaded"
@@ -151,7 +150,7 @@ def log_dir_guards(facts: LogDirFacts, request: Request, broker: BrokerPolicy) -
 
 
 def assume_committed(facts: PartitionFacts) -> PartitionFacts:
-    """Return the facts with the log end as high watermark: all is committed, except open transactions."""
+    """Return the facts with the log end as high watermark: everything counts as committed, except open transactions."""
     stable = facts.log_end_offset if facts.last_stable_offset is None else facts.last_stable_offset
     return replace(facts, high_watermark=facts.log_end_offset, last_stable_offset=stable)
 
@@ -175,7 +174,7 @@ def limited_to(plan: Plan, keys: Collection[PartitionKey]) -> Plan:
 
 
 def without_compactions(plan: Plan) -> Plan:
-    """Return the plan without its compactions. The verdicts stay: a report says that these were not carried out."""
+    """Return the plan without its compactions. The verdicts stay, and a report says that they were not carried out."""
     log_dirs = (
         replace(
             d,
@@ -187,7 +186,7 @@ def without_compactions(plan: Plan) -> Plan:
 
 
 def replanned(plan: Plan, again: Plan, deleted: Mapping[PartitionKey, int]) -> Plan:
-    """Return the plan that a run carried out: the first one, with the partitions of the second one in their places.
+    """Return the plan that a run carried out: the first plan, with the partitions of the second plan in their places.
 
     Args:
         plan: the first plan.
@@ -248,7 +247,7 @@ def next_expiry_ms(planned: PartitionPlan, now_ms: int) -> int | None:
 def retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]:
     """Return retention's verdicts. Ask retention again only if a compaction or a guard has replaced its verdicts."""
     facts, policy = planned.facts, planned.policy
-    if not policy.cleanup_delete:  # only the log start offset deletes, and the second base decides
+    if not policy.cleanup_delete:  # only the log start offset deletes, by the base of the second segment
         return retention(replace(facts, segments=facts.segments[:2]), policy, now_ms).verdicts
     is_its_own = not any(verdict.reason.code in _OF_ANOTHER_QUESTION for verdict in planned.verdicts[:1])
     if is_its_own and planned.guard is None and not policy.cleanup_compact:
@@ -257,13 +256,13 @@ def retention_verdicts(planned: PartitionPlan, now_ms: int) -> Sequence[Verdict]
 
 
 def deletion_steps(plan: LogDirPlan, *, at_once: bool) -> tuple[PartitionPlan, ...]:
-    """Return the deletions in their order. Each is to be carried out whole.
+    """Return the deletions in their order. Each must be carried out whole.
 
     Args:
         plan: the plan of one log dir.
         at_once: True if the files are unlinked at once, which works with 0 bytes free. A deletion of all segments is
-            the only one that writes: it rolls an empty segment. Its newest segment then is a step of its own, after
-            all steps that need no space.
+            the only one that writes: it rolls an empty segment. Its newest segment is then a step of its own, after all
+                steps that need no space.
     """
     steps = [p for p in _planned(plan) if p.deletion]
     if at_once:
@@ -291,7 +290,8 @@ def compaction_steps(plan: LogDirPlan) -> tuple[PartitionPlan, ...]:
 def compaction_crews(
     steps: Sequence[PartitionPlan], threads: int, broker: BrokerPolicy
 ) -> tuple[tuple[PartitionPlan, ...], tuple[PartitionPlan, ...]]:
-    """Divide the compactions: some go side by side, with one thread each, the others in turn, with all threads.
+    """Divide the compactions: small ones run side by side, with one thread each, and the others in turn, with all
+    threads.
 
     A small compaction mostly waits for fsyncs; other compactions can use that time. With a limit on the rate,
     compactions go one at a time.
@@ -418,7 +418,10 @@ def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable, dirty: R
 
 
 def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdict:
-    """Give the reason for no round. A segment above the dirty section gets the reason for the section's end instead."""
+    """Return the verdicts with the reason for which there is no round.
+
+    A segment above the dirty section gets the reason for the section's end instead.
+    """
     above = verdict.base_offset >= section.first_uncleanable_offset
     return verdict._replace(reason=section.bound if above else why_not)
 

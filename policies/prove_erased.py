@@ -1,9 +1,9 @@
 """Tell the moment at which one file no longer holds the records of one key, by the configuration in force.
 
 Retention deletes whole segments at moments that are known. Compaction takes a superseded record in a round, and a
-tombstone in the first round behind its delete horizon. A round needs that the record, and the one that supersedes it,
-lie in closed segments, behind their lag, and that the log is dirty enough. If a moment depends on more than time, it is
-the earliest possible one, and its needs say what else must happen.
+tombstone in the first round behind its delete horizon. For a round, the record and the one that supersedes it must lie
+in closed segments, behind their lag, and the log must be dirty enough. If a moment depends on more than time, it is the
+earliest possible one, and its needs say what else must happen.
 
 No function here closes the active segment: only a broker does, when it appends a record.
 """
@@ -42,7 +42,9 @@ class DepartureCode(StrEnum):
     FUTURE = "FUTURE"
     COPY = "COPY"
     KEPT = "KEPT"
-    """Neither retention nor compaction takes it: the policy, a hold, a configuration that nobody knows."""
+    """Neither retention nor compaction takes the records: because of the policy, a hold, or an unknown
+    configuration.
+    """
 
 
 class Need(StrEnum):
@@ -55,11 +57,11 @@ class Need(StrEnum):
     DELETE_KEY = "DELETE_KEY"
     """A tombstone is written for the key."""
     CONFIRM = "CONFIRM"
-    """A person removes what holds the partition back."""
+    """A person removes the cause that holds the partition back."""
     REMOVE = "REMOVE"
-    """A person removes the file, or the directory: nothing else does."""
+    """A person removes the file, or the directory, because nothing else does."""
     BROKER = "BROKER"
-    """A broker does it, when it starts or goes on."""
+    """A broker removes the file when it starts or runs."""
 
 
 class Departure(NamedTuple):
@@ -91,7 +93,7 @@ class FileHolding(NamedTuple):
     horizon_ms: int | None
     """The delete horizon of that tombstone, epoch ms; None if none was set."""
     is_aborted: bool = False
-    """Whether all of them belong to aborted transactions; ``latest_offset`` is then the last of them."""
+    """Whether all records belong to aborted transactions; ``latest_offset`` is then the last of them."""
 
 
 def departure(case: Case, holding: FileHolding) -> Departure:
@@ -115,7 +117,7 @@ def departure(case: Case, holding: FileHolding) -> Departure:
 
 
 def _rank(one: Departure) -> tuple[bool, bool, int]:
-    """Put first what is certain, then what has a moment, then what comes first."""
+    """Return a sort key: certain departures first, then those with a moment, then the earlier ones."""
     return not one.is_certain, one.at_ms is None, one.at_ms or 0
 
 
@@ -140,9 +142,9 @@ def _by_retention(case: Case, fate: SegmentFate) -> Iterator[Departure]:
 
 
 def _expiry(case: Case, fate: SegmentFate, expires_ms: int) -> tuple[int, str]:
-    """Return when time retention has deleted a segment in any case, and a sentence.
+    """Return the moment at which time retention has deleted a segment in any case, and a sentence.
 
-    The active one gets newer records while it is written to: until a broker closes it, by ``segment.ms``.
+    The active segment gets newer records until a broker closes it, by ``segment.ms``.
     """
     base, roll = fate.facts.base_offset, roll_of(case.facts, case.planned.policy, case.seen.active)
     text = f"retention.ms deletes segment {base} from {moment(expires_ms)} on."
@@ -183,7 +185,7 @@ def _by_compaction(case: Case, holding: FileHolding) -> Iterator[Departure]:
 
 
 def _first_round(case: Case, offset: int) -> tuple[int | None, tuple[Need, ...]]:
-    """Return when a round first covers an offset, and what that takes."""
+    """Return when a round first covers an offset, and the needs for that."""
     facts, now_ms = case.facts, case.request.now_ms
     if offset < facts.active.base_offset:
         at_ms = _round_from(case, facts, offset, now_ms)

@@ -1,4 +1,4 @@
-"""The reason why a segment stays or goes: a code, a sentence, until when; and how a sentence writes its numbers.
+"""The reason why a segment stays or goes: a code, a sentence, and until when; and the format of numbers in a sentence.
 
 A number beside a limit is written in the limit's unit, and so finely that the two never look alike. The limit is shown
 as ``show_value`` does. The number is cut off behind some place, always downwards. If it is above the limit, it gets
@@ -24,7 +24,9 @@ INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 
 _FAR: Final = 10
-"""A number this many times above or below its limit is shown in its own unit, because nobody mistakes the two."""
+"""The factor above or below its limit from which on a number is shown in its own unit, because nobody mistakes
+the two.
+"""
 _LAST: Final = len(UNITS_MS) - 1
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -89,8 +91,10 @@ class Limit(NamedTuple):
 
     stated: Stated
     actual: float | None = None
-    """In the unit of the value: an age in ms, below 0 for a time in the future; bytes; a share. None if the value is
-    no number, so that nothing was compared with it."""
+    """The compared number, in the unit of the value: an age in ms, below 0 for a time in the future; bytes; a share.
+
+    None if the value is no number.
+    """
 
     @property
     def key(self) -> str:

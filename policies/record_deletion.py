@@ -1,4 +1,4 @@
-"""Decide what ``delete-records`` does to a partition: where its log then starts, which segments go, or why nothing.
+"""Decide the effect of ``delete-records`` on a partition: the new log start, the segments that go, or the refusal.
 
 Kafka's DeleteRecords only raises the log start offset. The segments wholly below it go with the next retention,
 whatever the limits are; the active segment stays. Here both happen in one run.
@@ -44,12 +44,14 @@ class RefusedDeletion(NamedTuple):
 
     @property
     def is_about_the_offset(self) -> bool:
-        """True if another offset, or another time, would be taken."""
+        """True if another offset, or another time, could be accepted."""
         return self.code in (DeletionRefusal.OFFSET_OUT_OF_RANGE, DeletionRefusal.NO_RECORD_AT_TIME)
 
 
 class Before(NamedTuple):
-    """The records that are to go: those below an offset, or those in front of the first one at or behind a time."""
+    """The records to delete: those below an offset, or those in front of the first record with a time or a
+    later one.
+    """
 
     offset: int | None = None
     """An offset, or ``HIGH_WATERMARK``; None if a time was asked for."""
@@ -62,14 +64,14 @@ class RecordDeletion:
     """The decision on one partition: where its log then starts, and which segments go."""
 
     facts: PartitionFacts
-    """The facts before it."""
+    """The facts before the deletion."""
     policy: TopicPolicy
     deletion: Deletion
     """The segments that go; it may be none. ``new_log_start_offset`` is where the log then starts."""
 
     @property
     def log_start_offset(self) -> int:
-        """The log start offset after it."""
+        """The log start offset after the deletion."""
         return self.deletion.new_log_start_offset
 
     @property
@@ -79,7 +81,7 @@ class RecordDeletion:
 
     @property
     def has_work(self) -> bool:
-        """True if it would change anything."""
+        """True if the deletion would change anything."""
         return self.moves_the_start or bool(self.deletion.segments)
 
     @property
@@ -89,7 +91,9 @@ class RecordDeletion:
 
     @property
     def checkpoint_after(self) -> int | None:
-        """The line of ``log-start-offset-checkpoint`` after it; None for no line. Source: Kafka LogManager."""
+        """The line of ``log-start-offset-checkpoint`` after the deletion; None for no line. Source: Kafka
+        LogManager.
+        """
         return self.log_start_offset if self.log_start_offset > self.first_base_left else None
 
 
@@ -101,7 +105,7 @@ def record_deletion(
     Args:
         log_dir: the plan of its log dir, for the guard rails of the whole log dir.
         planned: the partition with its facts and its configuration; the rest of the plan does not matter.
-        offset: the log is to start here; or ``HIGH_WATERMARK``; or None if no record is at the time that was asked for.
+        offset: the wanted log start; or ``HIGH_WATERMARK``; or None if no record has the wanted time.
     """
     facts, policy = planned.facts, planned.policy
     refused = _refused_topic(log_dir, facts, policy) or _refused_offset(facts, offset)
@@ -128,7 +132,7 @@ def _refused_topic(log_dir: LogDirPlan, facts: PartitionFacts, policy: TopicPoli
 
 
 def _refused_offset(facts: PartitionFacts, offset: int | None) -> RefusedDeletion | None:
-    """Return why the log cannot start at an offset; None if it can. A lower one than it starts at does nothing."""
+    """Return why the log cannot start at an offset; None if it can. An offset below the present start does nothing."""
     watermark = facts.high_watermark
     if offset is None:
         text = f"no committed record has this time, or a later one; the log ends at offset {facts.log_end_offset}"
@@ -154,7 +158,7 @@ def _deletion(facts: PartitionFacts, log_start_offset: int) -> Deletion:
 def changed_since(asked: RecordDeletion, now: RecordDeletion) -> str | None:
     """Return what changed since a person was asked about a deletion; None if nothing that was shown changed.
 
-    Every segment counts, also one that stays: another file with other records may have its name now.
+    Every segment counts, also a segment that stays, because another file may have its name now.
     """
     before, after = asked.facts, now.facts
     if before.log_dir != after.log_dir:

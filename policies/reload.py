@@ -1,11 +1,12 @@
 """The reload guard: a saved limit that lets much more go than the limit confirmed last waits for a person.
 
-Saving a file is not applying it. What keeps more holds at once. What lets more go waits, topic by topic, if a limit is
-ten times shorter, if there was none, if ``cleanup.policy`` has an action more, if a guard rail grows weaker, or if more
-than half of a topic's bytes become due that were not due before. While the limits of a topic wait, each of its keys
-has the value that keeps most: of what is saved now, of what was confirmed last, and of all that was saved in between.
+Saving a file does not apply it. A value that keeps more holds at once. A value that lets more go waits, topic by topic,
+if a limit is ten times shorter, if there was none, if ``cleanup.policy`` has an action more, if a guard rail grows
+weaker, or if more than half of a topic's bytes become due that were not due before. While the limits of a topic wait,
+each of its keys has the value that keeps most, among the present one, the confirmed one, and all values saved in
+between.
 
-Nobody compares the cluster metadata here: both sides are resolved with what it says today.
+The cluster metadata is not compared: both sides are resolved with the present metadata.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from policies.retention import retention
 from storage.names import TopicPartition
 
 TIMES_SHORTER: Final = 10
-"""A limit that becomes so many times shorter waits."""
+"""The factor by which a limit must shrink to wait."""
 NEWLY_DUE_MAX: Final = 0.5
-"""An edit that makes more than this share of a topic's bytes due waits."""
+"""The share of a topic's bytes above which an edit that makes them due waits."""
 _GUARD_RAILS: Final = frozenset({"max.delete.ratio", "max.unkeyed.ratio", "clock.jump.max", "reload.guard"})
 _SWITCHES: Final = frozenset({"remote.storage.enable", "retention.future.timestamps", "log.cleaner.enable"})
-"""Keys without a number: what they let go was kept altogether before."""
+"""Keys without a number: a change lets records go that were kept altogether before."""
 _WAITS: Final = "waits for logcleaner config apply"
 
 
@@ -44,8 +45,8 @@ class Confirmed(NamedTuple):
         earlier: what was confirmed last, and what was saved since then while something waited; each with the cluster
             metadata and the ``--set`` of the run. Empty: nothing was ever confirmed.
         last: what was confirmed last.
-        lost_metadata: an earlier one counted on the cluster metadata, and the run has none.
-        unreadable: why nobody can say what was confirmed last.
+        lost_metadata: whether an earlier configuration had cluster metadata, and the run has none.
+        unreadable: why the limits confirmed last cannot be read.
     """
 
     earlier: tuple[ConfigLayers, ...] = ()
@@ -75,7 +76,7 @@ class Judgement(NamedTuple):
         waiting: (log dir, topic) -> why its limits wait, unless somebody confirmed them.
         of_all: log dir -> why settings for all topics alike wait.
         withheld: log dir -> why nothing in it may go.
-        let_through: topics of which more goes than before, though not so much that it waits.
+        let_through: topics whose limits let more go than before, but not so much that they wait.
         broker: the values for all topics alike that hold.
     """
 
@@ -96,7 +97,7 @@ _Key = tuple[str, TopicPartition]
 
 
 def edit_of(facts: PartitionFacts, policy: TopicPolicy, confirmed: Confirmed | None) -> Edit | None:
-    """Return what lets more go in a partition than one of the earlier configurations; None if nothing does."""
+    """Return the keys that let more go in a partition than one of the earlier configurations; None without any."""
     if confirmed is None or policy.is_hands_off:
         return None
     kept, found = policy, dict[str, Loosened]()
@@ -116,7 +117,7 @@ def edit_of(facts: PartitionFacts, policy: TopicPolicy, confirmed: Confirmed | N
 
 
 def keeping_most(broker: BrokerPolicy, confirmed: Iterable[Confirmed]) -> tuple[BrokerPolicy, tuple[Loosened, ...]]:
-    """Return the values for all topics alike that keep most, and the keys of which an earlier value does."""
+    """Return the values for all topics alike that keep most, and the keys whose earlier value keeps more."""
     kept, found = broker, dict[str, Loosened]()
     for layers in (layers for one in confirmed for layers in one.earlier):
         for change in tuple(loosened_broker(layers.broker_policy(), kept)):
@@ -128,7 +129,7 @@ def keeping_most(broker: BrokerPolicy, confirmed: Iterable[Confirmed]) -> tuple[
 
 
 def in_force(broker: BrokerPolicy, confirmed: Iterable[Confirmed]) -> BrokerPolicy:
-    """Return the values for all topics alike by which a run goes, whatever of them is confirmed later."""
+    """Return the values for all topics alike that hold in a run, whether or not they are confirmed later."""
     kept, _ = keeping_most(broker, confirmed)
     return kept if kept.reload_guard else broker
 
@@ -140,14 +141,14 @@ def judge(
     broker: BrokerPolicy,
     confirmed: Mapping[str, Confirmed],
 ) -> Judgement:
-    """Decide what of an edit waits. The function is pure.
+    """Decide which parts of an edit wait. The function is pure.
 
     Args:
         log_dirs: the facts.
         policy_of: gives the configuration of a partition's topic, as it is saved.
         request: the moment of the run, what was confirmed, and what a plan of everything let through before.
         broker: what is saved for all topics alike.
-        confirmed: log dir -> what to compare with; a log dir without has nothing to compare.
+        confirmed: log dir -> the configurations to compare with; a log dir without an entry is not compared.
     """
     kept, of_brokers = keeping_most(broker, confirmed.values())
     is_off = not kept.reload_guard and not any(one.unreadable for one in confirmed.values())
@@ -264,7 +265,7 @@ def _policy_of(layers: ConfigLayers, facts: PartitionFacts) -> TopicPolicy:
 
 
 def _reason(because: Sequence[tuple[Loosened, str]]) -> Reason:
-    """Return the reason; equal causes are said once, behind the last key."""
+    """Return the reason of the guard rail; equal causes are named once, behind the last key."""
     told = [f"{change.told}: {why}" for change, why in because]
     if len({why for _, why in because}) == 1:
         told = [f"{' and '.join(change.told for change, _ in because)}: {because[0][1]}"]
@@ -272,7 +273,7 @@ def _reason(because: Sequence[tuple[Loosened, str]]) -> Reason:
 
 
 def _why(change: Loosened) -> str | None:
-    """Return why a key waits whatever it makes due; None if only that decides."""
+    """Return why a key waits in any case; None if the bytes that become due decide."""
     if change.was_unknown:
         return "nobody stated it before, so all was kept"
     if change.key == "cleanup.policy":

@@ -1,11 +1,11 @@
-"""Narrow a plan to a target of free space, to rescue a full disk: of what policy lets go, only as much as needed goes.
+"""Narrow a plan to a target of free space, to rescue a full disk: delete only as much as needed of what policy allows.
 
 Deletions come first: whole segments, the oldest data of all partitions first. If deletions do not suffice, and if the
 user asked for it, compactions follow, the greatest gain for the working space first. Nothing is ever added to a plan.
 
 A deletion gives back the blocks that its files take. A file with another hard link gives back nothing. So the first
 segment with such a file stays, and all later segments stay with it, since a log has no gap. A snapshot, a copy that
-shares blocks, or a process with an open file may keep blocks, too. No fact of a file tells that, so the gain is
+shares blocks, or a process with an open file may keep blocks, too. The facts of a file do not show this, so the gain is
 measured. A partition that gave back much less than expected loses nothing more.
 """
 
@@ -23,7 +23,7 @@ from policies.planning import deletion_of
 from policies.reasons import Action, Reason, ReasonCode, Verdict
 
 NOISE_BYTES: Final = 64 << 10
-"""The bytes that others, or our own checkpoints and directories, may take while a gain is measured."""
+"""The bytes that other writers, or our own checkpoints and directories, may take while a gain is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ Gains = Mapping[PartitionKey, Gain]
 
 @dataclass(frozen=True, slots=True)
 class SpaceTarget:
-    """The space that is to be free on each file system: bytes, or percent of its size if ``is_percent``."""
+    """The space that must be free on each file system: bytes, or percent of its size if ``is_percent``."""
 
     number: int
     is_percent: bool = False
@@ -95,7 +95,7 @@ def narrowed(plan: Plan, volumes: Sequence[Volume], target: SpaceTarget, lacking
     Args:
         plan: all that policy allows.
         volumes: the volumes as they are; every log dir of the plan lies on one of them.
-        target: the space that is to be free.
+        target: the space that must be free.
         lacking: partitions that gave back much less than expected: they lose nothing more.
     """
     lacking = lacking or {}
@@ -130,7 +130,8 @@ def worth_deleting(planned: PartitionPlan) -> int:
 def restricted(
     plan: Plan, counts: Mapping[PartitionKey, int], compacted: Collection[PartitionKey], lacking: Gains | None = None
 ) -> Plan:
-    """Return the plan with these deletions and compactions alone; every other verdict says why it is left out.
+    """Return the plan with these deletions and compactions alone; every other verdict tells why its segment is left
+    out.
 
     Args:
         plan: all that policy allows.

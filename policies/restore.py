@@ -3,8 +3,9 @@
 A segment comes back if its files still wait, unchanged, as ``.deleted``, and if it ends exactly at the start of the
 log. So the newest segment comes first. After the first refusal, every older segment would leave a gap.
 
-A log start that ``delete-records`` moved comes back with the segments that went below it. Where none of them comes
-back, or none went, it comes back alone, as far as the log's first segment, and until the time that the journal notes.
+A log start that ``delete-records`` moved comes back with the segments that went below it. If none of these segments
+comes back, or none went, the log start comes back alone, up to the log's first segment, and until the time in the
+journal.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class RetiredFile(NamedTuple):
 
     @property
     def waiting(self) -> SegmentFileName:
-        """The name that the file has since, with ``.deleted``."""
+        """The present name of the file, with ``.deleted``."""
         return self.name._replace(state=FileState.DELETED)
 
 
@@ -64,7 +65,7 @@ class RetiredSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeletionFacts:
-    """One deletion as the journal has it. Checkpoints have their values of before; None if they had no line."""
+    """One deletion as the journal has it. Checkpoints have their earlier values; None if they had no line."""
 
     time_ms: int
     """The moment just before the first rename, epoch ms."""
@@ -171,7 +172,7 @@ class Restoration(NamedTuple):
 
     @property
     def has_refused(self) -> bool:
-        """True if something that waits cannot come back."""
+        """True if a waiting segment or log start cannot come back."""
         return bool(self.refused) or len(self.moved_back) < len(self.moves)
 
     @property
@@ -191,7 +192,7 @@ class Restoration(NamedTuple):
 
     @property
     def oldest(self) -> DeletionFacts:
-        """The oldest deletion of which something comes back; there must be one."""
+        """The oldest deletion with a segment or log start that comes back; there must be one."""
         back = [verdict.deletion for verdict in self.restorable]
         back += [verdict.deletion for verdict in self.moved_back]
         return min(back, key=self.facts.deletions.index)
@@ -265,8 +266,8 @@ _Refusal = tuple[RestoreCode, str] | None
 def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment | None]]:
     """Yield the deleted segments with a file that still waits, newest first, each with the place of its deletion.
 
-    Of a segment that was deleted twice, only the second deletion counts. Behind the segments of each deletion comes
-    None: for its move of the log start, if they did not take that back.
+    If a segment was deleted twice, only the second deletion counts. Behind the segments of each deletion comes None,
+    for its move of the log start, if the segments did not take the move back.
     """
     seen: set[RetiredFile] = set()
     for place, deletion in reversed([*enumerate(facts.deletions)]):
@@ -280,7 +281,7 @@ def _waiting(facts: RestoreFacts) -> Iterator[tuple[int, RetiredSegment | None]]
 def _moved(
     facts: RestoreFacts, deletion: DeletionFacts, untold: int | None, first_base: int | None, log_start: int | None
 ) -> MoveVerdict | None:
-    """Return the verdict on a deletion's move of the log start; None if it is taken back, out of date or over."""
+    """Return the verdict on a deletion's move of the log start; None if the move is taken back, out of date or over."""
     if deletion.until_ms is None or facts.now_ms > deletion.until_ms or first_base is None:
         return None
     now, then = max(first_base, log_start or 0), max(first_base, deletion.log_start_checkpoint or 0)
@@ -379,7 +380,7 @@ def _needed(checkpoint: int | None, first_base: int | None) -> int | None:
 def _emptied(facts: RestoreFacts, restored: set[RetiredFile]) -> DeletionFacts | None:
     """Return the deletion that rolled the log's last segment, if that segment is of no use any more; else None.
 
-    The segment must be empty, and the one before it must be back already or come back now.
+    The segment must be empty, and the segment before it must be back already or come back now.
     """
     for deletion in reversed(facts.deletions):
         if not facts.bases or deletion.roll_at_offset != facts.bases[-1] or _foreign(facts, deletion):

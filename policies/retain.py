@@ -30,9 +30,9 @@ class Marker(Enum):
     COMMIT = auto()
     ABORT = auto()
     OTHER = auto()
-    """The record belongs to no transaction."""
+    """Whether the record belongs to no transaction."""
     NONE = auto()
-    """The batch is empty: an earlier round removed its record."""
+    """Whether the batch is empty, because an earlier round removed its record."""
 
 
 _ENDS = frozenset({Marker.COMMIT, Marker.ABORT})
@@ -95,7 +95,7 @@ def batch_fate(
         batch: the facts about the batch.
         can_discard: the answer of ``TransactionFates`` for the batch.
         producers: the active producers' ends, by producer id.
-        kept_end_offset: the batch that ends here stays, if need be empty. It is the high watermark (since Kafka 4.4;
+        kept_end_offset: the batch that ends here stays, even if it is empty. It is the high watermark (since Kafka 4.4;
             KAFKA-20452); Kafka 4.0 to 4.3 took the first uncleanable offset of the round (KAFKA-17076).
         now_ms: epoch ms.
     """
@@ -124,7 +124,10 @@ def ends_a_producer(batch: BatchFacts, producers: Mapping[int, ProducerEnd]) -> 
 class _Ongoing:
     transaction: AbortedTransaction
     is_met: bool
-    """True if the walk will meet the transaction's marker. If not, the producer's next abort marker stands for it."""
+    """True if the walk will meet the transaction's marker.
+
+    If not, the producer's next abort marker ends the transaction.
+    """
     has_batches: bool = False
 
 
@@ -203,7 +206,7 @@ class TransactionFates:
         """Take up the aborted transactions that begin at or below ``offset``, the last offset of the next batch."""
         while self.waiting and self.waiting[0][0] <= offset:
             _, _, transaction = heapq.heappop(self.waiting)
-            if transaction.last_offset >= offset:  # else its marker lies before the walk's first batch
+            if transaction.last_offset >= offset:  # else the marker lies before the walk's first batch
                 self._aborted.setdefault(transaction.producer_id, _Ongoing(transaction, is_met))
 
     def _contradiction(self, batch: BatchFacts) -> str | None:

@@ -3,9 +3,9 @@
 Pure functions over facts. Three full passes, in this order. Each pass walks from the oldest segment on, and stops at
 its first refusal. A segment must lie wholly below the high watermark, and an empty active segment never goes.
 
-One rule is ours: records that are missing, and of which a file tells, stop a limit as if their segment were there, and
-not due (``missing_below``). Else the log would begin above them, and what may be their only copy, or tells of them,
-would count as older than the log.
+One rule is ours: missing records that a file tells of stop a limit as if their segment were there, and not due
+(``missing_below``). Otherwise the log would begin above them, and the file, perhaps their only copy, would count as
+older than the log.
 
 The bytes that retention would leave are a function of its limit, by the same rules: the curve has every limit at which
 the bytes change.
@@ -99,7 +99,7 @@ def barrier(log: PartitionFacts, place: int) -> Reason | None:
 
 
 def missing_below(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> MissingRecords | None:
-    """Return records that are missing below the segment above this one, and that no limit lets go; None without any.
+    """Return the missing records between this segment and the next one that no limit lets go; None without any.
 
     Records that are missing above the active segment count for the active segment. The size limit counts the bytes
     above the missing records alone. If nobody knows their age, no limit of time lets them go.
@@ -134,7 +134,7 @@ def left_bytes(log: PartitionFacts) -> list[int]:
 
 
 def before_missing(missing: MissingRecords, so: str) -> Reason:
-    """Return that a segment stays because records are missing above it, and what comes of that."""
+    """Return the reason that a segment stays because records are missing above it."""
     text = f"records are missing from offset {missing.base_offset} on, as {missing.name} tells{so}"
     return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
 
@@ -164,7 +164,7 @@ def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tupl
 
     Args:
         log: the facts of one partition.
-        policy: says which time of a segment counts; its limits do not matter.
+        policy: states which time of a segment counts; its limits do not matter.
         now_ms: epoch ms.
 
     Returns:
@@ -257,7 +257,7 @@ def _kept(
     Args:
         log: the facts.
         first: the place of the first segment that stays.
-        held: by place, why segments stay that are due.
+        held: place -> why a segment that is due stays.
         policy: the configuration.
         now_ms: epoch ms.
     """
@@ -273,7 +273,10 @@ def _kept(
 
 
 def _stays(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms: int) -> Callable[[int, int], Reason]:
-    """Return a function of a place and the moment of its expiry. It says why no limit lets the segment go."""
+    """Return a function of a place and the moment of its expiry.
+
+    It returns the reason why no limit lets the segment go.
+    """
     if policy.cleanup_delete and policy.retention_ms >= 0:
         return _stays_by_time(log, first, policy, now_ms)
     if policy.cleanup_delete and policy.retention_bytes >= 0:

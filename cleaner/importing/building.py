@@ -129,7 +129,7 @@ def build(
         log_dir: that gets it.
         wanted: the partition.
         topic_id: of its topic.
-        policy: of its topic: how large segments are.
+        policy: of its topic; it states the size of segments.
         made: the batches.
         means: disk, clock and listener.
         ensure_absent: raises if the partition is there. It is called again just before the directory gets its name.

@@ -7,7 +7,7 @@ A value that destroys data must have been stated:
 - A retention limit comes from Kafka's built-in default only if server.properties was read, or if somebody said that
   the broker runs on the defaults.
 - A topic that no layer names keeps everything.
-- A topic that was compacted before keeps everything while only a default or a glob says that it is not compacted.
+- A topic that was compacted before keeps everything if only a default or a glob says that it no longer is.
 - If a topic's own configuration in the cluster metadata says ``delete``, the topic is compacted only if ``[topics]``
   says so by its exact name; a glob or ``--set`` does not suffice. The same holds for ``compact``, the other way round.
 - Topics named ``__*`` take their retention only from the cluster metadata or from their exact name in ``[topics]``.
@@ -72,7 +72,7 @@ class ConfigLayers:
         topic_metadata: topic -> the values that the cluster metadata states for it.
         topics_file: (name or glob, table) of ``[topics]``, the strongest last.
         topic_ids: topic -> its id, of the topics in the cluster metadata; None if there is no cluster metadata.
-        unread: topic, or None for brokers -> what the cluster metadata states by keys that we do not know.
+        unread: topic, or None for brokers -> the values that the cluster metadata states by unknown keys.
     """
 
     broad: Mapping[Layer, StatedLayer]
@@ -107,7 +107,7 @@ class ConfigLayers:
         return layers._with_cluster(sources, problems)
 
     def with_cluster(self, sources: ConfigSources) -> ConfigLayers:
-        """Return these layers with what the cluster metadata states; no other source is read again.
+        """Return these layers with the values of the cluster metadata; no other source is read again.
 
         Raises:
             InvalidConfigs: everything that is wrong in the cluster metadata, or contradicts the other layers.
@@ -115,7 +115,7 @@ class ConfigLayers:
         return self._with_cluster(sources, [])
 
     def overridden(self, value: Stated) -> ConfigLayers:
-        """Return these layers with one more value of ``--set``, which wins over its others.
+        """Return these layers with one more value of ``--set``, which overrides the others.
 
         Raises:
             InvalidConfigs: the value contradicts the other layers.
@@ -223,7 +223,7 @@ class ConfigLayers:
         return [layer for _, layer in self._layers_of(topic)]
 
     def _layers_of(self, topic: str | None) -> list[tuple[str | None, StatedLayer]]:
-        """Return what ``of_topic`` does, each layer of ``[topics]`` with its name or glob."""
+        """Return the layers as ``of_topic`` does, each layer of ``[topics]`` with its name or glob."""
         below = [(None, self.broad[layer]) for layer in Layer if layer < Layer.TOPIC_METADATA]
         overrides = (None, self.broad[Layer.SET])
         if topic is None:
@@ -275,7 +275,7 @@ class LayerValue(NamedTuple):
 
     Attributes:
         pattern: the name or glob of ``[topics]`` that states the value; None in other layers.
-        excluded: why the value does not count; None if it holds unless a stronger layer states another.
+        excluded: why the value does not count; None if it counts, unless a stronger layer states another.
     """
 
     stated: Stated
@@ -336,7 +336,7 @@ def kafka_defaults(*, limits_stated: bool) -> StatedLayer:
 
 
 def _contradictions(layers: ConfigLayers) -> Iterator[InvalidConfig]:
-    """Yield an error for values that are right by themselves and wrong together."""
+    """Yield an error for each pair of values that are right by themselves and wrong together."""
     yield from _buffer_problems(layers.broker_policy())
     yield from _lag_problems(_strongest(layers.of_topic(None)))
     for topic, stated in layers.topic_metadata.items():

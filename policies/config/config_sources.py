@@ -18,7 +18,10 @@ from storage.errors import InvalidConfig
 
 
 class Said(NamedTuple):
-    """A value as it was stated, with its place: ``server.properties line 12``; ``Stated`` tells of file and line."""
+    """A value as it was stated, with its place: ``server.properties line 12``.
+
+    ``Stated`` has file and line as fields.
+    """
 
     value: RawValue
     origin: str
@@ -31,7 +34,7 @@ _MISSPELT: Final = 0.9
 """
 
 _REMOVED: Final = {"compaction.rounds": "a round always takes all keys of its dirty section"}
-"""Keys of logcleaner that are gone, with what holds in their place."""
+"""Removed key of logcleaner -> a sentence about what holds instead."""
 
 RawLayer = Mapping[str, Said]
 """Key as written -> the value as it was stated."""
@@ -42,7 +45,7 @@ StatedLayer = Mapping[str, Stated]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSources:
-    """All that was stated, not parsed yet.
+    """Everything that was stated, not parsed yet.
 
     Attributes:
         server_properties: the broker's file; None if no such file was read.
@@ -107,7 +110,10 @@ def _strongest_name(named: list[tuple[int, Stated]]) -> Stated:
 
 
 def unknown_key(written: str, said: Said, layer: Layer) -> InvalidConfig:
-    """Return the error for a name that the layer cannot hold. The error suggests the nearest name that it can."""
+    """Return the error for a name that the layer cannot hold.
+
+    The error suggests the nearest name that the layer can hold.
+    """
     return InvalidConfig(written, None, f"no such key{nearest(written, _NAMES[layer])}", said.origin)
 
 
@@ -124,13 +130,14 @@ def nearest(written: str, names: Mapping[str, object]) -> str:
 def misspelt_in(written: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each key of a broker's file that looks like a misspelt key of ours, with the key that was probably meant.
 
-    A broker has hundreds of keys that do not concern us, and keys of its plugins: what is not near is no mistake.
+    A broker has hundreds of keys that do not concern us, and keys of its plugins: so a key that resembles none of ours
+    is no mistake.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - as above
 
     for name in (name for name in written if name not in _BROKERS_OWN):
         topic_key = TOPIC_KEY.get(name)
-        if topic_key and topic_key.synonyms:  # only a topic has it by this name
+        if topic_key and topic_key.synonyms:  # only a topic has the key by this name
             yield name, topic_key.synonyms[0].name
         elif f"log.{name}" in _BROKERS_OWN:
             yield name, f"log.{name}"

@@ -1,7 +1,7 @@
 """Parse config values into typed values in range, and show values in people's words.
 
-Kafka's own number formats hold everywhere. ``7d`` and ``512MiB`` are errors in a text that a broker reads, too: a
-broker knows no such suffixes. Source: Kafka ``ConfigDef.parseType``, ``ConfigDef.ValidList``.
+Kafka's own number formats hold everywhere. In a text that a broker also reads, ``7d`` and ``512MiB`` are errors,
+because a broker knows no suffixes. Source: Kafka ``ConfigDef.parseType``, ``ConfigDef.ValidList``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _MEANT: Final = {
 }
 """A suffix of other programs, in small letters -> the suffix that it means."""
 BINARY: Final = tuple((factor, unit) for unit, factor in ValueUnit.BYTES.factors.items() if factor & -factor == factor)
-"""The units that a report uses, with their bytes: no sentence has kB beside MiB. A user may write others, too."""
+"""The units of reports, with their bytes, so that no sentence has kB beside MiB. A user may write other units, too."""
 _COUNT_MAX: Final = 10 << 10
-"""A larger count of a unit nobody reads at a glance."""
+"""The greatest count of a unit; nobody reads a larger one at a glance."""
 _MAX: Final = {ValueKind.INT: INT_MAX, ValueKind.LONG: LONG_MAX}
 
 

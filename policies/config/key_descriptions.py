@@ -1,4 +1,4 @@
-"""The descriptions of the configuration keys, for people: what a key does here, its type, its range, its default."""
+"""The descriptions of the configuration keys, for people: the effect of a key, its type, its range, its default."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ FILE_SETTINGS: Final = {
     "cluster.metadata": "whether logcleaner reads per-topic configurations from `__cluster_metadata-0`",
     "kafka.defaults": "states that the broker runs on Kafka's defaults: `retention.ms` is 7 days",
 }
-"""Key above all tables of the configuration file, which is no key of Kafka -> what it does."""
+"""Key above all tables of the configuration file, which is no key of Kafka -> its effect."""
 METRICS_SETTINGS: Final = {
     "listen": "where the daemon serves metrics; no port without it",
     "per.partition": "how many series each partition has: `few`, `all` or `none`",
     "textfile": "where `clean` and `free` write the same metrics",
 }
-"""Key of ``[metrics]`` -> what it does."""
+"""Key of ``[metrics]`` -> its effect."""
 REPORT_SETTINGS: Final = {
     "html": "where the daemon writes its last plan as a [page](report.md); no page without it",
 }
-"""Key of ``[report]`` -> what it does."""
+"""Key of ``[report]`` -> its effect."""
 SETTINGS: Final = {
     **FILE_SETTINGS,
     **{f"metrics.{key}": does for key, does in METRICS_SETTINGS.items()},
     **{f"report.{key}": does for key, does in REPORT_SETTINGS.items()},
 }
-"""Key of the configuration file that no layer states -> what it does."""
+"""Key of the configuration file that no layer states -> its effect."""
 MEANINGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "what happens to old records: `delete` by age and size, `compact` by key, or both",
     "retention.ms": "how old the newest record of a segment may be; -1 is no limit",
@@ -73,7 +73,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "reload.guard": "saved limits that let much more go than those confirmed last wait for `config apply`; so does "
     "turning this off",
 }
-"""Key -> what it does. logcleaner reads and checks every other key, and does not act on it."""
+"""Key -> its effect. logcleaner reads and checks every other key, and does not act on it."""
 
 _NOT_ACTED_ON: Final = "logcleaner reads and checks it, and does not act on it"
 _KINDS: Final = {
@@ -88,7 +88,7 @@ _UNITS: Final = {ValueUnit.MS: "time", ValueUnit.BYTES: "bytes"}
 
 
 def meaning_of(key: ConfigKey) -> str:
-    """Return what the key does here; words of code stand in backticks."""
+    """Return the effect of a key in logcleaner; words of code stand in backticks."""
     return MEANINGS.get(key.name, _NOT_ACTED_ON)
 
 

@@ -1,14 +1,13 @@
-"""Compare two configurations: find what the second one lets go that the first one kept, by topic and key.
+"""Compare two configurations: find the records that the second lets go and the first kept, by topic and key.
 
-One room for the question. A run asks it between its two readings of the configuration: whoever starts a run has looked
-at the first one, so nothing that protects may disappear between the two, neither a value, nor a guard rail, nor the
-line that leaves a log dir out. A daemon asks it between the configuration in force and the one that was just saved:
-there only the part that the files state counts, under the same cluster metadata. So the daemon sees what a person
-saved, whatever the cluster changed meanwhile, and whatever ``--set`` says of one run. ``--set`` asks which topics it
-changes, and which it leaves.
+This room alone answers the question. A run asks it between its two readings of the configuration: a person has looked
+at the first one, so no protection may disappear in the second: no value, no guard rail, no line that leaves a log dir
+out. A daemon asks it between the configuration in force and a newly saved one. Then only the values of files count,
+under the same cluster metadata, so that the daemon sees what a person saved, apart from changes by the cluster and from
+``--set``. For ``--set``, the room tells which topics it changes, and which not.
 
 The comparison knows no file and no segment: it looks at the values that hold for a topic, and so at all layers at once.
-It does not matter which layer the value came from, or why it is gone.
+It does not matter which layer stated a value, or why the value is gone.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Loosened(NamedTuple):
     """A key whose second value lets more go than its first.
 
     Attributes:
-        topic: the topic that it holds for; None if it holds for all topics alike.
+        topic: the topic of the value; None if it holds for all topics alike.
         before: the value that held, with the layer, file and line that stated it.
         after: the value that holds now, likewise.
         was_unknown: the topic's ``cleanup.policy`` was unknown before, so everything stayed.
@@ -91,7 +90,7 @@ def loosened(before: ConfigLayers, after: ConfigLayers, topics: Iterable[str]) -
     """
     found = dict.fromkeys(loosened_broker(before.broker_policy(), after.broker_policy()))
     for topic in topics:
-        for compacted_before in (False, True):  # a partition may have a cleaner checkpoint, its neighbour none
+        for compacted_before in (False, True):  # one partition may have a cleaner checkpoint, and its neighbour none
             old = before.policy_for(topic, compacted_before=compacted_before)
             new = after.policy_for(topic, compacted_before=compacted_before)
             found.update(dict.fromkeys(loosened_topic(old, new)))
@@ -141,10 +140,10 @@ class FileLayers(NamedTuple):
     """The keys that let records go, as files state them.
 
     Attributes:
-        limits_stated: Kafka's default limits hold, because ``server.properties`` or ``kafka.defaults`` says so.
+        limits_stated: whether Kafka's default limits hold, because ``server.properties`` or ``kafka.defaults`` says so.
         broad: the layers of files that name no topic.
         topics: (name or glob, table) of ``[topics]``, the strongest last; empty tables, too: they name topics.
-        has_metadata: there was cluster metadata beside the files.
+        has_metadata: whether there was cluster metadata beside the files.
     """
 
     limits_stated: bool
@@ -169,7 +168,7 @@ class FileLayers(NamedTuple):
 
     @property
     def values(self) -> object:
-        """The values alone, without the places that state them: two that are equal here let the same go."""
+        """The values without their places. Two configurations with equal values let the same records go."""
         tables = [*self.broad.items(), *self.topics]
         return self.limits_stated, self.has_metadata, [(name, _values(table)) for name, table in tables]
 
@@ -184,7 +183,7 @@ class FileLayers(NamedTuple):
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> FileLayers:
-        """Return what ``as_json`` wrote; keys that this version does not know are left out.
+        """Return the layers that ``as_json`` wrote, without keys that this version does not know.
 
         Raises: KeyError, TypeError, ValueError.
         """
@@ -202,8 +201,8 @@ class Override:
 
     Attributes:
         stated: the value of ``--set``.
-        before: topics that it hits -> the value in force without it, in people's words.
-        idle: topics that it says nothing to: they are not deleted from, or not compacted.
+        before: topics that ``--set`` hits -> the value in force without it, in people's words.
+        idle: topics without effect: retention, or compaction, does not apply to them.
         same: topics that have this value in force anyway.
         barred: topics named ``__*``, which take ``retention.*`` from no ``--set``.
         unknown: topics that a run leaves alone, because their configuration is unknown.
@@ -245,7 +244,7 @@ class Override:
 
 
 def overrides(layers: ConfigLayers, topics: Iterable[str]) -> tuple[Override, ...]:
-    """Return what each topic key of ``--set`` changes.
+    """Return the changes by each topic key of ``--set``.
 
     Args:
         layers: the configuration, with ``--set``.
@@ -285,7 +284,7 @@ def _decides(policy: TopicPolicy, key: str) -> bool:
 
 
 def _log_dirs(before: Configured, after: Configured) -> Iterator[str]:
-    """Yield a sentence if the run is to change log dirs that were not named before."""
+    """Yield a sentence if the run would change log dirs that were not named before."""
     old, new = (read.layers.broker_policy().value_of("log.dirs") for read in (before, after))
     is_new = set(after.log_dirs) - set(before.log_dirs)
     if is_new and old.value != new.value:
@@ -337,7 +336,7 @@ def _because(refused: Mapping[str, str]) -> str:
 
 
 def _sort_in(topic: str, policy: TopicPolicy, before: TopicPolicy, override: Override) -> None:
-    """Put a topic where it belongs, by its configuration with ``--set`` and without."""
+    """Put a topic into its group, by its configuration with ``--set`` and without."""
     key = override.stated.key
     if policy.unknown:
         override.unknown.append(topic)

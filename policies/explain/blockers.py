@@ -1,4 +1,6 @@
-"""The blockers: each keeps something here that could go. One has an owner, a sentence with its numbers, and its end.
+"""The blockers: each keeps segments or files here that could go.
+
+A blocker has an owner, a sentence with its numbers, and its end.
 
 A whole partition:  a hold, its configuration, a guard rail, a failure, a checkpoint.
 Retention:          future timestamps, file times, a limit that was misunderstood, the active segment.
@@ -24,12 +26,12 @@ from policies.reasons import Reason, ReasonCode, counted, duration, moment, size
 _CONFIRM = "clean --yes goes on all the same"
 
 _COPIED_WITHIN_MS: Final = 600_000
-"""File times of several segments that lie closer together look as if a copy had set them."""
+"""The least span of the file times of several segments. Closer times look as if a copy had set them."""
 
 TRANSACTION_MS_MAX: Final = 900_000
 """Kafka's default of ``transaction.max.timeout.ms``: a coordinator ends no transaction that is open for longer."""
 LATE_MS: Final = 3_600_000
-"""A round that is due for longer is late."""
+"""The time after which a due round is late."""
 _HOLDS_BACK: Final = {
     ReasonCode.NO_HIGH_WATERMARK: "without a high watermark nothing newer is compacted.",
     ReasonCode.OPEN_TRANSACTION: "the open transaction holds back what was closed since the last one.",
@@ -37,7 +39,7 @@ _HOLDS_BACK: Final = {
     ReasonCode.ABOVE_HIGH_WATERMARK: "the high watermark holds back what was closed since the last one.",
 }
 LATE_SEGMENTS: Final = 10
-"""A round is late, too, if so many segments were closed since it was due."""
+"""The number of segments closed since a round was due at which the round is late, too."""
 
 
 class BlockerCode(StrEnum):
@@ -79,7 +81,7 @@ class Blocker(NamedTuple):
 
     code: BlockerCode
     owner: str
-    """Who can change it: a file, a producer, a broker, a key of the configuration."""
+    """Who or what can end the blocker: a file, a producer, a broker, a key of the configuration."""
     text: str
     remedy: str
     since_ms: int | None = None
@@ -94,7 +96,7 @@ class Blocker(NamedTuple):
 
 
 def partition_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what keeps all of the partition."""
+    """Yield the blockers of the whole partition."""
     reason = case.intended.verdicts[0].reason if case.intended.verdicts else None
     if reason is not None and reason.code in EXEMPT:
         yield _exempt(case, reason)
@@ -105,7 +107,7 @@ def partition_blockers(case: Case) -> Iterator[Blocker]:
 
 
 def high_watermark_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what the high watermark and a torn tail keep."""
+    """Yield the blockers by the high watermark and a torn tail."""
     facts = case.facts
     reasons = [fate.retention or fate.verdict.reason for fate in case.fates]
     codes = {reason.code for reason in reasons} | {reason.code for reason in _compaction_reasons(case)}
@@ -170,7 +172,7 @@ def file_blockers(case: Case) -> Iterator[Blocker]:
 
 
 def retention_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what keeps segments that retention would delete otherwise."""
+    """Yield the blockers of segments that retention would delete otherwise."""
     if not case.planned.policy.cleanup_delete:
         if not case.planned.policy.cleanup_policy:
             yield _policy_empty(case)
@@ -183,7 +185,7 @@ def retention_blockers(case: Case) -> Iterator[Blocker]:
 
 
 def compaction_blockers(case: Case) -> Iterator[Blocker]:
-    """Yield what keeps compaction from segments that it would take otherwise."""
+    """Yield the blockers of segments that compaction would take otherwise."""
     section = case.intended.section
     if section is not None:
         yield from _cleaner_behind(case)
@@ -244,7 +246,7 @@ def bytes_missing(section: Cleanable, least_ratio: float) -> int | None:
 def due_since(log: PartitionFacts, policy: TopicPolicy, section: Cleanable) -> Due | None:
     """Return since when a broker's cleaner would have begun a round; None if none is due.
 
-    A segment counts from its file time on: it was written to until then, and closed soon after.
+    A segment counts from its file time on, because it was closed soon after.
 
     Args:
         log: the partition, as retention leaves it.
@@ -298,7 +300,7 @@ def _checkpoints(case: Case) -> Iterator[Blocker]:
     if section is None or not section.checkpoint_is_invalid:
         return
     if case.planned.policy.cleanup_delete and (facts.cleaner_checkpoint or 0) < facts.log_start_offset:
-        return  # retention has passed it by: nothing is wrong
+        return  # retention deleted beyond the checkpoint, which is no fault
     ends = f"the log starts at {facts.log_start_offset} and ends at {facts.log_end_offset}"
     text = f"cleaner-offset-checkpoint says {facts.cleaner_checkpoint}, but {ends}: it counts as never compacted."
     remedy = "Nothing: the next clean, or a broker, writes it anew. If the log lost its end, restore that first."
@@ -612,7 +614,7 @@ def _tombstones(case: Case) -> Iterator[Blocker]:
 
 
 def _no_round(case: Case) -> tuple[str, str]:
-    """Return why no round is due, and what to do about it."""
+    """Return why no round is due, and the remedy."""
     section = case.intended.section
     if section is not None and section.dirty_bytes:
         remedy = f"clean --force-compaction --topic {case.facts.topic_partition} makes a round now."
@@ -629,7 +631,7 @@ def _no_round(case: Case) -> tuple[str, str]:
 
 
 def _closing_of_active_segment(case: Case) -> Iterator[Blocker]:
-    """Yield what would close the active segment, which compaction never takes."""
+    """Yield the blocker that compaction never takes the active segment, with what would close it."""
     policy, active = case.planned.policy, case.fates[-1]
     roll = roll_of(case.facts, policy, case.seen.active)
     if roll is None:
@@ -673,13 +675,13 @@ def _closes(case: Case, roll: Roll) -> str:
 
 
 def _cleaner_behind(case: Case) -> Iterator[Blocker]:
-    """Yield that nobody cleans, although a round is due for long."""
+    """Yield the blocker that nobody compacts, although a round has been due for long."""
     planned, facts, now_ms = case.intended, case.left, case.request.now_ms
     assert planned.section is not None
     due = due_since(facts, planned.policy, planned.section) if planned.compaction else None
     if due is None or planned.compaction is None:
         return
-    # beside a stopped broker nobody can clean: what counts is how long the log was written to since
+    # beside a stopped broker nobody can clean, so the time counts for which the log was written to since
     alive_ms = now_ms if case.seen.locked_by else min(facts.active.mtime_ms, now_ms)
     if alive_ms - due.since_ms < LATE_MS and due.closed_since < LATE_SEGMENTS:
         return

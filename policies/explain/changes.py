@@ -1,4 +1,4 @@
-"""Tell the moments at which something about a partition changes by itself, and what changes then.
+"""Tell the moments at which time alone changes something about a partition, and the change.
 
 Each moment is exact: a millisecond earlier the change has not come. It holds as long as no file changes.
 """
@@ -43,7 +43,7 @@ class ComingChange(NamedTuple):
 
 
 def coming_changes(case: Case) -> tuple[ComingChange, ...]:
-    """Return what changes after now, the next change first. There is at most one change of each code."""
+    """Return the changes after now, the next one first. There is at most one change of each code."""
     now_ms = case.request.now_ms
     found = list(_roll(case))
     if case.planned.guard is None and not case.is_exempt:
@@ -100,7 +100,7 @@ def _round_due(case: Case) -> Iterator[ComingChange]:
     }
     oldest_ms = [segment.first_batch_ms for segment in case.facts.segments[:-1] if segment.first_batch_ms > 0]
     ends_ms |= {first_ms + policy.max_compaction_lag_ms + 1 for first_ms in oldest_ms}
-    ends_ms |= {fate.expires_ms for fate in case.fates if fate.expires_ms is not None}  # what goes moves the ratio
+    ends_ms |= {fate.expires_ms for fate in case.fates if fate.expires_ms is not None}  # deletions change the ratio
     for at_ms in sorted(end_ms for end_ms in ends_ms if now_ms < end_ms < INT64_MAX)[:_MOMENTS_MAX]:
         then = case.planned_at(at_ms)
         if then.compaction:
@@ -112,7 +112,7 @@ def _round_due(case: Case) -> Iterator[ComingChange]:
 
 
 def _roll(case: Case) -> Iterator[ComingChange]:
-    """Yield when the next record of a broker at work closes the active segment."""
+    """Yield the moment from which the next record of a broker closes the active segment."""
     roll = roll_of(case.facts, case.planned.policy, case.seen.active)
     if case.seen.locked_by is None or roll is None or roll.earliest_ms is None:
         return

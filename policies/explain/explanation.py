@@ -1,4 +1,4 @@
-"""Explain one partition: every segment's fate, what blocks the others, and what changes next. Pure."""
+"""Explain one partition: every segment's fate, the blockers, and the next changes. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from policies.plan import PartitionPlan, Request
 
 @dataclass(frozen=True, slots=True)
 class PartitionExplanation:
-    """All that can be said of one partition, by its files alone."""
+    """The explanation of one partition, by its files alone."""
 
     planned: PartitionPlan
     """What ``clean`` does now."""
@@ -30,7 +30,7 @@ class PartitionExplanation:
     seen: Observations
     segments: tuple[SegmentFate, ...]
     changes: tuple[ComingChange, ...]
-    """What changes by itself, the next change first."""
+    """The changes that time alone brings, the next one first."""
     blockers: tuple[Blocker, ...]
 
     @property
@@ -46,7 +46,7 @@ def explain(
 
     Args:
         planned: the plan of ``clean`` for the partition.
-        seen: what is known of it beside the facts of the plan.
+        seen: the known facts beside those of the plan.
         request, broker: as for the plan.
     """
     case = case_of(planned, seen, request, broker or BrokerPolicy())
@@ -58,7 +58,7 @@ def explain(
 def blockers_of(
     planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy
 ) -> tuple[Blocker, ...]:
-    """Return only what blocks a partition. Arguments: as of ``explain``."""
+    """Return only the blockers of a partition. Arguments: as of ``explain``."""
     case = case_of(planned, seen, request, broker)
     return tuple(_blockers(case)) if case.fates else ()
 

@@ -1,4 +1,4 @@
-"""Tell the fate of each segment: what ``clean`` does with it, and what retention and compaction say."""
+"""Tell the fate of each segment: the act of ``clean``, and the verdicts of retention and compaction."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SegmentFate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One partition, with all that its explanation is made of."""
+    """One partition, with everything for its explanation."""
 
     planned: PartitionPlan
     """What ``clean`` does now."""
@@ -95,7 +95,7 @@ def case_of(planned: PartitionPlan, seen: Observations, request: Request, broker
 
     Args:
         planned: the plan of ``clean`` for the partition.
-        seen: what is known of it besides.
+        seen: the known facts beside those of the plan.
         request, broker: as for the plan.
     """
     confirmed = replace(request, confirmed=True)
@@ -112,8 +112,8 @@ def is_exempt(planned: PartitionPlan) -> bool:
 def with_times(facts: PartitionFacts, planned: PartitionPlan, seen: Observations) -> PartitionFacts:
     """Return the facts with the newest timestamps that were read from the logs themselves.
 
-    A plan believes a time index until time retention would delete the segment by it. An explanation tells when that
-    will be, so it goes by what the plan will find then.
+    A plan believes a time index until time retention would delete the segment by it. An explanation tells that moment,
+    so it uses the timestamps that the plan will find then.
     """
     if not planned.policy.cleanup_delete or planned.policy.retention_ms < 0:
         return facts
@@ -146,7 +146,7 @@ def _fates(
 
 
 def _by_compaction(intended: PartitionPlan, request: Request) -> Mapping[int, Reason]:
-    """Return what compaction says of the segments that retention leaves, by base offset."""
+    """Return the verdict of compaction on the segments that retention leaves, by base offset."""
     section = intended.section
     if section is None:
         return {}

@@ -119,4 +119,4 @@ class Observations:
     records_unkeyed: int | None = None
     """The records without a key that the compaction of the plan drops; None if nobody counted them."""
     problems: tuple[str, ...] = ()
-    """Sentences about what could not be read; the explanation leaves that out."""
+    """A sentence for each thing that could not be read; the explanation leaves it out."""

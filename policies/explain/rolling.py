@@ -1,4 +1,6 @@
-"""Find what would close the active segment, and when. Source: Kafka LogSegment.shouldRoll, LogConfig.maxSegmentMs."""
+"""Find the conditions that close the active segment, and their moments. Source: Kafka LogSegment.shouldRoll,
+LogConfig.maxSegmentMs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _TIME_INDEX_ENTRY_BYTES: Final = 12
 
 
 class Roll(NamedTuple):
-    """The conditions under which a broker closes the active segment. It looks only when it appends."""
+    """The conditions under which a broker closes the active segment. A broker checks them only when it appends."""
 
     key: str
     """``segment.ms``, or ``max.compaction.lag.ms`` where that is shorter and the topic is compacted."""
@@ -24,11 +26,16 @@ class Roll(NamedTuple):
     """A record with this timestamp closes the segment at the earliest, epoch ms. None: the clock of the broker counts
     from the moment at which it opened the segment."""
     latest_ms: int | None
-    """A record with this timestamp closes it in any case. It differs from ``earliest_ms`` by the random jitter."""
+    """A record with this timestamp closes the segment in any case.
+
+    It differs from ``earliest_ms`` by the random jitter.
+    """
     bytes_left: int
-    """A batch that is larger closes the segment."""
+    """The bytes that are left: a larger batch closes the segment."""
     index_entries_left: int
-    """Once so many entries are added to the fuller one of the two indexes, the next batch closes the segment."""
+    """The entries that are left in the fuller one of the two indexes: behind them, the next batch closes the
+    segment.
+    """
 
     @property
     def index_bytes_left(self) -> int:
@@ -37,7 +44,7 @@ class Roll(NamedTuple):
 
 
 def roll_of(log: PartitionFacts, policy: TopicPolicy, use: ActiveUse) -> Roll | None:
-    """Return what closes the active segment; None if it is empty: then nothing does.
+    """Return the conditions that close the active segment; None if it is empty, because nothing closes it then.
 
     Args:
         log: the partition.
@@ -78,5 +85,5 @@ def closing_sooner(log: PartitionFacts, policy: TopicPolicy, key: str) -> str:
 
 
 def jitter_max_ms(policy: TopicPolicy) -> int:
-    """Return the most by which a broker shortens ``segment.ms`` at random, each time it opens a segment."""
+    """Return the most by which a broker shortens ``segment.ms``, at random for each segment."""
     return max(min(policy.segment_jitter_ms, policy.segment_ms) - 1, 0)

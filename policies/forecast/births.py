@@ -1,8 +1,8 @@
 """The growth of a log: its rate, from the segments that were born lately, and the days on which it was written.
 
 A segment is born at the time of its newest record. It was written between the newest record of the segment before it
-and its own; its bytes are spread evenly over that time. What came before the oldest segment is not known, so its own
-bytes do not count in the rate: nobody knows how long they took. What retention or compaction has removed is not seen.
+and its own; its bytes are spread evenly over that time. The time before the oldest segment is not known, so the bytes
+of that segment do not count in the rate. Bytes that retention or compaction has removed are not seen.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from policies.plan import Plan
 DAY_MS: Final = 86_400_000
 DAYS: Final = 7
 WINDOW_MS: Final = DAYS * DAY_MS
-"""The rate is that of these last days: a week has every day of the week once."""
+"""The days over which the rate is taken: a week has every day of the week once."""
 SPAN_MS_MIN: Final = 6 * 3_600_000
-"""Over a shorter time, a burst would pass for the rule."""
+"""The least time for a rate: over a shorter time, a burst would pass for the rule."""
 SPAN_OF_THE_REST_MS_MIN: Final = 3_600_000
-"""The same for a log whose older segments are gone: its limits leave no longer time to look at."""
+"""The least time for the rate of a log whose older segments are gone, because its limits leave no longer time."""
 
 UNDATED: Final = -1
-"""The day of bytes of which nobody knows it: no timestamp, one in the future, or no segment before."""
+"""The day of bytes whose day is not known: without a timestamp, with one in the future, or without a segment before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def births(log: PartitionFacts, now_ms: int) -> Births | None:
 
 
 def seen_ms(plan: Plan) -> int:
-    """Return the moment up to which a plan knows what was written: its own, but not later than the clock's."""
+    """Return the moment up to which a plan knows the written bytes: its own moment, but not later than the clock's."""
     clocks = (log_dir.facts.clock.now_ms for log_dir in plan.log_dirs if log_dir.facts.clock)
     return min((plan.request.now_ms, *clocks))
 
@@ -94,7 +94,7 @@ def births_by_day(log: PartitionFacts, now_ms: int) -> tuple[int, ...]:
 def bytes_by_day(log: PartitionFacts, now_ms: int, first_day: int) -> Counter[int]:
     """Return the day (days since 1970, UTC) -> the bytes of ``.log`` files that were written on it.
 
-    The oldest segment has no day, because nobody knows how long it took; but what is older than the first day is older.
+    The oldest segment has no day, because nobody knows how long it took, unless all of it is older than the first day.
 
     Args:
         log: the facts of one partition.

@@ -1,4 +1,4 @@
-"""Tell what later runs free: when each segment that stays may go, and which ``retention.ms`` would delete it.
+"""Tell the effect of later runs: when each segment that stays may go, and which ``retention.ms`` would delete it.
 
 The rules are those of ``policies.retention``: whole segments go, the oldest first.
 """
@@ -29,7 +29,7 @@ class Threshold(NamedTuple):
     """A segment, and the greatest ``retention.ms`` that deletes it now."""
 
     limit_ms: int
-    """2^63-1 for a segment that goes whatever ``retention.ms`` says: by size, or by the log start offset."""
+    """The limit; 2^63-1 for a segment that goes with any ``retention.ms``: by size, or by the log start offset."""
     size_bytes: int
     """The size of its ``.log`` and index files."""
 
@@ -39,7 +39,7 @@ def releases(planned: PartitionPlan, request: Request) -> Iterator[Expiring]:
 
     Args:
         planned: the plan of the partition.
-        request: of the plan. Of a run that leaves retention out, nothing is yielded.
+        request: of the plan. For a run that leaves retention out, nothing is yielded.
     """
     facts, policy = planned.facts, planned.policy
     if request.only is Only.COMPACTION or not _is_deletable(planned) or policy.retention_ms < 0:
@@ -55,8 +55,8 @@ def releases(planned: PartitionPlan, request: Request) -> Iterator[Expiring]:
 def thresholds(planned: PartitionPlan, now_ms: int) -> Iterator[Threshold]:
     """Yield each segment that some ``retention.ms`` deletes, oldest first; the other limits hold as they are.
 
-    ``--set retention.ms`` does not reach topics named ``__*``: their segments go by the configuration in force. So do
-    those of topics that only compact, which go by the log start offset alone.
+    ``--set retention.ms`` does not reach topics named ``__*``: their segments go by the configuration in force.
+    Segments of topics that are only compacted go by the log start offset alone.
 
     Args:
         planned: the plan of the partition.

@@ -1,14 +1,14 @@
-"""Predict how long a disk lasts if it goes on filling as it did lately, and what its logs hold in the long run.
+"""Predict how long a disk lasts at its present growth, and the size of its logs in the long run.
 
 A daemon watches the disk: ``Growth`` is the mean growth of the used space between observations. On the first day the
 mean is over all observations. Later it forgets older observations, with a time constant of a day.
 
-A single look has no observations, but segments with times: ``runway`` takes what was born lately, and what retention
-will free meanwhile. It computes what the logs hold at each moment to come. So it can tell a disk that fills until the
-first segments expire from a disk that fills for ever.
+A single look has no observations, but segments with times: ``runway`` takes the bytes born lately, and the bytes that
+retention will free meanwhile. It computes what the logs hold at each moment to come. So it can tell a disk that fills
+until the first segments expire from a disk that fills for ever.
 
 In the long run, while a partition is written as lately and its limits stay, retention deletes whole segments: the log
-holds what its limit keeps and up to one segment more.
+holds the bytes that its limit keeps, and up to one segment more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from policies.rescue import Volume
 
 _EVER_MS: Final = 100 * 365 * DAY_MS
-"""A limit that a log reaches later than this is no limit."""
+"""The latest time, from now, at which a limit counts: a limit that a log reaches later is no limit."""
 
 _MEMORY_SECONDS: Final = 86_400.0
 OBSERVED_SECONDS_MIN: Final = 3_600.0
@@ -52,7 +52,7 @@ class Growth:
     """The time between the first observation and the last one."""
 
     def seen(self, free_bytes: int, now_ms: int) -> Growth:
-        """Return the growth after another observation. One that is not the latest changes nothing."""
+        """Return the growth after another observation. An observation that is not the latest changes nothing."""
         span_seconds = (now_ms - self.at_ms) / 1000
         if span_seconds <= 0:
             return self
@@ -79,7 +79,9 @@ class Runway:
     born_bytes_per_day: int
     """The bytes that are written each day to the logs that count."""
     days: float | None
-    """The days until the file system is full; infinite if what counts never fills it, None if no rate is known."""
+    """The days until the file system is full; infinite if the counted partitions never fill it, None if no rate is
+    known.
+    """
     counted: int
     """The partitions that count."""
     left_out: int
@@ -92,7 +94,7 @@ class Runway:
 
     @property
     def is_endless_in_part(self) -> bool:
-        """True if the partitions that count do not fill the file system, and nobody knows what the others do."""
+        """True if the counted partitions do not fill the file system, and the growth of the others is not known."""
         return self.days == math.inf and self.left_out > 0
 
 
@@ -137,7 +139,7 @@ class LongRun(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """False if some partitions are unknown and the others come to nothing: 0 bytes would be no answer."""
+        """False if some partitions are unknown and all others are empty: 0 bytes would be no answer."""
         return not self.unknown or self.size_bytes > 0 or self.growing_bytes_per_day > 0
 
 
@@ -152,10 +154,10 @@ class Limited(NamedTuple):
 
 
 def long_run(planned: PartitionPlan, now_ms: int) -> LongRun:
-    """Return what one partition comes to hold.
+    """Return the size that one partition reaches.
 
-    What a compacted partition comes to hold depends on its keys, which nobody read. Nor is it known of a partition that
-    a run does not touch, or whose rate is not known.
+    The size of a compacted partition depends on its keys, which nobody read. Also unknown is the size of a partition
+    that a run does not touch, or whose rate is not known.
 
     Args:
         planned: the plan of the partition.
@@ -183,13 +185,13 @@ def total(found: Iterable[LongRun]) -> LongRun:
 
 
 def is_left_out(planned: PartitionPlan) -> bool:
-    """Return whether nothing can be said of a partition: it is compacted, or a run does not touch it."""
+    """Return whether the growth of a partition cannot be told, because it is compacted, or a run does not touch it."""
     policy = planned.policy
     return policy.cleanup_compact or policy.is_hands_off or planned.facts.held_since_ms is not None
 
 
 def limit_of(policy: TopicPolicy, born: Births) -> Limited | None:
-    """Return the limit under which a log holds least; None if no limit ever stops its growth."""
+    """Return the limit that keeps the least of a log; None if no limit ever stops its growth."""
     if not policy.cleanup_delete:
         return None
     rate, segment_bytes = born.bytes_per_ms, segment_bytes_of(policy, born)
@@ -208,7 +210,7 @@ def segment_bytes_of(policy: TopicPolicy, born: Births) -> float:
 
 
 class _Change(NamedTuple):
-    """A moment, in ms from now, at which the speed of growth changes, or bytes go."""
+    """A moment, in ms from now, at which the speed of growth changes, or bytes are freed."""
 
     after_ms: float
     bytes_per_ms: float
@@ -216,7 +218,7 @@ class _Change(NamedTuple):
 
 
 def _full_after_ms(changes: Iterable[_Change], free_bytes: int) -> float:
-    """Return the ms until what is added takes the free space; infinite if that never happens."""
+    """Return the ms until the added bytes take all free space; infinite if that never happens."""
     at_ms = used_bytes = rate = 0.0
     for change in sorted(changes):
         grown_bytes = used_bytes + rate * (change.after_ms - at_ms)
@@ -227,7 +229,7 @@ def _full_after_ms(changes: Iterable[_Change], free_bytes: int) -> float:
 
 
 def _changes(planned: PartitionPlan, born: Births, gone: int) -> Iterator[_Change]:
-    """Yield when a partition begins to grow, and when its limit stops the growth: births then replace what goes."""
+    """Yield when a partition begins to grow, and when its limit stops the growth: then as many bytes go as come."""
     rate = born.bytes_per_ms
     if not rate:
         return
@@ -238,7 +240,7 @@ def _changes(planned: PartitionPlan, born: Births, gone: int) -> Iterator[_Chang
 
 
 def _add_expiries(planned: PartitionPlan, gone: int, now_ms: int, drops: Counter[int]) -> None:
-    """Add what time retention will free of the segments that stay now: hour from now -> bytes."""
+    """Add the bytes of the present segments that time retention will free: hour from now -> bytes."""
     newest_ms = 0
     for segment in planned.facts.segments[gone:]:
         newest_ms = max(newest_ms, segment.largest_timestamp_ms)

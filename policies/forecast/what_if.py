@@ -1,7 +1,7 @@
-"""The questions of ``--what-if KEY=V1,V2``: which keys have a truthful answer from the files alone, and their values.
+"""The questions of ``--what-if KEY=V1,V2``: the keys that the files alone can answer truthfully, and their values.
 
-An answer is the plan of a run with that value. A key has one if a plan goes by it. If only the records tell what the
-value does, the answer takes ``--exact``. Of all other keys no answer would say anything, so they are refused.
+An answer is the plan of a run with that value. A key has an answer if a plan depends on it. If the effect of a value
+depends on the records, the answer takes ``--exact``. All other keys are refused.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ANSWERED: Final = frozenset(
         *("min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms"),
     }
 )
-"""The keys that a plan goes by."""
+"""The keys on which a plan depends."""
 ANSWERED_EXACTLY: Final = frozenset({"delete.retention.ms", "compaction.upgrade.format", "max.unkeyed.ratio"})
-"""The keys of which only the records tell what they do."""
+"""The keys whose effect depends on the records."""
 _WHY_NOT: Final = {
     **dict.fromkeys(
         ("segment.bytes", "segment.ms", "segment.jitter.ms", "segment.index.bytes"),

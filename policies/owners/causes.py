@@ -1,4 +1,4 @@
-"""The causes of the size of an internal topic, each with a remedy: what blocks compaction, and who writes so much."""
+"""The causes of the size of an internal topic, each with a remedy: blockers of compaction, and frequent writers."""
 
 from __future__ import annotations
 
@@ -41,16 +41,19 @@ _COMPACTION: Final = frozenset({
 })  # fmt: skip
 """The blockers that keep superseded records and tombstones."""
 _WORTH_TELLING: Final = 0.01
-"""A cause of less than this share of a topic is not told."""
+"""The least share of a topic for a cause that is reported."""
 _MOST: Final = 0.5
 _OFTEN_MS: Final = 1_000
-"""A key that is written more often than once in so long is written often: consumers commit every 5 s by default."""
+"""The interval, in ms: a key that is written more often than that is written often.
+
+Consumers commit every 5 s by default.
+"""
 _OFTEN_RECORDS_MIN: Final = 1_000
 _WITHOUT_MEMBERS: Final = frozenset({OwnerState.EMPTY, OwnerState.NO_GROUP})
 
 
 def causes_of(partitions: Sequence[PartitionOwners], broker: BrokerPolicy) -> list[SizeCause]:
-    """Return why a topic is as large as it is, what keeps most bytes first.
+    """Return the causes of a topic's size, the one with the most bytes first.
 
     Args:
         partitions: of one topic.
@@ -70,7 +73,7 @@ def causes_of(partitions: Sequence[PartitionOwners], broker: BrokerPolicy) -> li
 
 
 def _blocked(partitions: Sequence[PartitionOwners]) -> Iterator[SizeCause]:
-    """Yield the blockers of compaction, each of the partition in which most could go."""
+    """Yield the blockers of compaction, each for the partition in which it keeps the most bytes."""
     by_code: dict[BlockerCode, list[tuple[int, PartitionOwners, Blocker]]] = {}
     for partition in partitions:
         holding = partition.holding
@@ -151,7 +154,7 @@ def _unused_ids(owners: Sequence[Owner], broker: BrokerPolicy) -> Iterator[SizeC
 
 
 def _dead(owners: Sequence[Owner]) -> Iterator[SizeCause]:
-    """Yield what owners left behind that have no live key."""
+    """Yield the records that owners without a live key left behind."""
     dead = [owner for owner in owners if owner.state is OwnerState.DEAD]
     if not dead:
         return

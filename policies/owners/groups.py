@@ -149,7 +149,7 @@ def _is_expired(key: KeyHolding, expiry: _Expiry, terms: Terms) -> bool:
 
 
 def _last_ms(held: list[KeyHolding], commits: list[KeyHolding]) -> int | None:
-    """Return the time of the last commit; of a group that has none left, that of its last record."""
+    """Return the time of the last commit; for a group without one, the time of its last record."""
     committed = [key.value["commitTimestamp"] for key in commits if key.value is not None]
     last_ms = max(committed, default=max((key.holding.last_ms for key in held), default=_NOT_SET))
     return last_ms if last_ms >= 0 else None

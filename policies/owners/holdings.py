@@ -1,4 +1,4 @@
-"""The values of ``owners``: what one key, one owner and one partition hold, and what has no owner.
+"""The values of ``owners``: the records of one key, one owner and one partition, and those without an owner.
 
 Times are in epoch ms.
 """
@@ -23,7 +23,7 @@ class Latest(StrEnum):
     VALUE = "value"
     TOMBSTONE = "tombstone"
     NONE = "none"
-    """No record of the key counts: all are of aborted transactions, or lie below the log start."""
+    """Whether no record of the key counts, because all belong to aborted transactions or lie below the log start."""
 
 
 class Holding(NamedTuple):
@@ -130,7 +130,7 @@ class Owner:
         name: the group id or the transactional id.
         state: see ``OwnerState``.
         protocol: ``consumer``, ``share``, ``streams``, or of a classic group its protocol type; empty if unknown.
-        members: the number of members; None if nothing says so.
+        members: the number of members; None if not known.
         last_ms: the time of the last commit of a group, or of the last update of a transactional id; None if unknown.
         holding: all it holds.
         expired: the offsets, or the transactional id (1), that a broker removes at its next check.
@@ -161,10 +161,10 @@ class PartitionOwners:
 
     Attributes:
         explained: why its segments stay.
-        first_dirty_offset: where the bytes begin that no cleaner has looked at.
+        first_dirty_offset: the offset from which on no cleaner has read.
         owners: the groups or transactional ids, the largest first.
-        others: what belongs to none: markers, damaged batches, keys that cannot be decoded.
-        problems: what could not be read or decoded, one sentence each.
+        others: the records without an owner: markers, damaged batches, keys that cannot be decoded.
+        problems: a sentence for each thing that could not be read or decoded.
         is_damaged: whether a batch could not be read.
     """
 
@@ -201,5 +201,5 @@ class Terms(NamedTuple):
 
 
 def terms_of(broker: BrokerPolicy, now_ms: int) -> Terms:
-    """Return what decides about expiry under a configuration."""
+    """Return the terms of expiry under a configuration."""
     return Terms(now_ms, broker.offsets_retention_minutes * 60_000, broker.transactional_id_expiration_ms)

@@ -22,7 +22,7 @@ from storage.stores.paths import located, names_a_store
 Value = TypeVar("Value")
 
 PARTITION_BYTES_DEFAULT: Final = 128 << 20
-"""The default, which is Spark's own for files (``spark.sql.files.maxPartitionBytes``)."""
+"""The default size of an extent, which is Spark's own for files (``spark.sql.files.maxPartitionBytes``)."""
 
 _WHERE: Final = "kafka-log"
 _NAMES: Final = (
@@ -66,7 +66,7 @@ def s3_of(hadoop: Callable[[str], str | None]) -> dict[str, str]:
         is_plain = (hadoop("fs.s3a.connection.ssl.enabled") or "").lower() == "false"
         stated["endpoint"] = f"{'http' if is_plain else 'https'}://{endpoint}"
     if stated.get("endpoint", "").endswith("//s3.amazonaws.com"):
-        del stated["endpoint"]  # the default: the region names the server
+        del stated["endpoint"]  # by default the region names the server
     return stated
 
 
@@ -107,7 +107,7 @@ class Options:
     """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
 
     def open_stores(self) -> None:
-        """Have this process read buckets as the session that registered the source was told to."""
+        """Have this process read buckets with the configuration of the session that registered the source."""
         if self.s3:
             configure("s3", self.s3)
 

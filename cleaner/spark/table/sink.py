@@ -5,7 +5,7 @@ The tasks of a write lay down parts, and the driver lets whole partitions appear
 Order:      each task writes its records of a partition as a whole log, flushed and closed, in a directory of its own;
             then the driver takes the lock; then it appends the parts of one partition to the first task's log, in the
             tasks' order; one rename for each partition; fsync of the log dir; the high watermarks.
-Invariant:  a partition appears whole or not at all, and never replaces a partition that is there.
+Invariant:  a partition appears whole or not at all, and never replaces an existing one.
 Names:      ``logcleaner-0.<id>-delete``: a broker (and ``logcleaner``) takes it for a partition of a deleted topic, and
             a broker that starts removes it. Any other directory of ours would keep a broker from starting.
 Not chosen: a directory beside the log dir: a log dir is often a mount point, and a rename does not cross file systems.
@@ -60,8 +60,9 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestamp": ("timestamp",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-"""The columns that are written: the columns of Spark's Kafka sink, and ``timestamp``. Like that sink, it ignores
-others.
+"""The columns that are written: those of Spark's Kafka sink, and ``timestamp``.
+
+Like that sink, this one ignores others.
 """
 _CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
 

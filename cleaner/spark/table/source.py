@@ -59,7 +59,10 @@ class KafkaLogSource(DataSource):
 
     @classmethod
     def reading(cls, s3: Mapping[str, str]) -> type[KafkaLogSource]:
-        """Return a source that reads buckets so. Spark pickles the class, and shows nothing of it."""
+        """Return a source that reads buckets with a configuration.
+
+        Spark pickles the class, and shows none of its content.
+        """
         return type("ConfiguredSource", (cls,), {"s3": dict(s3)})
 
     @classmethod
