@@ -157,6 +157,16 @@ def entries(directory: Path) -> Iterator[Iterable[DirectoryEntry]]:
         yield found
 
 
+@contextmanager
+def entries_and_status(directory: Path) -> Iterator[tuple[Iterable[DirectoryEntry], os.stat_result]]:
+    """Open a directory in order to look at itself and at all its entries. Raises: as ``entries``."""
+    if isinstance(directory, StoredPath):
+        yield directory.entries(), directory.stat()
+        return
+    with opened(directory) as descriptor, os.scandir(descriptor) as found:
+        yield found, os.fstat(descriptor)
+
+
 def names_of(directory: Path) -> list[str]:
     """Return the names in a directory, in no order. Raises: as ``entries``."""
     if isinstance(directory, StoredPath):

@@ -22,7 +22,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Self
 
-from storage.directory import OpenFile, open_to_change, opened, pread, status_of
+from storage.directory import OpenFile, open_to_change, opened, pread, read_ahead, status_of
 from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile
 from storage.holes import data_extents
 
@@ -164,15 +164,16 @@ class NewFile:
             offset_bytes += len(piece)
             remaining -= len(piece)
 
-    def copy_sparse(self, source: int, size_bytes: int) -> None:
+    def copy_sparse(self, source: OpenFile, size_bytes: int) -> None:
         """Copy an open file from its beginning into this new one; holes stay holes.
 
         Args:
-            source: a readable descriptor.
+            source: a file that is open for reading.
             size_bytes: how much of it; the file must hold that.
 
         Raises: as ``copy_from``.
         """
+        read_ahead(source, 0, size_bytes)
         for start, end in data_extents(source, size_bytes):
             self.extend_to(start)
             self.copy_from(source, start, end - start)
@@ -301,6 +302,11 @@ class FileSystem:
         """Make the names in a directory last. Raises: OutOfSpace."""
         with opened(path) as descriptor, _as_typed(path):
             os.fsync(descriptor)
+
+    def settle(self, root: Path, purpose: Purpose) -> None:
+        """Make the names in a directory, and in the directories in it, last. Raises: OutOfSpace."""
+        for directory in (*filter(Path.is_dir, sorted(root.iterdir())), root):
+            self.fsync_dir(directory, purpose)
 
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
         """Trim a preallocated index to its entries, or the journal to its whole lines; let a file grow by a hole.

@@ -46,6 +46,6 @@ def data_extents(descriptor: OpenFile, size_bytes: int) -> Iterator[tuple[int, i
         position = end
 
 
-def data_bytes(descriptor: int, size_bytes: int) -> int:
+def data_bytes(descriptor: OpenFile, size_bytes: int) -> int:
     """Return how many bytes of an open file are no hole. Arguments and errors as above."""
     return sum(end - start for start, end in data_extents(descriptor, size_bytes))

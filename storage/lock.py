@@ -206,7 +206,9 @@ class LogDirReadLock:
 
     @classmethod
     def acquire(cls, directory: Path, fs: FileSystem) -> Self:
-        """Take the lock. Raises: LogDirLocked, UnreadableFile."""
+        """Take the lock; in a store there is none. Raises: LogDirLocked, UnreadableFile."""
+        if isinstance(directory, StoredPath):
+            return cls(-1)
         path = directory / LOCK_FILE
         for _ in range(_ATTEMPTS_MAX):
             descriptor = _open_to_read(path)

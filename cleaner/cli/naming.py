@@ -44,8 +44,8 @@ class NothingChangedThere(LogCleanerError):
 
     def __str__(self) -> str:
         return (
-            f"{self.url}: lies in a store, where nothing is changed in place; look at it with clean --dry-run, or copy "
-            f"it to this machine and write a cleaned copy with clean --output DIR"
+            f"{self.url}: lies in a store, where nothing is changed in place; look at it with clean --dry-run, or "
+            f"write a cleaned copy with clean --output DIR"
         )
 
 
@@ -85,8 +85,6 @@ def check_places(args: argparse.Namespace, *, acts: bool) -> None:
         return
     if acts:
         raise NothingChangedThere(url)
-    if args.command == "clean" and not args.dry_run:
-        raise NotReadThere(url, "clean --output")
     if not getattr(args, "reads_stores", False):
         raise NotReadThere(url, args.command)
 

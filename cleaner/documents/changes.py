@@ -374,6 +374,8 @@ class ManifestEntry(TypedDict):
     """The size of the file."""
     sha256: Sha256
     """SHA-256, in hexadecimal digits."""
+    mtime_ms: NotRequired[int]
+    """The time of a `.log` with records, epoch ms: that of its last source. In a bucket the file has another."""
 
 
 class ManifestPartition(TypedDict):

@@ -122,6 +122,11 @@ class Cleaner:
         """Ask a running ``clean`` to end between two steps; safe to call from a signal handler."""
         self._stopping = True
 
+    def _ensure_going(self) -> None:
+        """Go on, unless the run was asked to end. Raises: Stopped."""
+        if self._stopping:
+            raise Stopped
+
     def plan(self, request: Request, listed: Listed = unheard) -> Plan:
         """Read the facts and make the plan for a request. No lock is taken, and nothing is created.
 
@@ -315,19 +320,22 @@ class Cleaner:
     def copy(self, request: Request, output: Path, *, tool_version: str) -> tuple[Plan, Outcome]:
         """Write a cleaned copy of one log dir. The log dir stays as it is, except for a ``.lock``.
 
+        Either may lie in a store, and there is no lock there.
+
         The log dir is locked for reading if that is possible, then planned, then copied. Any change meanwhile ends the
         copy. Nothing is written if a guard rail holds the log dir back, or its checkpoints cannot be read.
 
         Args:
             request: what was asked; the copy holds no other topics.
-            output: a new or an empty directory.
+            output: a new or an empty directory, of this machine or in a store.
             tool_version: for the manifest.
 
         Raises:
             LogDirLocked, ProtectionLost, UnusableOutput, CopyDoesNotFit: nothing was written.
-            OutputFull, SourceChanged, UnreadableFile: the output is incomplete, and says so.
+            OutputFull, SourceChanged, UnreadableFile, OtherWriter, StoreError: the output is incomplete, and says so.
         """
         from cleaner.engine.copy.copying import Copier, check_usable  # noqa: PLC0415 - no other run copies
+        from storage.uploads import writing_to  # noqa: PLC0415 - as above
 
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
@@ -338,7 +346,8 @@ class Cleaner:
             doable = kernels.doable(planned)
             (log_dir_plan,) = doable.log_dirs
             self._expect(doable)
-            copier = Copier(log_dir, log_dir_plan, moment, request, self._means, tool_version, self._compactor)
+            means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going))
+            copier = Copier(log_dir, log_dir_plan, moment, request, means, tool_version, self._compactor)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):
                     copier.copy_to(output)

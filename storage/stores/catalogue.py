@@ -10,7 +10,7 @@ listing. A file that has another version by then is ``ObjectChanged``, and its d
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from threading import RLock
@@ -30,7 +30,7 @@ class Catalogue:
     def __init__(self, place: str) -> None:
         """Know nothing yet."""
         self._place = place
-        self._listed: dict[str, Mapping[str, StoredEntry]] = {}
+        self._listed: dict[str, dict[str, StoredEntry]] = {}
         self._siblings: Counter[str] = Counter()
         self._lock = RLock()
 
@@ -83,13 +83,40 @@ class Catalogue:
             raise
 
     def forget(self, key: str) -> None:
-        """Have a directory, and all below it, listed anew when it is asked for next."""
+        """Have a directory, its name, and all below it, listed anew when it is asked for next."""
         with self._lock:
             for listed in [name for name in self._listed if not key or name == key or name.startswith(f"{key}/")]:
                 del self._listed[listed]
+            self._listed.pop(key.rpartition("/")[0], None)
             self._siblings.clear()
 
-    def _directory(self, key: str) -> Mapping[str, StoredEntry]:
+    def note(self, key: str, entry: StoredEntry) -> None:
+        """Know of a file, or of a directory that is empty, that this process made: nothing is asked for that."""
+        parent, _, name = key.rpartition("/")
+        with self._lock:
+            if entry.is_directory:
+                self._listed[key] = {}
+            if parent in self._listed:
+                self._listed[parent][name] = entry
+
+    def note_removed(self, key: str) -> None:
+        """Know that this process removed a file."""
+        parent, _, name = key.rpartition("/")
+        with self._lock:
+            self._listed.get(parent, {}).pop(name, None)
+
+    def known_below(self, directory: str) -> dict[str, StoredEntry]:
+        """Return the files below a directory that were listed or noted, by key."""
+        with self._lock:
+            return {
+                f"{holder}/{name}": entry
+                for holder, names in self._listed.items()
+                if holder == directory or holder.startswith(f"{directory}/")
+                for name, entry in names.items()
+                if not entry.is_directory
+            }
+
+    def _directory(self, key: str) -> dict[str, StoredEntry]:
         with self._lock:
             if key in self._listed:
                 return self._listed[key]

@@ -39,7 +39,7 @@ class ClientMissing(LogCleanerError):
 
     def __str__(self) -> str:
         return (
-            f"{self.url}: reading there needs {self.package}, which is not installed; pip install '.[remote]' in the "
+            f"{self.url}: a URL needs {self.package}, which is not installed; pip install '.[remote]' in the "
             f"sources of logcleaner, or 'FILE.whl[remote]'"
         )
 
@@ -55,46 +55,56 @@ class NoSuchBucket(LogCleanerError):
         return f"{self.url}: no such bucket; check its name, and the endpoint"
 
 
-class ForbiddenStore(LogCleanerError):
+class StoreError(LogCleanerError):
+    """The answer of a store to a request, or that there was none."""
+
+    url: str
+    cause: str
+    is_writing: bool = False
+    """Whether something was to be written or removed."""
+
+    @property
+    def _undone(self) -> str:
+        """Return what was to be done."""
+        return "written" if self.is_writing else "read"
+
+
+class ForbiddenStore(StoreError):
     """A store that refuses the request of this user."""
 
-    url: str
-    cause: str
-
     def __str__(self) -> str:
-        return f"{self.url}: the store forbids it: {self.cause}; check the credentials, and what they may read"
+        rights = "write" if self.is_writing else "read"
+        return f"{self.url}: the store forbids it: {self.cause}; check the credentials, and what they may {rights}"
 
 
-class ExpiredCredentials(LogCleanerError):
+class ExpiredCredentials(StoreError):
     """Credentials that were good for a time, which has passed."""
-
-    url: str
-    cause: str
 
     def __str__(self) -> str:
         return f"{self.url}: the credentials have expired ({self.cause}); get new ones, and run again"
 
 
-class StoreUnreachable(LogCleanerError):
+class StoreUnreachable(StoreError):
     """A store that did not answer, or answered that it cannot now, at each of several attempts."""
 
     kind = ErrorKind.NOT_YET
 
-    url: str
-    cause: str
+    def __str__(self) -> str:
+        return f"{self.url}: cannot be {self._undone} now: {self.cause}; try again later"
+
+
+class StoreFull(StoreError):
+    """A store that takes no more: a quota is used up, or its disks are full."""
 
     def __str__(self) -> str:
-        return f"{self.url}: cannot be read now: {self.cause}; try again later"
+        return f"{self.url}: the store has no room for it: {self.cause}; raise its quota, or remove something there"
 
 
-class StoreFailed(LogCleanerError):
+class StoreFailed(StoreError):
     """A request that a store refused, or an answer that makes no sense."""
 
-    url: str
-    cause: str
-
     def __str__(self) -> str:
-        return f"{self.url}: cannot be read: {self.cause}"
+        return f"{self.url}: cannot be {self._undone}: {self.cause}"
 
 
 class ObjectChanged(FileNotFoundError):

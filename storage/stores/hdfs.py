@@ -6,7 +6,10 @@ read mixes two versions.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from storage.errors import LogCleanerError
@@ -15,17 +18,20 @@ from storage.stores.errors import (
     ForbiddenStore,
     ObjectChanged,
     StoreFailed,
+    StoreFull,
     StoreUnreachable,
     not_there,
 )
-from storage.stores.store import Piece, StoredEntry
+from storage.stores.store import Piece, StoredEntry, Upload
 
 if TYPE_CHECKING:
-    from hdfs_native import FileStatus
+    from hdfs_native import FileStatus, FileWriter
 
 _NS_A_MS: Final = 1_000_000
 _FORBIDDING: Final = ("AccessControlException", "Permission denied", "GSSAPI", "SASL")
 _OF_THE_NETWORK: Final = ("onnection", "timed out", "StandbyException", "SafeMode", "resolve", "IO error")
+_FULL: Final = ("QuotaExceeded", "could only be written to 0 of the")
+_UNFINISHED_SUFFIX: Final = ".unfinished"
 _T = TypeVar("_T")
 
 
@@ -47,7 +53,7 @@ class Hdfs:
             raise ClientMissing(place, "hdfs-native") from error
         self._place = place
         try:
-            self._client = Client(place, config=dict(config))
+            self.client = Client(place, config=dict(config))
         except Exception as error:  # RuntimeError, ValueError: it has no errors of its own
             raise StoreFailed(place, str(error)) from error
 
@@ -63,7 +69,7 @@ class Hdfs:
 
     def look(self, name: str) -> StoredEntry:
         """Return the entry of a file. Raises: as ``Store``."""
-        return _entry(self._asked(name, lambda: self._client.get_file_info(f"/{name}")))
+        return _entry(self.asked(name, lambda: self.client.get_file_info(f"/{name}")))
 
     def range(self, name: str, start: int, end: int, version: str | None) -> Piece:
         """Read ``[start, end)`` of a file. Arguments and errors as of ``Store.range``."""
@@ -73,16 +79,34 @@ class Hdfs:
         """Read a whole file. Arguments and errors as of ``range``."""
         return self._read(name, 0, None, version)
 
+    def put(self, name: str, data: bytes | bytearray, *, is_new: bool) -> StoredEntry:
+        """Write a whole file. Arguments and errors as of ``Store.put``."""
+        upload = _Writing(self, name, is_new=is_new)
+        try:
+            upload.write(data)
+            return upload.finish()
+        finally:
+            upload.abort()
+
+    def upload(self, name: str) -> Upload:
+        """Begin to write a file. Errors as of ``Store.upload``."""
+        return _Writing(self, name, is_new=True)
+
+    def delete(self, name: str) -> None:
+        """Remove a file. Raises: as ``Store``."""
+        with suppress(FileNotFoundError):
+            self.asked(name, lambda: self.client.delete(f"/{name}"), is_writing=True)
+
     def _read(self, name: str, start: int, end: int | None, version: str | None) -> Piece:
         wanted = version or self.look(name).version
 
         def read() -> tuple[bytes, int]:
-            file = self._client.read(f"/{name}")
+            file = self.client.read(f"/{name}")
             size_bytes = len(file)
             until = size_bytes if end is None else min(end, size_bytes)
             return (file.read_range(start, until - start) if until > start else b""), size_bytes
 
-        data, size_bytes = self._asked(name, read)
+        data, size_bytes = self.asked(name, read)
         if self.look(name).version != wanted:
             raise ObjectChanged(self._url(name))
         if len(data) != (size_bytes if end is None else min(end, size_bytes)) - start:
@@ -90,32 +114,75 @@ class Hdfs:
         return Piece(memoryview(data), wanted, size_bytes)
 
     def _statuses(self, directory: str, *, recursive: bool) -> Iterator[FileStatus]:
-        found = iter(self._client.list_status(f"/{directory}", recursive))
-        while (status := self._asked(directory, lambda: next(found, None))) is not None:
+        found = iter(self.client.list_status(f"/{directory}", recursive))
+        while (status := self.asked(directory, lambda: next(found, None))) is not None:
             if _key(status) != directory:  # of a file, its own status is all that is listed
                 yield status
 
     def _url(self, name: str) -> str:
         return f"{self._place}/{name}"
 
-    def _asked(self, name: str, ask: Callable[[], _T]) -> _T:
+    def asked(self, name: str, ask: Callable[[], _T], *, is_writing: bool = False) -> _T:
+        """Return what the cluster answers to one request. Raises: as ``Store``."""
         try:
             return ask()
         except FileNotFoundError as error:
             raise not_there(self._url(name)) from error
         except (RuntimeError, OSError, ValueError) as error:
-            raise self._told(name, error) from error
+            raise self._told(name, error, is_writing=is_writing) from error
 
-    def _told(self, name: str, error: Exception) -> LogCleanerError | OSError:
+    def _told(self, name: str, error: Exception, *, is_writing: bool) -> LogCleanerError | OSError:
         """Return the error of ours for an error of hdfs-native's, which says in words what is wrong."""
         url, text = self._url(name), (str(error).strip().splitlines() or [type(error).__name__])[0]
         if "FileNotFound" in text or "not found" in text:
             return not_there(url)
+        if "exists" in text:
+            return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), url)
+        if any(sign in text for sign in _FULL):
+            return StoreFull(url, text, is_writing)
         if any(sign in text for sign in _FORBIDDING):
-            return ForbiddenStore(url, text)
+            return ForbiddenStore(url, text, is_writing)
         if isinstance(error, OSError) or any(sign in text for sign in _OF_THE_NETWORK):
-            return StoreUnreachable(url, text)
-        return StoreFailed(url, text)
+            return StoreUnreachable(url, text, is_writing)
+        return StoreFailed(url, text, is_writing)
+
+
+class _Writing:
+    """A file that is written under another name, and renamed when it is whole: readers of HDFS see what is written."""
+
+    def __init__(self, hdfs: Hdfs, name: str, *, is_new: bool) -> None:
+        from hdfs_native import WriteOptions  # noqa: PLC0415 - as in ``Hdfs``
+
+        self._hdfs, self._name, self._is_new = hdfs, name, is_new
+        self._aside = f"{name}{_UNFINISHED_SUFFIX}"
+        options = WriteOptions(overwrite=not is_new, create_parent=True)
+        self._file: FileWriter | None = self._asked(lambda: hdfs.client.create(f"/{self._aside}", options))
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes. Raises: as ``Upload``."""
+        file = self._file
+        assert file is not None, "written to behind its end"
+        self._asked(lambda: file.write(bytes(data)))
+
+    def finish(self) -> StoredEntry:
+        """Close the file, and give it its name. Raises: FileExistsError; as ``Upload``."""
+        assert self._file is not None, "finished twice"
+        self._asked(self._file.close)
+        self._asked(lambda: self._hdfs.client.rename(f"/{self._aside}", f"/{self._name}", overwrite=not self._is_new))
+        self._file = None
+        return self._hdfs.look(self._name)
+
+    def abort(self) -> None:
+        """Remove what was written, if the file has not got its name."""
+        if self._file is not None:
+            with suppress(Exception):  # nobody can be reached, or it was closed already
+                self._file.close()
+            with suppress(LogCleanerError, OSError):
+                self._hdfs.delete(self._aside)
+            self._file = None
+
+    def _asked(self, ask: Callable[[], _T]) -> _T:
+        return self._hdfs.asked(self._name, ask, is_writing=True)
 
 
 def _key(status: FileStatus) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from configparser import ConfigParser
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from storage.errors import LogCleanerError
 from storage.stores.errors import (
@@ -19,13 +21,14 @@ from storage.stores.errors import (
     NoSuchBucket,
     ObjectChanged,
     StoreFailed,
+    StoreFull,
     StoreUnreachable,
     not_there,
 )
-from storage.stores.store import Piece, StoredEntry
+from storage.stores.store import Piece, StoredEntry, Upload
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, GetResult, ObjectMeta
+    from obstore import GetOptions, GetResult, ObjectMeta, WritableFile
     from obstore.store import ObjectStore
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
@@ -40,6 +43,11 @@ _OTHER_VERSION: Final = frozenset({412, 416})
 """No byte is asked for that the listed version does not have."""
 _TOO_MANY: Final = 429
 _SERVER_ERRORS: Final = 500
+_UNKNOWN: Final = 501
+_NO_ROOM: Final = 507
+_FULL: Final = re.compile("Quota|StorageFull|InsufficientStorage|InsufficientCapacity")
+PART_BYTES: Final = 8 << 20
+_PARTS_AT_ONCE: Final = 4
 _OF_THE_NETWORK: Final = ("HTTP error", "retry_timeout", "after ")
 _PROFILE_KEYS: Final = {
     "aws_access_key_id": "access_key_id",
@@ -105,11 +113,11 @@ class Bucket:
                 },
             )
         except Exception as error:  # it has no root of its own for what is wrong with a configuration
-            raise StoreFailed(place, _first_line(error)) from error
+            raise StoreFailed(place, _first_line(str(error))) from error
 
     def list(self, directory: str) -> list[StoredEntry]:
         """Return the names in a directory. Raises: as ``Store``."""
-        found = self._asked(directory, lambda: self._obstore.list_with_delimiter(self._store, directory or None))
+        found = self.asked(directory, lambda: self._obstore.list_with_delimiter(self._store, directory or None))
         below = {prefix.rpartition("/")[2] for prefix in found["common_prefixes"]}
         files = (_entry(meta) for meta in found["objects"] if meta["path"] != directory)
         return [
@@ -120,14 +128,14 @@ class Bucket:
     def walk(self, directory: str) -> Iterator[tuple[str, StoredEntry]]:
         """Yield every file below a directory, each with the directory that holds it. Raises: as ``Store``."""
         pages = iter(self._obstore.list(self._store, directory or None, chunk_size=1000))
-        while (page := self._asked(directory, lambda: next(pages, None))) is not None:
+        while (page := self.asked(directory, lambda: next(pages, None))) is not None:
             for meta in page:
                 if meta["path"] != directory:
                     yield meta["path"].rpartition("/")[0], _entry(meta)
 
     def look(self, name: str) -> StoredEntry:
         """Return the entry of a file. Raises: as ``Store``."""
-        return _entry(self._asked(name, lambda: self._obstore.head(self._store, name)))
+        return _entry(self.asked(name, lambda: self._obstore.head(self._store, name)))
 
     def range(self, name: str, start: int, end: int, version: str | None) -> Piece:
         """Read ``[start, end)`` of a file. Arguments and errors as of ``Store.range``."""
@@ -151,56 +159,150 @@ class Bucket:
             result = self._obstore.get(self._store, name, options=options)
             return result, memoryview(result.bytes())
 
-        result, data = self._asked(name, read)
+        result, data = self.asked(name, read)
         found = _version(result.meta)
         if version and found != version:  # a store that does not know the condition
             raise ObjectChanged(self._url(name))
         return Piece(data, found, result.meta["size"])
 
+    def put(self, name: str, data: bytes | bytearray, *, is_new: bool) -> StoredEntry:
+        """Write a whole file. Arguments and errors as of ``Store.put``.
+
+        A request whose answer was lost is sent again, and then finds its own file: so what lies there is compared.
+        """
+        try:
+            return self._put(name, data, "create" if is_new else "overwrite")
+        except FileExistsError:
+            if bytes(self.whole(name, None).data) != data:
+                raise
+            return self.written(name, len(data))
+        except NotImplementedError:  # a store that knows no condition
+            return self._put(name, data, "overwrite")
+
+    def _put(self, name: str, data: bytes | bytearray, mode: Literal["create", "overwrite"]) -> StoredEntry:
+        errors = self._obstore.exceptions
+
+        def put() -> Any:
+            try:
+                return self._obstore.put(self._store, name, data, mode=mode, use_multipart=False)
+            except errors.AlreadyExistsError as error:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._url(name)) from error
+            except errors.BaseError as error:
+                if mode == "create" and (isinstance(error, errors.NotSupportedError) or _status_in(error) == _UNKNOWN):
+                    raise NotImplementedError from error
+                raise
+
+        if not (version := self.asked(name, put, is_writing=True)["e_tag"]):
+            return self.written(name, len(data))
+        return StoredEntry(name.rpartition("/")[2], len(data), version)
+
+    def upload(self, name: str) -> Upload:
+        """Begin a multipart upload. Errors as of ``Store.upload``."""
+        return _MultipartUpload(self, name)
+
+    def delete(self, name: str) -> None:
+        """Remove a file. Raises: as ``Store``."""
+        with suppress(FileNotFoundError):
+            self.asked(name, lambda: self._obstore.delete(self._store, name), is_writing=True)
+
+    def open_writer(self, name: str) -> WritableFile:
+        """Return what sends a file in parts, at most ``_PARTS_AT_ONCE`` at the same time, and aborts if one fails."""
+        return self._obstore.open_writer(self._store, name, buffer_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
+    def written(self, name: str, size_bytes: int) -> StoredEntry:
+        """Return the entry of a file that was written just now. Raises: StoreFailed if it is not what was written."""
+        entry = self.look(name)
+        if entry.size_bytes != size_bytes:
+            cause = f"{entry.size_bytes} bytes lie there behind the writing of {size_bytes}"
+            raise StoreFailed(self._url(name), cause, is_writing=True)
+        return entry
+
     def _url(self, name: str) -> str:
         return f"{self._place}/{name}"
 
-    def _asked(self, name: str, ask: Callable[[], _T]) -> _T:
+    def asked(self, name: str, ask: Callable[[], _T], *, is_writing: bool = False) -> _T:
+        """Return what the bucket answers to one request, as often as it is sent. Raises: as ``Store``."""
         if self._given_up and monotonic() - self._given_up[0] < _GIVEN_UP_SECONDS:
-            raise StoreUnreachable(self._url(name), self._given_up[1])
+            raise StoreUnreachable(self._url(name), self._given_up[1], is_writing)
         try:
             return ask()
+        except FileExistsError:
+            raise
         except FileNotFoundError as error:
-            raise self._told(name, error, _NOT_FOUND) from error
+            raise self._told(name, error, _NOT_FOUND, is_writing=is_writing) from error
         except (self._obstore.exceptions.BaseError, ValueError, OSError) as error:
-            found = self._told(name, error, _status_in(error))
+            found = self._told(name, error, _status_in(error), is_writing=is_writing)
             if isinstance(found, StoreUnreachable):
                 self._given_up = monotonic(), found.cause
             raise found from error
 
-    def _told(self, name: str, error: Exception, status: int | None) -> LogCleanerError | OSError:
+    def _told(self, name: str, error: Exception, status: int | None, *, is_writing: bool) -> LogCleanerError | OSError:
         """Return the error of ours for an error of obstore's."""
         url, found = self._url(name), _CODE.search(str(error))
         code = found[1] if found else ""
-        if code in _EXPIRED:
-            return ExpiredCredentials(url, code)
         if code in _NO_BUCKET:
             return NoSuchBucket(self._place)
-        if status == _NOT_FOUND:
+        if status == _NOT_FOUND and not is_writing:
             return not_there(url)
         if status in _OTHER_VERSION:
             return ObjectChanged(url)
-        if status in _FORBIDDING:
-            return ForbiddenStore(url, f"{status} {code}".strip())
-        return _failed(url, error, status, code)
+        return _failed(url, error, status, code, is_writing=is_writing)
 
 
-def _failed(url: str, error: Exception, status: int | None, code: str) -> LogCleanerError:
-    text, answer = str(error), f"{status} {code}".strip()
+class _MultipartUpload:
+    """A file that goes to a bucket in parts."""
+
+    def __init__(self, bucket: Bucket, name: str) -> None:
+        """Send nothing yet."""
+        self._bucket, self._name, self._size_bytes = bucket, name, 0
+        self._writer: WritableFile | None = bucket.open_writer(name)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send a part once it is full. Raises: as ``Upload``."""
+        writer = self._writer
+        assert writer is not None, "written to behind its end"
+        part = bytes(data)  # what is handed over is sent later, and the caller may write over its buffer
+        self._bucket.asked(self._name, lambda: writer.write(part), is_writing=True)
+        self._size_bytes += len(data)
+
+    def finish(self) -> StoredEntry:
+        """Complete the upload. Raises: as ``Upload``."""
+        assert self._writer is not None, "finished twice"
+        self._bucket.asked(self._name, self._writer.close, is_writing=True)
+        self._writer = None
+        return self._bucket.written(self._name, self._size_bytes)
+
+    def abort(self) -> None:
+        """Take away what was sent. Calling it again does nothing."""
+        if self._writer is not None:
+            with suppress(Exception):  # it was aborted when a part failed, or nobody can be reached
+                self._writer.__exit__(InterruptedError, InterruptedError(), None)
+            self._writer = None
+
+
+def _failed(url: str, error: Exception, status: int | None, code: str, *, is_writing: bool) -> LogCleanerError:
+    text, answer = str(error), f"{status or ''} {code}".strip()
+    if code in _EXPIRED:
+        return ExpiredCredentials(url, code, is_writing)
+    if status in _FORBIDDING:
+        return ForbiddenStore(url, answer, is_writing)
+    if status == _NO_ROOM or _FULL.search(code):
+        return StoreFull(url, answer, is_writing)
+    return _failed_otherwise(url, text, status, answer, is_writing=is_writing)
+
+
+def _failed_otherwise(url: str, text: str, status: int | None, answer: str, *, is_writing: bool) -> LogCleanerError:
     if status == _TOO_MANY or (status or 0) >= _SERVER_ERRORS:
-        return StoreUnreachable(url, f"the store answers {answer}")
+        return StoreUnreachable(url, f"the store answers {answer}", is_writing)
     if status is None and any(sign in text for sign in _OF_THE_NETWORK):
-        return StoreUnreachable(url, _cause_in(text))
+        return StoreUnreachable(url, _cause_in(text), is_writing)
     if bad := _BAD_NAME.search(text):
-        return StoreFailed(url, f"the name {bad[1]!r} below it has an empty part, '.' or '..'; move it elsewhere")
+        cause = f"the name {bad[1]!r} below it has an empty part, '.' or '..'; move it elsewhere"
+        return StoreFailed(url, cause, is_writing)
     if status == _BAD_REQUEST:
-        return StoreFailed(url, f"the store answers {answer}; perhaps the credentials are wrong or have expired")
-    return StoreFailed(url, f"the store answers {answer}" if status else _first_line(error))
+        cause = f"the store answers {answer}; perhaps the credentials are wrong or have expired"
+        return StoreFailed(url, cause, is_writing)
+    return StoreFailed(url, f"the store answers {answer}" if status else _first_line(text), is_writing)
 
 
 def _entry(meta: ObjectMeta) -> StoredEntry:
@@ -219,8 +321,8 @@ def _status_in(error: Exception) -> int | None:
     return int(found[1]) if found else None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].removesuffix(".")
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it does not say why"])[0].removesuffix(".")
 
 
 def _cause_in(text: str) -> str:

@@ -33,8 +33,9 @@ class StoredPath(PosixPath):
     __slots__ = ()
 
     def __str__(self) -> str:
-        scheme, _, rest = super().__str__().partition(":/")
-        return f"{scheme}{SEPARATOR}{rest}"
+        text = super().__str__()
+        scheme, found, rest = text.partition(":/")
+        return f"{scheme}{SEPARATOR}{rest}" if found and scheme in SCHEMES else text  # what is relative has no scheme
 
     def __fspath__(self) -> NoReturn:
         raise NotOnThisMachine(str(self))

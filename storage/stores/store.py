@@ -53,6 +53,25 @@ class Piece(NamedTuple):
     """The size of the whole file in that version."""
 
 
+class Upload(Protocol):
+    """A file on its way into a store. Nobody sees it there before ``finish``.
+
+    ``write`` and ``finish`` raise as ``Store``; nothing is left behind then.
+    """
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+        ...
+
+    def finish(self) -> StoredEntry:
+        """Have the file there, whole, and return its entry."""
+        ...
+
+    def abort(self) -> None:
+        """Give up, and take away what was sent. Calling it again does nothing."""
+        ...
+
+
 class Store(Protocol):
     """A bucket or an HDFS.
 
@@ -87,6 +106,26 @@ class Store(Protocol):
 
     def whole(self, name: str, version: str | None) -> Piece:
         """Read a whole file. Arguments and errors as of ``range``."""
+        ...
+
+    def put(self, name: str, data: bytes | bytearray, *, is_new: bool) -> StoredEntry:
+        """Write a whole file, and return its entry.
+
+        Args:
+            name: of the file.
+            data: its bytes.
+            is_new: refuse to replace a file, as far as the store knows such a condition.
+
+        Raises: FileExistsError; StoreFull; as every method.
+        """
+        ...
+
+    def upload(self, name: str) -> Upload:
+        """Begin to write a file that is larger than memory should hold. Raises: StoreFull; as every method."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a file. A missing one is as wanted. Raises: as every method."""
         ...
 
 

@@ -24,7 +24,13 @@ from cleaner.cli.confirming import (
 )
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import add_log_dirs_operand, tell_misnamed, tell_overrides, warn_of_directories_without_segments
+from cleaner.cli.naming import (
+    add_log_dirs_operand,
+    place,
+    tell_misnamed,
+    tell_overrides,
+    warn_of_directories_without_segments,
+)
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import (
@@ -40,6 +46,7 @@ from cleaner.cli.showing import (
 from cleaner.cli.values import at_least_one, moment, span_ms
 from cleaner.cli.waiting import stopping_on_signals
 from cleaner.errors import how_to_install
+from storage.directory import is_stored
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
 
@@ -68,9 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("result")
     output.add_argument(
         "--output",
-        type=Path,
+        type=place,
         metavar="DIR",
-        help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR (new or empty)",
+        help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR (new or empty), which may be "
+        "a URL such as s3://bucket/dir",
     )
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
     add_html_argument(output)
@@ -250,6 +258,10 @@ def _check_usage(args: argparse.Namespace) -> None:
             raise InvalidConfig(option, None, "needs --dry-run")
     if args.force_compaction and args.only == "retention":
         raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
+    if args.output and args.engine == "spark" and is_stored(args.output):
+        raise InvalidConfig(
+            "--output", str(args.output), "lies in a store, where Spark does not write; --engine local does"
+        )
     for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
         if given and args.output:
             raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")

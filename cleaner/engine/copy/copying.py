@@ -23,9 +23,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from cleaner.engine.compactor import Compactor
-from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of
+from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of, sha256_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Moment, SeenDirectory, SourceChanged
 from cleaner.engine.deletion import retired_snapshots, truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
@@ -39,14 +40,14 @@ from policies.facts import UnreadablePartition
 from policies.guards import compaction_held_back
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request
 from storage.checkpoints import format_offset_checkpoint
-from storage.directory import open_sized, opened
+from storage.directory import OpenFile, close, is_stored, open_file, opened_as_parent, status_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.holes import data_bytes
 from storage.log.listing import Listing
 from storage.log.recovery import plan_recovery
 from storage.log.roll import create_segment, write_snapshot
-from storage.log_dir import LogDir, Offsets
+from storage.log_dir import LogDir, Offsets, read_file
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     INCOMPLETE_FILE,
@@ -58,7 +59,10 @@ from storage.names import (
     TopicPartition,
     parse_segment_file_name,
 )
-from storage.segment import Segment, SegmentFile, open_here
+from storage.segment import Segment, SegmentFile, open_to_read
+from storage.stores.errors import ForbiddenStore, ObjectChanged
+from storage.stores.paths import look_anew
+from storage.uploads import OtherWriter, Uploads, is_of_writing
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
@@ -156,7 +160,7 @@ class Copier:
         self._write_checkpoints(checkpoints, set(left_out), output)
         self.compactor.close()
         made = self.request.now_ms, self.compactor.name, self.tool_version
-        manifest = manifest_of(self.plan, copied, output.path, left_out, made)
+        manifest = manifest_of(self.plan, copied, output.path, left_out, made, output.sha256_of)
         output.settle()
         self.moment.ensure_unchanged()
         output.finish(manifest)
@@ -206,6 +210,8 @@ class Copier:
         except (OutOfSpace, PlanOutOfDate, Stopped):
             raise
         except (LogCleanerError, OSError, MemoryError) as error:
+            if is_of_writing(error):
+                raise
             self.moment.directories[name].ensure_unchanged()  # a change may look like damage
             output.empty(target)
             self._cleaned.pop(facts.topic_partition, None)
@@ -349,34 +355,42 @@ def is_of_the_partition(name: str) -> bool:
 
 
 class OutputDir:
-    """An empty directory that becomes a copy of a log dir."""
+    """An empty directory, of this machine or in a store, that becomes a copy of a log dir."""
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self.path = path
         self._fs = fs
+        self._mark = b"%srun %s\n" % (_INCOMPLETE_TEXT, uuid4().hex.encode())
 
     @classmethod
     def begin(cls, path: Path, original: LogDir, needed_bytes: int, fs: FileSystem) -> OutputDir:
-        """Make the directory and mark it incomplete.
+        """Make the directory and mark it incomplete, which one run alone can.
 
         Args:
             path: where the copy is to be.
             original: whose copy; a new directory takes its owner and mode.
-            needed_bytes: the most bytes that the copy can take.
-            fs: the disk.
+            needed_bytes: the most bytes that the copy can take. A store does not tell what is free there.
+            fs: the disk, or what writes into the store.
 
-        Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace.
+        Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace; as of a store.
         """
         check_usable(path, original)
-        parent = path if path.exists() else path.parent
-        space = os.statvfs(parent)
-        if needed_bytes > space.f_bavail * space.f_frsize:
-            raise CopyDoesNotFit(path, needed_bytes, space.f_bavail * space.f_frsize)
+        if not is_stored(path):
+            space = os.statvfs(path if path.exists() else path.parent)
+            if needed_bytes > space.f_bavail * space.f_frsize:
+                raise CopyDoesNotFit(path, needed_bytes, space.f_bavail * space.f_frsize)
         if not path.exists():
             fs.make_dir(path, original.path, Purpose.COPY)
             fs.fsync_dir(path.parent, Purpose.COPY)
-        fs.replace_file(path / INCOMPLETE_FILE, _INCOMPLETE_TEXT, Purpose.COPY)
-        return cls(path, fs)
+        output = cls(path, fs)
+        try:
+            with fs.create(path / INCOMPLETE_FILE, path, Purpose.COPY) as mark:
+                mark.write(output._mark)
+                mark.fsync()
+        except (FileExistsError, OtherWriter) as error:
+            raise UnusableOutput(path, "holds a copy that another run is writing", _ANOTHER) from error
+        fs.fsync_dir(path, Purpose.COPY)
+        return output
 
     def make_dir(self, name: str) -> None:
         """Make a directory in the output, with the owner of the output."""
@@ -397,42 +411,54 @@ class OutputDir:
 
         Raises: SourceChanged, UnreadableFile, OutOfSpace.
         """
-        descriptor = _open(source)
+        file = _open(source)
         try:
-            if (cause := planned.change_to(EntrySeen.of(os.fstat(descriptor)))) is not None:
+            if (cause := planned.change_to(_seen(source, file))) is not None:
                 raise SourceChanged(source, cause)
-            with self._fs.create(target, target.parent, Purpose.COPY) as file:
-                file.copy_sparse(descriptor, planned.identity.size_bytes)
-                file.fsync()
-                file.set_mtime(planned.identity.mtime_ns)
-            if planned.change_to(EntrySeen.of(os.fstat(descriptor))) is not None:
+            with self._fs.create(target, target.parent, Purpose.COPY) as new:
+                new.copy_sparse(file, planned.identity.size_bytes)
+                new.fsync()
+                new.set_mtime(planned.identity.mtime_ns)
+            if planned.change_to(_seen(source, file)) is not None:
                 raise SourceChanged(source, "it was written to while it was copied")
         except EOFError as error:
             raise SourceChanged(source, "it was truncated while it was copied") from error
+        except ObjectChanged as error:
+            raise SourceChanged(source, "another version lies there") from error
         except OSError as error:
             raise UnreadableFile(source, f"copying it to {target} failed: {error.strerror or error}") from error
         finally:
-            os.close(descriptor)
+            close(file)
+
+    def sha256_of(self, path: Path) -> str:
+        """Return the SHA-256 of a file of the copy: read back, or as it was sent. Raises: UnreadableFile."""
+        return self._fs.sha256_of(path) if isinstance(self._fs, Uploads) else sha256_of(path)
 
     def settle(self) -> None:
-        """Make the names of all copied files durable; every file was fsynced before."""
-        for directory in (*filter(Path.is_dir, sorted(self.path.iterdir())), self.path):
-            self._fs.fsync_dir(directory, Purpose.COPY)
+        """Make the names of all copied files durable; every file was fsynced before.
+
+        Raises: OtherWriter if another run took the directory, which some stores let it do.
+        """
+        self._fs.settle(self.path, Purpose.COPY)
+        if read_file(self.path / INCOMPLETE_FILE) != self._mark:
+            raise OtherWriter(str(self.path / INCOMPLETE_FILE), "it is not what this run wrote")
 
     def finish(self, manifest: bytes) -> None:
         """Turn the directory into a copy, after ``settle``."""
         self._fs.replace_file(self.path / MANIFEST_FILE, manifest, Purpose.COPY)
-        self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
+        with suppress(ForbiddenStore):  # in a bucket that keeps everything the mark stays, and the copy is whole
+            self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
         self._fs.fsync_dir(self.path, Purpose.COPY)
 
 
 def check_usable(path: Path, original: LogDir) -> None:
-    """Refuse a directory that cannot become a copy of a log dir. Raises: UnusableOutput."""
+    """Refuse a directory that cannot become a copy of a log dir. Raises: UnusableOutput; as of a store."""
+    look_anew([path])
     resolved, source = path.resolve(), original.path.resolve()
     if resolved == source or source in resolved.parents:
         raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
     if not path.exists():
-        if not path.parent.is_dir():
+        if not is_stored(path) and not path.parent.is_dir():
             raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
         return
     if not path.is_dir():
@@ -468,21 +494,21 @@ def _data_of(directory: Path, names: Iterable[str]) -> int:
     A file that is gone counts nothing; its copying reports the error.
     """
     total_bytes = 0
-    with as_unreadable(directory), opened(directory) as parent:
+    with as_unreadable(directory), opened_as_parent(directory) as parent:
         for name in names:
             total_bytes += _data_in(directory / name, parent)
     return total_bytes
 
 
-def _data_in(path: Path, parent: int) -> int:
+def _data_in(path: Path, parent: int | None) -> int:
     try:
-        descriptor, size_bytes = open_sized(path, parent)
+        file, size_bytes = open_file(path, parent)
     except OSError:  # its copying reports the error
         return 0
     try:
-        return data_bytes(descriptor, size_bytes)
+        return data_bytes(file, size_bytes)
     finally:
-        os.close(descriptor)
+        close(file)
 
 
 def _segments_bytes(
@@ -513,9 +539,14 @@ def _as_it_is(directory: SeenDirectory) -> int:
     return _data_of(directory.path, directory.plain_files())
 
 
-def _open(source: Path) -> int:
+def _seen(source: Path, file: OpenFile) -> EntrySeen:
+    """Return what lies at a path, which is open; in a store what was listed, since each read names that version."""
+    return EntrySeen.of(os.fstat(file) if isinstance(file, int) else status_of(source))
+
+
+def _open(source: Path) -> OpenFile:
     try:
-        return open_here(source)
+        return open_to_read(source)
     except UnreadableFile as error:
         if error.has_vanished:
             raise SourceChanged(source, "it is gone") from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from policies.plan import LogDirPlan, PartitionPlan
 from policies.reasons import Action, Verdict
 from storage.errors import LogCleanerError, as_unreadable
 from storage.log_dir import read_file
-from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileKind
 from storage.segment import open_here
 from storage.stores.paths import StoredPath
 
@@ -74,9 +74,14 @@ class ManifestFile:
 
 
 def manifest_of(
-    plan: LogDirPlan, copied: Sequence[PartitionCopy], root: Path, left_out: Sequence[str], made: tuple[int, str, str]
+    plan: LogDirPlan,
+    copied: Sequence[PartitionCopy],
+    root: Path,
+    left_out: Sequence[str],
+    made: tuple[int, str, str],
+    hashed: Callable[[Path], str],
 ) -> bytes:
-    """Make the manifest of a copy that is complete except for the manifest. Every file is read back for its hash.
+    """Make the manifest of a copy that is complete except for the manifest.
 
     Args:
         plan: that the copy was made by.
@@ -84,6 +89,7 @@ def manifest_of(
         root: the copy.
         left_out: the entries of the original that were not copied: directories, symlinks and the like.
         made: the moment of the run (epoch ms), the engine, the version of logcleaner.
+        hashed: tells the SHA-256 of a file of the copy.
 
     Raises: UnreadableFile.
     """
@@ -97,8 +103,8 @@ def manifest_of(
         "now": now_ms,
         "original": plan.facts.path,
         "left_out": list(left_out),
-        "partitions": [_partition(copy, root) for copy in copied],
-        "files": [_file(path, root) for other in others for path in _files_of(other)],
+        "partitions": [_partition(copy, root, hashed) for copy in copied],
+        "files": [_file(path, root, hashed) for other in others for path in _files_of(other)],
     }
     return json.dumps(document, indent=1).encode() + b"\n"
 
@@ -164,11 +170,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _partition(copy: PartitionCopy, root: Path) -> dict[str, Any]:
+def _partition(copy: PartitionCopy, root: Path, hashed: Callable[[Path], str]) -> dict[str, Any]:
     topic, partition = _topic_partition(copy)
     planned = copy.planned
     known = _known(planned, copy) if isinstance(planned, PartitionPlan) else {}
-    files = [_file(path, root) for path in _files_of(root / copy.name)]
+    files = [_file(path, root, hashed) for path in _files_of(root / copy.name)]
     return {"topic": topic, "partition": partition, "error": copy.error, **known, "files": files}
 
 
@@ -215,9 +221,13 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield path
 
 
-def _file(path: Path, root: Path) -> dict[str, Any]:
+def _file(path: Path, root: Path, hashed: Callable[[Path], str]) -> dict[str, Any]:
+    status = path.stat()
+    has_records = path.suffix == FileKind.LOG and status.st_size
+    time = {"mtime_ms": status.st_mtime_ns // 1_000_000} if has_records else {}
     return {
         "path": path.relative_to(root).as_posix(),
-        "bytes": path.stat().st_size,
-        "sha256": sha256_of(path),
+        "bytes": status.st_size,
+        "sha256": hashed(path),
+        **time,
     }

@@ -6,7 +6,8 @@ Invariant:  if ``ensure_unchanged`` finds no change, everything that was read in
             was the same from the first look to the last.
 Compared:   device, inode, size, mtime and ctime of files; ctime shows a write under an old mtime, and a change that was
             reverted. Device, inode and mtime of partition directories; their topic ids, since an inode number may come
-            again with the next directory. The bytes of the checkpoints.
+            again with the next directory. The bytes of the checkpoints. In a store, version, size and time of each
+            file, as they are listed anew.
 Assumes:    two changes of a file within one tick of the file system's clock do not leave its size as it was.
 """
 
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.inventory import is_named
 from storage.checkpoints import parse_offset_checkpoint
-from storage.directory import opened
+from storage.directory import DirectoryEntry, entries_and_status
 from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.listing import Listing
 from storage.log_dir import LogDir, Offsets, read_file
@@ -45,6 +46,7 @@ from storage.names import (
     parse_segment_file_name,
 )
 from storage.segment import BLOCK_BYTES, SegmentFile, identity_of
+from storage.stores.paths import StoredPath, look_anew
 
 CHECKPOINTS: Final = (
     HIGH_WATERMARK_CHECKPOINT,
@@ -123,10 +125,11 @@ class SeenDirectory:
     @classmethod
     def look(cls, path: Path, ignored: Collection[str] = ()) -> SeenDirectory:
         """List a directory; names in ``ignored`` are left out. Raises: UnreadableFile."""
-        with as_unreadable(path), opened(path) as descriptor, os.scandir(descriptor) as found:
-            status = os.fstat(descriptor)
+        with as_unreadable(path), entries_and_status(path) as (found, status):
             entries = dict(_entries(entry for entry in found if entry.name not in ignored))
         is_told = PARTITION_METADATA_FILE in entries and entries[PARTITION_METADATA_FILE].is_file
+        if isinstance(path, StoredPath):
+            is_told = False  # the version of that file tells as much
         topic_id = read_file(path / PARTITION_METADATA_FILE) if is_told else None
         return cls(path, EntrySeen.of(status), status.st_mtime_ns, entries, topic_id)
 
@@ -224,6 +227,7 @@ class Moment:
 
     def ensure_unchanged(self) -> None:
         """Look at everything again. Raises: SourceChanged, UnreadableFile."""
+        look_anew([self.root.path])
         for name in CHECKPOINTS:
             data, now = self.checkpoints.get(name), read_file(self.root.path / name)
             if data is not None and now is not None and data != now:
@@ -260,7 +264,7 @@ def _is_copied(name: str, entry: EntrySeen, topics: Sequence[str], log_dir: Path
     return True
 
 
-def _entries(found: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, EntrySeen]]:
+def _entries(found: Iterable[DirectoryEntry]) -> Iterator[tuple[str, EntrySeen]]:
     for entry in found:
         try:
             yield entry.name, EntrySeen.of(entry.stat(follow_symlinks=False))

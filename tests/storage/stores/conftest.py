@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
+import obstore
 import pytest
+from obstore.store import S3Store
 
 from storage.stores import catalogue, opening
 from tests.conftest import Samples
@@ -54,3 +59,15 @@ def through(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     monkeypatch.setattr("storage.stores.objects.RETRIES", QUICK)
     opening.configure("s3", configuration(proxy.url))
     return proxy
+
+
+@pytest.fixture(scope="session")
+def local(samples: Samples, s3: str, bucket: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same log dir on this machine, with the file times that the bucket gave."""
+    copied = Path(shutil.copytree(samples.root / "before", tmp_path_factory.mktemp("local") / "before"))
+    client = S3Store("archives", config=configuration(s3), client_options={"allow_http": True})  # type: ignore[call-overload]
+    for page in obstore.list(client, "new"):
+        for found in page:
+            time = found["last_modified"].timestamp()
+            os.utime(copied / Path(found["path"]).relative_to("new"), (time, time))
+    return str(copied)

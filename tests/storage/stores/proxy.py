@@ -15,6 +15,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+FULL = b"<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its capacity.</Message></Error>"
 EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "server", "date", "content-length"}
@@ -41,6 +42,10 @@ class Fault(Enum):
     EXPIRED = auto()
     GONE = auto()
     """404."""
+    FULL = auto()
+    """507."""
+    LOST = auto()
+    """The server does what it is asked to, and the connection is reset before the answer."""
 
 
 _ANSWERS = {
@@ -48,6 +53,7 @@ _ANSWERS = {
     Fault.FAILED: (500, b""),
     Fault.DENIED: (403, DENIED),
     Fault.EXPIRED: (400, EXPIRED),
+    Fault.FULL: (507, FULL),
     Fault.GONE: (404, b"<Error><Code>NoSuchKey</Code></Error>"),
 }
 
@@ -75,6 +81,8 @@ class Proxy:
     """Chooses, by method and path, what becomes of the next answer. A test may set another one."""
     delay_seconds: float = 0.03
     stall_seconds: float = 1.0
+    unsupported: frozenset[str] = frozenset()
+    """Headers, in small letters, that a server passes over."""
 
 
 @contextmanager
@@ -102,6 +110,7 @@ def proxying(upstream: str) -> Iterator[Proxy]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     address: ClassVar[tuple[str, int]]
     settings: ClassVar[Proxy]
 
@@ -127,11 +136,16 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(proxy.stall_seconds)
         elif fault is Fault.DELAY:
             time.sleep(proxy.delay_seconds)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in proxy.unsupported}
         upstream = http.client.HTTPConnection(*self.address, timeout=30)
-        upstream.request(self.command, self.path, sent, dict(self.headers))
+        upstream.request(self.command, self.path, sent, headers)
         answer = upstream.getresponse()
         body = answer.read()
         upstream.close()
+        if fault is Fault.LOST:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            return
         self._answer(answer.status, answer.getheaders(), body, fault)
 
     def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes, fault: Fault) -> None:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import obstore
 import pytest
-from obstore.store import S3Store
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
-from tests.conftest import Samples
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import configuration
 
 OF_A_DISK = {
     *("disk_bytes", "apparent_bytes", "free_bytes", "kinds", "file_systems", "runway", "runways", "space", "on_disk"),
@@ -50,18 +43,6 @@ COMMANDS = [
 @pytest.fixture
 def cloud(through: Proxy, bucket: str) -> str:
     return f"{bucket}/new"
-
-
-@pytest.fixture(scope="module")
-def local(samples: Samples, s3: str, bucket: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same log dir on this machine, with the file times that the bucket gave."""
-    copied = Path(shutil.copytree(samples.root / "before", tmp_path_factory.mktemp("local") / "before"))
-    client = S3Store("archives", config=configuration(s3), client_options={"allow_http": True})  # type: ignore[call-overload]
-    for page in obstore.list(client, "new"):
-        for found in page:
-            time = found["last_modified"].timestamp()
-            os.utime(copied / Path(found["path"]).relative_to("new"), (time, time))
-    return str(copied)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -113,13 +94,9 @@ def pruned(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("clean {}", "lies in a store, where nothing is changed in place; look at it with clean --dry-run, or copy it"),
+        ("clean {}", "lies in a store, where nothing is changed in place; look at it with clean --dry-run, or write a"),
         ("free --target 1GiB {}", "lies in a store, where nothing is changed in place; "),
         ("verify {} --repair --yes", "lies in a store, where nothing is changed in place; "),
-        (
-            "clean --output /nowhere {}",
-            "lies in a store, and clean --output reads directories of this machine; copy it",
-        ),
         ("analyze --log-dir {}", "lies in a store, and analyze reads directories of this machine; copy it here first"),
         ("doctor {}", "lies in a store, and doctor reads directories of this machine; copy it here first"),
     ],

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from hdfs_native import WriteOptions
 
+from cleaner.cli.main import main
 from storage.errors import ErrorKind
 from storage.stores import opening
-from storage.stores.errors import ForbiddenStore, ObjectChanged, StoreUnreachable
+from storage.stores.errors import ForbiddenStore, ObjectChanged, StoreFull, StoreUnreachable
 from storage.stores.paths import StoredPath
 from storage.stores.store import Store
 from storage.stores.stored_file import StoredFile
 from tests.conftest import Samples
+from tests.storage.stores.test_copies import copied
 
 NAMED = "LOGCLEANER_HDFS"
 
@@ -30,7 +35,7 @@ class MadeUp:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files, self.time_ms, self.error = files, 1_000, ""
 
-    def _may_fail(self) -> None:
+    def may_fail(self) -> None:
         if self.error:
             raise RuntimeError(self.error)
 
@@ -40,13 +45,39 @@ class MadeUp:
         )  # fmt: skip
 
     def get_file_info(self, path: str) -> Any:
-        self._may_fail()
+        self.may_fail()
         if path not in self.files:
             raise FileNotFoundError(path)
         return self._status(path, self.files[path])
 
+    def create(self, path: str, options: WriteOptions) -> Any:
+        self.may_fail()
+        if path in self.files and not options.overwrite:
+            raise RuntimeError(f"{path} already exists")
+        made, self.files[path] = self, b""
+
+        class File:
+            def write(self, data: bytes) -> None:
+                made.may_fail()
+                made.files[path] += data
+
+            def close(self) -> None:
+                made.may_fail()
+
+        return File()
+
+    def rename(self, source: str, target: str, overwrite: bool) -> None:
+        self.may_fail()
+        if target in self.files and not overwrite:
+            raise RuntimeError(f"rename destination {target} already exists")
+        self.files[target] = self.files.pop(source)
+
+    def delete(self, path: str) -> None:
+        self.may_fail()
+        self.files.pop(path, None)
+
     def list_status(self, path: str, recursive: bool) -> Iterator[Any]:
-        self._may_fail()
+        self.may_fail()
         inside = [name for name in self.files if name.startswith(path.rstrip("/") + "/")]
         if path not in self.files and not inside:
             raise FileNotFoundError(path)
@@ -60,7 +91,7 @@ class MadeUp:
                 yield self._status(f"{path.rstrip('/')}/{first}", None)
 
     def read(self, path: str) -> Any:
-        self._may_fail()
+        self.may_fail()
         data = self.files[path]
 
         class File:
@@ -123,6 +154,53 @@ def test_bad_day_is_told(store: Store, client: MadeUp, said: str, error: type[Ex
         store.look("d/x")
     assert getattr(raised.value, "kind", None) is kind
     assert "\n" not in str(raised.value)
+
+
+def test_file_is_there_once_it_is_whole(store: Store, client: MadeUp) -> None:
+    upload = store.upload("d/new")
+    upload.write(b"01")
+    assert "/d/new" not in client.files
+    upload.write(b"2")
+    assert (upload.finish().size_bytes, client.files["/d/new"]) == (3, b"012")
+    upload.abort()
+    assert client.files["/d/new"] == b"012"
+    store.delete("d/new")
+    store.delete("d/new")
+    assert client.files.keys() == {"/d/x", "/d/p-0/a b%20"}
+
+
+def test_file_that_is_given_up_leaves_nothing(store: Store, client: MadeUp) -> None:
+    upload = store.upload("d/new")
+    upload.write(b"01")
+    upload.abort()
+    assert client.files.keys() == {"/d/x", "/d/p-0/a b%20"}
+
+
+def test_file_that_is_there_is_replaced_only_if_that_is_meant(store: Store, client: MadeUp) -> None:
+    with pytest.raises(FileExistsError):
+        store.put("d/x", b"other", is_new=True)
+    assert client.files == {"/d/x": b"0123456789", "/d/p-0/a b%20": b"log"}
+    assert store.put("d/x", b"other", is_new=False).size_bytes == 5
+    assert client.files["/d/x"] == b"other"
+
+
+def test_quota_that_is_used_up_is_told(store: Store, client: MadeUp) -> None:
+    upload = store.upload("d/new")
+    client.error = "RPC error DSQuotaExceededException The DiskSpace quota of /d is exceeded"
+    with pytest.raises(StoreFull, match=r"hdfs://name:9000/d/new: the store has no room for it: .*quota") as raised:
+        upload.write(b"0")
+    assert raised.value.is_writing
+
+
+@pytest.mark.skipif(NAMED not in os.environ, reason=f"NOT RUN: {NAMED} names no cluster")
+def test_copy_in_a_real_cluster_has_the_bytes_of_a_local_copy(samples: Samples, tmp_path: Path) -> None:
+    there = StoredPath(f"{os.environ[NAMED]}/copy-{uuid4().hex}")
+    statuses = {copied(samples.root / "before", tmp_path / "copy"), copied(samples.root / "before", there)}
+    assert statuses == {0}
+    files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert all((there / path.relative_to(tmp_path / "copy")).stat().st_size == path.stat().st_size for path in files)
+    source = samples.root / "before"
+    assert main(["diff", str(source), str(there)]) == main(["diff", str(source), str(tmp_path / "copy")])
 
 
 @pytest.mark.skipif(NAMED not in os.environ, reason=f"NOT RUN: {NAMED} names no cluster")

@@ -1,0 +1,213 @@
+"""A file system that writes into a store: where a log dir is copied to, or an export goes.
+
+A file is there once ``fsync`` completed it, whole, and never before. What is closed without that leaves nothing behind.
+Small files take one request; larger ones go in parts of 8 MiB, of which a few are on their way at a time.
+
+What was written is known from then on (``Catalogue.note``), so looking at it asks nothing, and reading it reads that
+version. ``settle`` lists the whole tree and compares: a file that another process wrote there ends the writing.
+
+Assumes:    who writes there agreed on a file that only one of them can create (``create``), and looks whether it still
+            is the own one, since some stores know no such condition.
+Not chosen: a rename behind the upload, which a bucket copies byte by byte.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from storage.directory import OpenFile
+from storage.errors import LogCleanerError
+from storage.filesystem import FileSystem, NewFile, Purpose
+from storage.stores.catalogue import catalogue_of
+from storage.stores.errors import StoreError
+from storage.stores.paths import StoredPath
+from storage.stores.store import StoredEntry, Upload
+
+_SMALL_BYTES_MAX: Final = 8 << 20
+_ZEROS: Final = bytes(1 << 20)
+_PIECE_BYTES: Final = 1 << 20
+
+
+class OtherWriter(LogCleanerError):
+    """Another process that writes to the same place of a store."""
+
+    url: str
+    cause: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url}: {self.cause}: another process writes there, too; nothing there is whole, name another place"
+        )
+
+
+class UploadedFile(NewFile):
+    """A file being written into a store."""
+
+    def __init__(self, path: StoredPath, go_on: Callable[[], None], digests: dict[Path, str]) -> None:
+        """Send nothing yet.
+
+        Args:
+            path: of the file.
+            go_on: asked between two pieces; it raises if the run is to end.
+            digests: gets the SHA-256 of the file.
+        """
+        super().__init__(path, -1)
+        self._at, self._go_on, self._digests = path, go_on, digests
+        self._catalogue = catalogue_of(path.place)
+        self._head = bytearray()
+        """The bytes of a file that may turn out to be small."""
+        self._upload: Upload | None = None
+        self._sha256 = hashlib.sha256()
+        self._entry: StoredEntry | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append all of ``data``. Raises: as ``Upload``; as ``go_on``."""
+        whole = memoryview(data).cast("B")
+        for start in range(0, len(whole), _PIECE_BYTES):
+            self._go_on()
+            piece = whole[start : start + _PIECE_BYTES]
+            self._sha256.update(piece)
+            self.size_bytes += len(piece)
+            if self._upload is None and self.size_bytes > _SMALL_BYTES_MAX:
+                self._upload = self._catalogue.store.upload(self._at.key)
+                self._upload.write(self._head)
+                self._head = bytearray()
+            if self._upload is None:
+                self._head += piece
+            else:
+                self._upload.write(piece)
+
+    def copy_from(self, source: OpenFile, offset_bytes: int, count_bytes: int) -> None:
+        """Append bytes of an open file. Arguments as of ``NewFile``; errors also as of ``write``."""
+        self._copy_by_reading(source, offset_bytes, count_bytes)
+
+    def extend_to(self, size_bytes: int) -> None:
+        """Append zeros up to a size. Raises: as ``write``."""
+        while self.size_bytes < size_bytes:
+            self.write(_ZEROS[: size_bytes - self.size_bytes])
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Refuse: a file in a store is written once, from its beginning to its end."""
+        raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE), str(self.path))
+
+    def write_out(self) -> None:
+        """Do nothing: full parts are on their way."""
+
+    def found_bytes(self) -> int:
+        """Return how much was written."""
+        return self.size_bytes
+
+    def fsync(self) -> None:
+        """Have the file there, whole. Raises: OtherWriter if a small one is there already; as ``Upload``."""
+        if self._entry is not None:
+            return
+        if self._upload is None:
+            try:
+                self._entry = self._catalogue.store.put(self._at.key, self._head, is_new=True)
+            except FileExistsError as error:
+                raise OtherWriter(str(self._at), "it is there already") from error
+        else:
+            self._entry = self._upload.finish()
+            self._upload = None
+        self._digests[self.path] = self._sha256.hexdigest()
+        self._catalogue.note(self._at.key, self._entry)
+
+    def let_go(self) -> None:
+        """Do nothing: no page of this machine holds it."""
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        """Remember the time; a store has times of its own."""
+        assert self._entry is not None, "before it is there"
+        self._entry = self._entry._replace(mtime_ns=mtime_ns)
+        self._catalogue.note(self._at.key, self._entry)
+
+    def close(self) -> None:
+        """Take away what was sent, unless the file is there; calling it again does nothing."""
+        self._head = bytearray()
+        if self._upload is not None:
+            self._upload.abort()
+            self._upload = None
+
+
+class Uploads(FileSystem):
+    """Writes new files into a store, and removes them again. What lies there is not changed."""
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        """Write nothing yet. ``go_on`` is asked between two pieces of a file; it raises if the run is to end."""
+        self._go_on = go_on
+        self._digests: dict[Path, str] = {}
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        """Begin to write a file, which must not exist. Of ``like`` a store can take nothing.
+
+        Raises: FileExistsError; as ``Store``.
+        """
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        return UploadedFile(_in_store(path), self._go_on, self._digests)
+
+    def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
+        """Know of a directory in which nothing lies yet. A bucket has it once a file does."""
+        at = _in_store(path)
+        catalogue_of(at.place).note(at.key, StoredEntry(at.name, is_directory=True))
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        """Remove a file. A missing one is as wanted. Raises: as ``Store``."""
+        at = _in_store(path)
+        if at.exists():
+            catalogue = catalogue_of(at.place)
+            catalogue.store.delete(at.key)
+            catalogue.note_removed(at.key)
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        """Do nothing: a file is there as soon as it is completed."""
+
+    def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
+        """Write a file, in the place of another one if need be. Raises: as ``Store``."""
+        at = _in_store(path)
+        catalogue = catalogue_of(at.place)
+        catalogue.note(at.key, catalogue.store.put(at.key, data, is_new=False))
+        self._digests[path] = hashlib.sha256(data).hexdigest()
+
+    def settle(self, root: Path, purpose: Purpose) -> None:
+        """List all below a directory, and compare it with what was written. Raises: OtherWriter; as ``Store``."""
+        at = _in_store(root)
+        catalogue = catalogue_of(at.place)
+        written = {key: _identity(entry) for key, entry in catalogue.known_below(at.key).items()}
+        found = {f"{holder}/{entry.name}": _identity(entry) for holder, entry in catalogue.store.walk(at.key)}
+        for key in sorted(written.keys() | found.keys()):
+            if written.get(key) != found.get(key):
+                cause = "it is gone" if key not in found else "it was not written here"
+                raise OtherWriter(f"{at.place}/{key}", cause)
+
+    def sha256_of(self, path: Path) -> str:
+        """Return the SHA-256 of a file that was written, as it was sent: nothing is read back."""
+        return self._digests[path]
+
+
+def is_of_writing(error: BaseException) -> bool:
+    """Return whether an error is about the place in a store that is written to, and not about what is read."""
+    return isinstance(error, OtherWriter) or (isinstance(error, StoreError) and error.is_writing)
+
+
+def writing_to(path: Path, fs: FileSystem, go_on: Callable[[], None]) -> FileSystem:
+    """Return the file system for what is written to a path: ``fs``, or one that writes into its store.
+
+    Arguments: ``go_on`` as of ``Uploads``.
+    """
+    return Uploads(go_on) if isinstance(path, StoredPath) else fs
+
+
+def _in_store(path: Path) -> StoredPath:
+    assert isinstance(path, StoredPath), path
+    return path
+
+
+def _identity(entry: StoredEntry) -> tuple[int, str]:
+    """Return size and version; some stores put quotes around an ETag in one answer, and not in another."""
+    return entry.size_bytes, entry.version.strip('"')

@@ -1,0 +1,364 @@
+"""``clean --output s3://…``: the bytes of a local copy, or no copy, whatever happens between the steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import obstore
+import pytest
+
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
+from storage.stores import opening
+from storage.stores.paths import StoredPath, look_anew
+from tests.conftest import Samples
+from tests.storage.stores.conftest import forget_stores
+from tests.storage.stores.proxy import Fault, Proxy
+from tests.storage.stores.s3 import KEYS, configuration, environment, writer
+from tests.storage.stores.test_faults import faulty
+
+NOW = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
+LARGE_BYTES = 20 << 20
+LARGE = "archive.bin"
+PASSING = [Fault.RESET, Fault.LOST, Fault.SLOW_DOWN, Fault.FAILED, Fault.DELAY]
+SEEDS = 30
+
+
+@pytest.fixture(scope="session")
+def logs(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log dir with a file that goes to a bucket in parts."""
+    return with_large_file(samples.copy("before", tmp_path_factory.mktemp("logs") / "logs"))
+
+
+@pytest.fixture(scope="session")
+def few_logs(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with two partitions."""
+    place = tmp_path_factory.mktemp("logs") / "few"
+    return with_large_file(samples.copy("before", place, ["orders-0", "payments-0"]))
+
+
+def with_large_file(log_dir: Path) -> Path:
+    (log_dir / LARGE).write_bytes(random.Random(1).randbytes(LARGE_BYTES))
+    return log_dir
+
+
+class Destination:
+    """A bucket that copies are written to."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.store = writer(url, name)
+        self.url, self.name = url, name
+        self._client = boto3.client(
+            "s3", endpoint_url=url, region_name=KEYS["region"], aws_access_key_id=KEYS["access_key_id"],
+            aws_secret_access_key=KEYS["secret_access_key"],
+        )  # fmt: skip
+
+    def files(self, prefix: str) -> dict[str, bytes]:
+        found = [meta["path"] for page in obstore.list(self.store, prefix) for meta in page]
+        return {path.removeprefix(f"{prefix}/"): bytes(obstore.get(self.store, path).bytes()) for path in found}
+
+    def unfinished(self) -> list[str]:
+        """Return the multipart uploads that nobody completed or aborted."""
+        return [found["Key"] for found in self._client.list_multipart_uploads(Bucket=self.name).get("Uploads", [])]
+
+
+@pytest.fixture
+def to(s3: str, through: Proxy) -> Destination:
+    return Destination(s3, f"copies-{uuid4().hex}")
+
+
+def copied(log_dir: Path | str, output: Path | str, *more: str) -> int:
+    command = ["clean", "--yes", "--kafka-defaults", "--now", NOW]
+    return main([*command, *more, "--log-dir", str(log_dir), "--output", str(output)])
+
+
+def local_files(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def differing(here: dict[str, bytes], there: dict[str, bytes]) -> list[str]:
+    """Return the names of files that differ; of the manifests, only what they say of a place may."""
+    return [name for name in here.keys() | there.keys() if told(name, here) != told(name, there)]
+
+
+def told(name: str, files: dict[str, bytes]) -> Any:
+    data = files.get(name)
+    return {**json.loads(data), "original": ""} if data and name == MANIFEST_FILE else data
+
+
+def test_copy_in_a_bucket_has_the_bytes_of_a_local_copy(
+    logs: Path, to: Destination, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses = [copied(logs, tmp_path / "copy", "--threads", "2"), copied(logs, f"s3a://{to.name}/a/copy")]
+    assert statuses[0] == statuses[1]
+    here, there = local_files(tmp_path / "copy"), to.files("a/copy")
+    assert differing(here, there) == []
+    assert there[LARGE] == (logs / LARGE).read_bytes()
+    assert len(there) > 50
+    assert INCOMPLETE_FILE not in there
+    assert to.unfinished() == []
+    assert f"s3://{to.name}/a/copy: the copy is complete, with its manifest" in capsys.readouterr().out
+    assert main(["verify", f"s3://{to.name}/a/copy"]) == main(["verify", str(tmp_path / "copy")])
+    assert main(["diff", str(logs), f"s3://{to.name}/a/copy"]) == main(["diff", str(logs), str(tmp_path / "copy")])
+    obstore.put(to.store, "a/copy/meta.properties", b"# other\n")
+    look_anew([StoredPath(f"s3://{to.name}/a")])
+    capsys.readouterr()
+    assert main(["diff", str(logs), f"s3://{to.name}/a/copy"]) == ExitStatus.DAMAGED
+    assert "meta.properties: has 8 bytes" in capsys.readouterr().out
+
+
+def test_log_dir_in_a_bucket_is_copied_as_the_same_one_here(
+    local: str, bucket: str, to: Destination, tmp_path: Path
+) -> None:
+    shutil.copytree(local, tmp_path / "local")  # it gets a .lock
+    statuses = {
+        copied(tmp_path / "local", tmp_path / "here"),
+        copied(f"{bucket}/new", tmp_path / "there"),
+        copied(f"{bucket}/new", f"s3://{to.name}/copy"),
+    }
+    assert len(statuses) == 1
+    here = local_files(tmp_path / "here")
+    assert len(here) > 50
+    assert differing(here, local_files(tmp_path / "there")) == []
+    assert differing(here, to.files("copy")) == []
+
+
+@pytest.mark.parametrize(
+    ("lies_there", "line"),
+    [
+        ([f"copy/{MANIFEST_FILE}"], "holds a finished copy already; name another directory, or remove this one"),
+        ([f"copy/{INCOMPLETE_FILE}"], "holds a copy that was interrupted and is incomplete; name another directory"),
+        (["copy/orders-0/0.log"], "is not empty; name a new or an empty one"),
+        (["copy"], "is no directory; name a new or an empty one"),
+    ],
+)
+def test_place_with_something_in_it_is_refused(
+    few_logs: Path, to: Destination, lies_there: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in lies_there:
+        obstore.put(to.store, name, b"")
+    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.USAGE
+    out, err = capsys.readouterr()
+    assert f"logcleaner: s3://{to.name}/copy: {line}" in err
+    assert out == ""
+    assert [meta["path"] for page in obstore.list(to.store) for meta in page] == lies_there
+
+
+def test_copy_into_its_own_log_dir_is_refused(bucket: str, through: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copied(f"{bucket}/new", f"{bucket}/new/copy") == ExitStatus.USAGE
+    assert "lies in the log dir s3://archives/new; name a directory outside it" in capsys.readouterr().err
+
+
+def test_bucket_that_is_not_there_is_told(few_logs: Path, through: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copied(few_logs, "s3://no-such-bucket/copy") == ExitStatus.USAGE
+    assert "s3://no-such-bucket: no such bucket; check its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("at", ["partNumber=2", "orders-0/", "payments-0/"])
+def test_interrupted_copy_is_none(
+    few_logs: Path,
+    to: Destination,
+    through: Proxy,
+    signal_: signal.Signals,
+    at: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sent = []
+
+    def interrupted(method: str, path: str) -> Fault:
+        if method == "PUT" and at in path and not sent:
+            sent.append(path)
+            os.kill(os.getpid(), signal_)
+        return Fault.NONE
+
+    through.fault = interrupted
+    assert copied(few_logs, f"s3://{to.name}/copy") == 128 + signal_
+    assert sent
+    assert_is_no_copy(to, few_logs, capsys)
+
+
+def assert_is_no_copy(to: Destination, few_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = to.files("copy")
+    assert MANIFEST_FILE not in there
+    assert INCOMPLETE_FILE in there
+    assert to.unfinished() == []
+    capsys.readouterr()
+    forget_stores()
+    opening.configure("s3", configuration(to.url))
+    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.USAGE
+    assert "holds a copy that was interrupted and is incomplete" in capsys.readouterr().err
+    status = main(["diff", str(few_logs), f"s3://{to.name}/copy"])
+    told = "".join(capsys.readouterr())
+    is_told = status == ExitStatus.FAILED and "a copy that was interrupted, and is incomplete" in told
+    assert is_told or (status == ExitStatus.USAGE and "holds no Kafka file and no partition directory" in told)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "line"),
+    [
+        (Fault.SLOW_DOWN, ExitStatus.NOT_YET, "cannot be written now: the store answers 503 SlowDown; try again later"),
+        (Fault.RESET, ExitStatus.NOT_YET, "cannot be written now: error sending request; try again later"),
+        (Fault.DENIED, ExitStatus.FAILED, "the store forbids it: 403 AccessDenied; check the credentials, and what"),
+        (Fault.EXPIRED, ExitStatus.FAILED, "the credentials have expired (ExpiredToken); get new ones, and run again"),
+        (Fault.FULL, ExitStatus.FAILED, "the store has no room for it: 507 XMinioStorageFull; raise its quota, or"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("at", "method"),
+    [
+        ("partNumber=2", "PUT"),
+        ("uploads=", "POST"),
+        ("uploadId=", "POST"),
+        ("orders-0/", "PUT"),
+        (MANIFEST_FILE, "PUT"),
+    ],
+)
+def test_store_that_fails_in_the_middle_leaves_no_copy(
+    few_logs: Path, to: Destination, through: Proxy, fault: Fault, status: ExitStatus, line: str, at: str, method: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    through.fault = lambda asked, path: fault if asked == method and at in path else Fault.NONE
+    assert copied(few_logs, f"s3://{to.name}/copy") == status
+    err = capsys.readouterr().err
+    assert line in err
+    assert "Traceback" not in err
+    assert "partition_failed" not in err
+    assert_is_no_copy(to, few_logs, capsys)
+
+
+def test_mark_that_cannot_be_removed_leaves_the_copy_whole(
+    few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    through.fault = lambda method, path: Fault.DENIED if "delete" in path or method == "DELETE" else Fault.NONE
+    assert copied(few_logs, f"s3://{to.name}/copy") in (ExitStatus.DONE, ExitStatus.FAILED)
+    assert {MANIFEST_FILE, INCOMPLETE_FILE} <= to.files("copy").keys()
+    capsys.readouterr()
+    main(["diff", str(few_logs), f"s3://{to.name}/copy"])
+    assert "incomplete" not in "".join(capsys.readouterr())
+
+
+def test_killed_run_leaves_no_copy(
+    few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "cleaner", "clean", "--yes", "--kafka-defaults", "--log-dir", str(few_logs),
+               "--output", f"s3://{to.name}/copy"]  # fmt: skip
+    with subprocess.Popen(command, env=os.environ | environment(through.url), stderr=subprocess.DEVNULL) as process:
+
+        def killed(method: str, path: str) -> Fault:
+            if method == "PUT" and "orders-0/" in path:
+                process.kill()
+            return Fault.NONE
+
+        through.fault = killed
+        assert process.wait(60) == -signal.SIGKILL
+    through.fault = lambda _method, _path: Fault.NONE
+    assert_is_no_copy(to, few_logs, capsys)
+
+
+def test_second_run_at_once_is_refused(
+    few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It saw an empty place as well, and only one of them can make the mark."""
+    first = f"copy/{INCOMPLETE_FILE}"
+
+    def raced(method: str, path: str) -> Fault:
+        if method == "PUT" and first in path and not to.files("copy"):
+            obstore.put(to.store, first, b"of another run")
+        return Fault.NONE
+
+    through.fault = raced
+    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.USAGE
+    assert "holds a copy that another run is writing; name another directory" in capsys.readouterr().err
+    assert to.files("copy") == {INCOMPLETE_FILE: b"of another run"}
+
+
+@pytest.mark.parametrize("name", [INCOMPLETE_FILE, "orders-0/00000000000000000000.log", "orders-0/more", "more"])
+def test_place_that_another_run_takes_all_the_same_becomes_no_copy(
+    few_logs: Path, to: Destination, through: Proxy, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server knows no condition on a put, and passes over it."""
+    through.unsupported = frozenset({"if-none-match"})
+
+    def raced(method: str, path: str) -> Fault:
+        if method == "PUT" and "/payments-0/" in path and f"{name} of another" not in to.files("copy").values():
+            obstore.put(to.store, f"copy/{name}", f"{name} of another".encode())
+        return Fault.NONE
+
+    through.fault = raced
+    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.FAILED
+    err = capsys.readouterr().err
+    assert f"s3://{to.name}/copy/{name}: it was not written here: another process writes there, too" in err
+    assert MANIFEST_FILE not in to.files("copy")
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed", "added"])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_source_in_a_bucket_that_changes_ends_the_copy(
+    samples: Samples, to: Destination, through: Proxy, tmp_path: Path, change: str, is_local: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    source = samples.copy("before", tmp_path / "source", ["orders-0", "payments-0"])
+    for path in source.rglob("*"):
+        if path.is_file():
+            obstore.put(to.store, f"source/{path.relative_to(source).as_posix()}", path.read_bytes())
+    log = "source/orders-0/00000000000000000000.log"
+    done = []
+
+    def changed(method: str, path: str) -> Fault:
+        if not done and method == "GET" and ".log" in path and "payments-0" in path:
+            done.append(path)
+            if change == "removed":
+                obstore.delete(to.store, log)
+            else:
+                obstore.put(to.store, log if change == "replaced" else "source/orders-0/x", b"other")
+        return Fault.NONE
+
+    through.fault = changed
+    output = tmp_path / "copy" if is_local else f"s3://{to.name}/copy"
+    assert copied(f"s3://{to.name}/source", output) == ExitStatus.FAILED
+    assert done
+    err = capsys.readouterr().err
+    assert "changed since the copy was planned" in err
+    assert "Traceback" not in err
+    there = local_files(tmp_path / "copy") if is_local else to.files("copy")
+    assert MANIFEST_FILE not in there
+
+
+def test_two_score_bad_days_end_with_a_whole_copy_or_with_none(
+    samples: Samples, s3: str, through: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, to = samples.copy("before", tmp_path / "source", ["payments-0"]), Destination(s3, "bad-days")
+    assert copied(source, tmp_path / "copy") == ExitStatus.DONE
+    wanted, outcomes = local_files(tmp_path / "copy"), Counter[str]()
+    for seed in range(SEEDS):
+        draw = random.Random(seed)
+        forget_stores()
+        opening.configure("s3", configuration(through.url))
+        kinds = draw.choice([PASSING, PASSING, [*PASSING, Fault.DENIED, Fault.EXPIRED, Fault.FULL]])
+        through.fault = faulty(draw, draw.choice([0.02, 0.2, 0.7]), kinds)
+        capsys.readouterr()
+        status = copied(source, f"s3://bad-days/{seed}")
+        err = capsys.readouterr().err
+        there = to.files(str(seed))
+        assert "Traceback" not in err
+        assert "bug:" not in err
+        if MANIFEST_FILE in there:
+            assert differing(wanted, {name: data for name, data in there.items() if name != INCOMPLETE_FILE}) == []
+        assert (status == ExitStatus.DONE) <= (MANIFEST_FILE in there), (seed, err)
+        outcomes[ExitStatus(status).name] += 1
+    assert outcomes.keys() >= {"DONE", "NOT_YET"}, outcomes
+    assert to.unfinished() == []
