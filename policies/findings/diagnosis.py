@@ -16,11 +16,12 @@ from policies.findings.of_history import transaction_findings
 from policies.findings.of_log_dir import (
     BY_METADATA,
     checkpoint_findings,
+    log_dir_name_findings,
     lost_finding,
     meta_findings,
     offset_findings,
+    partition_name_findings,
     set_aside_finding,
-    strange_directory_finding,
     topic_id_finding,
     unread_topic_id_finding,
 )
@@ -232,8 +233,6 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
                 )
                 remedy = "The next import into this log dir removes it, or the next start of the broker."
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
-            case EntryKind.STRANGE:
-                yield strange_directory_finding(entry.path)
             case _:
                 pass
 
@@ -363,6 +362,7 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
     for partition in seen.partitions:
         yield from of_partition(partition, now_ms)
     yield from entry_findings(seen.entries, is_live=seen.is_live)
+    yield from log_dir_name_findings(seen.path, seen.names)
     yield from index_cache_findings(seen)
     for remote in seen.remote:
         yield from remote_metadata_findings(remote, now_ms)
@@ -395,5 +395,6 @@ def of_partition(seen: PartitionSymptoms, now_ms: int) -> list[Finding]:
         *retention_findings(seen, now_ms),
         *tiering_findings(seen, now_ms),
     ]
+    found += list(partition_name_findings(seen.path, seen.names, seen.topic_partition, found))
     says_all = any(finding.code in _SAYS_ALL for finding in found)
     return [f for f in found if not (says_all and f.code is FindingCode.PARTITION_UNREADABLE)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from policies.findings.findings import (
@@ -24,6 +25,7 @@ from policies.findings.findings import (
     RepairGroup,
 )
 from policies.findings.of_files import INDEXES_GO, RECOVER_TAIL
+from policies.preflight.files import offset_if_any, parse_kafka_name
 from policies.preflight.identity import IdentityBefore, check_identities, check_zookeeper_identities
 from policies.preflight.lost import LostPartition, SetAside
 from policies.reasons import counted
@@ -73,9 +75,7 @@ _OF_A_PARTITION: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_
 _OF_THE_METADATA: Final = re.compile(r"quorum-state(\.tmp)?|\d{20}-\d{10}\.checkpoint(\.part|\.deleted)?|.*\.part")
 _TEMPORARY: Final = ".tmp"
 _CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
-_LIKE_A_SEGMENT: Final = re.compile(r"([^.]*)\..*?(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL)
-_JAVA_LONG: Final = re.compile(r"[+-]?[0-9]+")
-_LONG_END: Final = 1 << 63
+_LIKE_A_SEGMENT: Final = re.compile(r"[^.]*\..*?(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL)
 _UNREAD: Final = {
     RECOVERY_POINT_CHECKPOINT: (Harm.SLOW_START, "a broker that did not stop cleanly reads every segment anew"),
     HIGH_WATERMARK_CHECKPOINT: (Harm.NO_START, "the broker takes the log dir offline"),
@@ -169,6 +169,15 @@ class TopicId(NamedTuple):
     """Why it cannot be read."""
     takes_offline: bool = False
     """Whether a start takes the log dir offline over the error, by ``policies.preflight``; else it stops the broker."""
+
+
+class PartitionNames(NamedTuple):
+    """The names in a partition directory that are none of a log."""
+
+    others: tuple[str, ...] = ()
+    """Entries that are no segment files, and those of a ``.log`` whose name has not 20 digits."""
+    orphans: tuple[str, ...] = ()
+    """Index files without a ``.log``."""
 
 
 class NamedEntry(NamedTuple):
@@ -397,36 +406,41 @@ def meta_findings(befores: Sequence[IdentityBefore], metadata_dir: str | None) -
         told.add(path)
 
 
-def strange_directory_finding(path: str) -> Finding:
-    """Return the finding of a directory in a log dir whose name no partition can have."""
-    text = "No partition has such a name: the broker does not start, or takes the log dir offline."
-    return Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
-
-
 def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterator[Finding]:
     """Yield the names in a log dir that no part of Kafka, nor of logcleaner, gives."""
     for name, is_directory in entries:
         path = f"{log_dir}/{name}"
         if is_directory:
             if name != REMOTE_INDEX_CACHE and parse_partition_dir_name(name) is None:
-                yield strange_directory_finding(path)
+                yield _strange_directory(path, name)
         elif name.removesuffix(_TEMPORARY) not in _OF_A_LOG_DIR and not name.endswith(SCRATCH_SUFFIX):
             text = "No part of Kafka gives a file this name; the broker ignores it."
             yield Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, "Move it away if nobody needs it here.")
 
 
+def _strange_directory(path: str, name: str) -> Finding:
+    """Return the finding of a directory in a log dir whose name Kafka gives to none."""
+    taken_for = parse_kafka_name(name)
+    if taken_for is not None:
+        text = f"No part of Kafka gives a directory this name; a start takes it for one of {taken_for}."
+        return Finding(FindingCode.NAME_STRANGE, Harm.NOTE, path, text, _MOVE_AWAY)
+    text = "No partition has such a name: the broker does not start, or takes the log dir offline."
+    return Finding(FindingCode.NAME_STRANGE, Harm.NO_START, path, text, STRANGE_DIRECTORY)
+
+
 def partition_name_findings(
-    directory: str, others: Iterable[str], orphans: Iterable[str], name: TopicPartition
+    directory: str, names: PartitionNames, name: TopicPartition, told: Iterable[Finding]
 ) -> Iterator[Finding]:
     """Yield the names in a partition directory that no part of Kafka, nor of logcleaner, gives.
 
     Args:
         directory: of the partition.
-        others: names of entries that are no segment files.
-        orphans: names of index files without a ``.log``.
+        names: of its entries.
         name: of the partition.
+        told: the other findings. Index files that are evidence of lost records are left out: the finding that says so
+            has another remedy.
     """
-    for other in sorted(others):
+    for other in sorted(names.others):
         path, is_metadata = f"{directory}/{other}", name.topic == CLUSTER_METADATA_TOPIC
         plain_name = other.removesuffix(_TEMPORARY).removesuffix(FileState.DELETED)  # a repair keeps what it replaces
         if plain_name in _OF_A_PARTITION or other.endswith(SCRATCH_SUFFIX):
@@ -435,7 +449,14 @@ def partition_name_findings(
             continue
         harm, text, remedy = _what_a_start_does(other)
         yield Finding(FindingCode.NAME_STRANGE, harm, path, text, remedy)
-    for orphan in sorted(orphans):
+    lost = [one for one in told if one.code in (FindingCode.OFFSET_GAP, FindingCode.END_BELOW_WATERMARK)]
+    starts = {PurePath(one.path).stem for one in lost}
+    end_offset = min((one.offset or 0 for one in lost if one.path == directory), default=None)
+    for orphan in sorted(names.orphans):
+        found = parse_segment_file_name(orphan)
+        is_behind = found is not None and end_offset is not None and found.base_offset >= end_offset
+        if is_behind or orphan.partition(".")[0] in starts:
+            continue
         text = "There is no .log of this name: the next start of the broker deletes the file."
         yield Finding(FindingCode.NAME_STRANGE, Harm.WASTE, f"{directory}/{orphan}", text, "Nothing.")
 
@@ -454,17 +475,17 @@ def _what_a_start_does(name: str) -> tuple[Harm, str, str]:
     if like is None:
         text = "No part of Kafka gives a file this name; the broker ignores it."
         return Harm.NOTE, text, "Move it away if nobody needs it here."
-    return _of_an_offset(like[1], like[2])
+    return _of_an_offset(offset_if_any(name), like[1])
 
 
-def _of_an_offset(number: str, kind: str) -> tuple[Harm, str, str]:
+def _of_an_offset(offset: int | None, kind: str) -> tuple[Harm, str, str]:
     """Return what a start does with a name that begins and ends as that of a segment file does."""
-    if not _JAVA_LONG.fullmatch(number) or not -_LONG_END <= int(number) < _LONG_END:
+    if offset is None:
         return Harm.NO_START, _NO_OFFSET, _MOVE_AWAY
     if kind == "log":
-        text = f"The broker takes it for the segment of offset {int(number)}, and makes an empty one there."
+        text = f"The broker takes it for the segment of offset {offset}, and makes an empty one there."
         return Harm.WRONG_ANSWER, text, _MOVE_AWAY
     if kind == "snapshot":
-        text = f"The broker takes it for the producer snapshot of offset {int(number)}: it believes it, or deletes it."
+        text = f"The broker takes it for the producer snapshot of offset {offset}: it believes it, or deletes it."
         return Harm.WRONG_ANSWER, text, _MOVE_AWAY
     return Harm.WASTE, "No part of Kafka gives a file this name; the next start deletes or renames it.", _COPY_IT

@@ -11,7 +11,7 @@ from policies.explain.explanation import PartitionExplanation
 from policies.facts import PartitionFacts
 from policies.findings.findings import NOT_WALKED, HeaderWalk, LogHistory
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
-from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, OffsetCheckpoint, TopicId
+from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, NamedEntry, OffsetCheckpoint, PartitionNames, TopicId
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.lost import LostPartition, SetAside
@@ -35,6 +35,7 @@ class TopicIdentity(NamedTuple):
 
 NO_HISTORY: Final = LogHistory("", ())
 UNKNOWN_TOPIC: Final = TopicIdentity()
+NO_NAMES: Final = PartitionNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class PartitionSymptoms:
     deleted_bytes: int = 0
     emptied: tuple[EmptiedSegment, ...] = ()
     """The segments without a record, by what their index files say."""
+    names: PartitionNames = NO_NAMES
     hollow_swaps: tuple[HollowSwapFacts, ...] = ()
     only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
     """The ``.deleted`` logs that may be the only copy of records, by their paths."""
@@ -85,8 +87,6 @@ class EntryKind(StrEnum):
 
     STRAY = "stray"
     DELETE = "delete"
-    STRANGE = "strange"
-    """A directory whose name is none of Kafka's: a broker does not start."""
     INDEX_CACHE = "index cache"
     """``remote-log-index-cache``."""
     IMPORT = "import"
@@ -150,6 +150,8 @@ class LogDirSymptoms:
     is_live: bool
     partitions: tuple[PartitionSymptoms, ...] = ()
     entries: tuple[EntrySymptoms, ...] = ()
+    names: tuple[NamedEntry, ...] = ()
+    """All entries of the log dir."""
     unlinked: UnlinkedSymptoms | None = None
     remote: tuple[RemoteMetadata, ...] = ()
     errors: tuple[str, ...] = ()

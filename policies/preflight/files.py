@@ -1,12 +1,19 @@
-"""The files of a partition directory while a start works on them: which are there, and what was done to which."""
+"""The files of a partition directory while a start works on them: which are there, and what was done to which.
+
+Names of directories and files are read as Kafka reads them, which lets more through than it ever writes.
+
+Source: Kafka ``LocalLog.parseTopicPartitionName``, ``LogFileUtils.offsetFromFile``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from policies.preflight.facts import FileBefore, KafkaFailure
 from policies.preflight.start import StartStep, StartStepKind
+from storage.names import DirState, TopicPartition
 
 INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 DELETED: Final = ".deleted"
@@ -14,6 +21,8 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 OFFSET_MAX: Final = (1 << 63) - 1
+_PARTITION: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_PARTITION_MAX: Final = (1 << 31) - 1
 
 
 class LoadingStopped(Exception):
@@ -74,6 +83,26 @@ class Files:
         if name not in self.sizes:
             self.sizes[name] = 0
             self.note(StartStepKind.CREATE, name, why)
+
+
+def parse_kafka_name(name: str, *, knows_stray: bool = True) -> TopicPartition | None:
+    """Return the partition that Kafka takes a directory for; None where it refuses to start over the name.
+
+    Args:
+        name: of the directory.
+        knows_stray: whether this Kafka has ``-stray`` directories.
+    """
+    for state in (DirState.DELETE, DirState.FUTURE, DirState.STRAY):
+        if name.endswith(state.value) and (knows_stray or state is not DirState.STRAY):
+            if not re.fullmatch(r"(\S+)-(\S+)\.(\S+)" + state.value, name):
+                return None
+            name = name[: name.rindex(".")]
+            break
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not _PARTITION.fullmatch(partition):
+        return None
+    number = int(partition)
+    return TopicPartition(topic, number) if -_PARTITION_MAX - 1 <= number <= _PARTITION_MAX else None
 
 
 def base_offset_of(name: str) -> int:

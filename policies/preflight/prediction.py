@@ -1,20 +1,17 @@
 """The verdict on a whole start: which log dirs come up, what becomes of each partition, and what stops the broker.
 
-Names of directories are read as Kafka reads them, which lets more through than it ever writes.
-
 A start ends moves between log dirs that a stop of the broker interrupted: a ``-future`` directory takes its name. The
 controller assigns a moved partition to its new log dir before the broker renames the directory there. A broker that
 stopped between the two renames it at its next start, as soon as it knows the cluster metadata (KAFKA-16082).
 
 The loader before Kafka 3.0 differs: it recovers each swapped segment, and replaces the sources by it.
 
-Source: Kafka ``LocalLog.parseTopicPartitionName``, ``LogManager.recoverAbandonedFutureLogs``; Kafka 2.8
+Source: Kafka ``LogManager.recoverAbandonedFutureLogs``; Kafka 2.8
 ``Log.loadSegments``, ``removeTempFilesAndCollectSwapFiles``, ``completeSwapOperations``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -65,8 +62,6 @@ STRAY_SINCE: Final = Release(3, 7)
 """Since then ``-stray`` directories are known, and what the metadata do not place here becomes one."""
 REMOTE_SINCE: Final = Release(3, 5)
 """Since then the directory ``remote-log-index-cache`` is left alone."""
-_PARTITION: Final = re.compile(r"[+-]?\d+", re.ASCII)
-_PARTITION_MAX: Final = (1 << 31) - 1
 
 SWAPS_RENAMED_SINCE: Final = Release(3, 0)
 
@@ -214,27 +209,6 @@ def promote(
 def is_lost(log_dir: LogDirStart) -> bool:
     """Return whether a log dir goes offline while its partitions are loaded, and not later."""
     return log_dir.state is Dirs.OFFLINE and not {file for file, _ in log_dir.failures} <= _READ_LATER
-
-
-def parse_kafka_name(name: str, *, knows_stray: bool) -> TopicPartition | None:
-    """Return the partition that Kafka takes a directory for; None where it refuses to start over the name.
-
-    Args:
-        name: of the directory.
-        knows_stray: whether this Kafka has ``-stray`` directories.
-    """
-    states = [state for state in (DirState.DELETE, DirState.FUTURE, DirState.STRAY) if state.value]
-    for state in states:
-        if name.endswith(state.value) and (knows_stray or state is not DirState.STRAY):
-            if not re.fullmatch(r"(\S+)-(\S+)\.(\S+)" + state.value, name):
-                return None
-            name = name[: name.rindex(".")]
-            break
-    topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not _PARTITION.fullmatch(partition):
-        return None
-    number = int(partition)
-    return TopicPartition(topic, number) if -_PARTITION_MAX - 1 <= number <= _PARTITION_MAX else None
 
 
 class OldLoading(Loading):

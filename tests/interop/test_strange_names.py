@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from policies.findings.findings import Harm
-from policies.findings.of_log_dir import partition_name_findings
+from policies.findings.of_log_dir import PartitionNames, partition_name_findings
 from storage.names import TopicPartition
 from tests.conftest import Samples
 from tests.interop.referee import Referee
@@ -33,7 +33,7 @@ def test_a_start_fails_at_those_names_that_verify_says_it_fails_at(
     for name in NAMES:
         directory = shutil.copytree(healthy, tmp_path / "tried" / "single-0")
         (directory / name).touch()
-        found = list(partition_name_findings(str(directory), [name], [], TopicPartition("single", 0)))
+        found = list(partition_name_findings(str(directory), PartitionNames((name,)), TopicPartition("single", 0), ()))
         harm = found[0].harm if found else None
         try:
             referee.read([directory])

@@ -27,8 +27,8 @@ from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, o
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
-from cleaner.engine.verify.hollow import hollow_swap_facts, newest_snapshot, recovered, strange_logs
-from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_id_of, read_identity
+from cleaner.engine.verify.hollow import hollow_swap_facts, names_in, newest_snapshot, recovered, strange_logs
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_identity
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -38,9 +38,10 @@ from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.findings.diagnosis import Diagnosis, diagnose
 from policies.findings.findings import NOT_WALKED, HeaderWalk
-from policies.findings.of_log_dir import TopicId
+from policies.findings.of_log_dir import PartitionNames, TopicId
 from policies.findings.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
 from policies.findings.symptoms import (
+    NO_NAMES,
     DamagedMetadata,
     EntryKind,
     EntrySymptoms,
@@ -66,7 +67,6 @@ from storage.names import (
     IMPORT_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     REMOTE_INDEX_CACHE,
-    SCRATCH_SUFFIX,
     DirState,
     FileState,
     TopicPartition,
@@ -103,7 +103,7 @@ def entries_of(
             with suppress(FileNotFoundError):
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
     for name, status in sorted(found, key=lambda pair: pair[0]):
-        if not stat.S_ISDIR(status.st_mode) or name.endswith(SCRATCH_SUFFIX):
+        if not stat.S_ISDIR(status.st_mode):
             continue
         kind, topic = _kind_of(name)
         if kind is not None:
@@ -121,15 +121,13 @@ def _is_kept(file: UnlinkedFile, now_ms: int) -> bool:
 
 
 def _kind_of(name: str) -> tuple[EntryKind | None, str]:
-    """Return the kind of a directory, and its topic; None for a partition that is live, or moving."""
+    """Return the kind of a directory, and its topic; None for one that is live, or moving, or of no partition."""
     if name == REMOTE_INDEX_CACHE:
         return EntryKind.INDEX_CACHE, ""
     if name.endswith(IMPORT_SUFFIX) and parse_topic_partition(name.removesuffix(IMPORT_SUFFIX)):
         return EntryKind.IMPORT, ""
     parsed = parse_partition_dir_name(name)
-    if parsed is None:
-        return EntryKind.STRANGE, ""
-    return _KINDS.get(parsed.state), parsed.topic_partition.topic
+    return (_KINDS.get(parsed.state), parsed.topic_partition.topic) if parsed else (None, "")
 
 
 def unlinked_of(log_dir: Path, files: Iterable[UnlinkedFile], now_ms: int) -> UnlinkedSymptoms | None:
@@ -277,6 +275,7 @@ class Examination:
             is_live,
             tuple(partitions),
             () if self.plan.request.topics else tuple(self._entries(planned)),
+            () if self.plan.request.topics else tuple(read_entries(path)),
             None if self.plan.request.topics else unlinked_of(path, unlinked, self.now_ms),
             tuple(remote),
             tuple(dict.fromkeys((*errors, *unread))),
@@ -362,23 +361,25 @@ class _Eyes:
                     return None
                 error = error or str(raised)
                 break
-        if error is None:
-            return None
-        was_clean = self._checkpoints.was_clean
-        identity = self._identity()
+        return None if error is None else self._unread(error)
+
+    def _unread(self, error: str | None, age_ms: int = 0, names: PartitionNames = NO_NAMES) -> PartitionSymptoms:
+        """Return the symptoms of a partition whose segments nobody looked at."""
+        was_clean, identity = self._checkpoints.was_clean, self._identity()
         return PartitionSymptoms(
-            self.topic_partition, str(self.path), self._is_live, was_clean, 0, error=error, identity=identity
-        )
+            self.topic_partition, str(self.path), self._is_live, was_clean, age_ms, error=error, identity=identity,
+            names=names,
+        )  # fmt: skip
 
     def _look(self) -> PartitionSymptoms:
         now_ms = self._with.now_ms
         listing = list_partition(self.path)
         age_ms = max(now_ms - status_of(self.path).st_mtime_ns // 1_000_000, 0)
+        names = names_in(listing)
+        if self._error is not None:  # it tells of the name
+            names = names._replace(others=tuple(name for name in names.others if f"/{name}" not in self._error))
         if strange_logs(listing):  # nobody knows which batches are not here
-            clean, identity, error = self._checkpoints.was_clean, self._identity(), self._error
-            return PartitionSymptoms(
-                self.topic_partition, str(self.path), self._is_live, clean, age_ms, error=error, identity=identity
-            )
+            return self._unread(self._error, age_ms, names)
         glanced = Glanced.at(recovered(listing))
         segments, explained = glanced.listing.segments, self._explained(glanced)
         noted = self._checkpoints.noted(self.topic_partition)
@@ -419,6 +420,7 @@ class _Eyes:
             unfinished_files=len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             deleted_files=len(due),
             deleted_bytes=sum(due),
+            names=names,
             hollow_swaps=() if self._is_live else tuple(hollow_swap_facts(listing)),
         )
 

@@ -17,9 +17,10 @@ from cleaner.engine.doctor.missing import missing_records
 from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget
 from cleaner.engine.verify.log_dir_files import read_identity
 from policies.preflight.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
+from policies.preflight.files import parse_kafka_name
 from policies.preflight.identity import Identities, IdentityBefore, check_identities, check_zookeeper_identities
 from policies.preflight.metadata import METADATA_DIR, MetadataBefore, MetadataStart, load_metadata, with_features
-from policies.preflight.prediction import REMOTE_SINCE, STRAY_SINCE, StartSurroundings, parse_kafka_name, predict
+from policies.preflight.prediction import REMOTE_SINCE, STRAY_SINCE, StartSurroundings, predict
 from policies.preflight.start import (
     LogDirStart,
     PartitionFate,

@@ -10,12 +10,12 @@ from typing import Final
 
 from policies.findings.findings import Circumstances, LogHistory, Noted
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
-from policies.findings.of_log_dir import LogClaims
+from policies.findings.of_log_dir import LogClaims, PartitionNames
 from storage.errors import LogCleanerError
 from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing
 from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
-from storage.names import FileKind, FileState
+from storage.names import FileKind, FileState, segment_file_name
 from storage.segment import Segment, SegmentFile
 
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
@@ -79,6 +79,22 @@ def lone_indexes(listing: Listing, states: Collection[FileState] = tuple(FileSta
     logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
     plain = listing.in_state(FileState.PLAIN)
     return [file for file in plain if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
+
+
+def odd_logs(listing: Listing) -> dict[str, str]:
+    """Return the ``.log`` files whose names have not 20 digits, by the stem that a broker would give them.
+
+    A broker does not read these files, so ``verify`` says nothing else about them.
+    """
+    logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
+    return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}
+
+
+def names_in(listing: Listing) -> PartitionNames:
+    """Return the names in a partition directory that are none of a log."""
+    orphans = lone_indexes(listing, (FileState.PLAIN,))
+    others = (*listing.others, *odd_logs(listing).values())
+    return PartitionNames(others, tuple(file.file_name for file in orphans))
 
 
 def claims_on(

@@ -9,7 +9,14 @@ from struct import Struct
 from typing import Final
 
 from cleaner.engine.only_copies import OnlyCopies
-from cleaner.engine.verify.hollow import claims_on, emptied_segments, hollow_swap_facts, lone_indexes, strange_logs
+from cleaner.engine.verify.hollow import (
+    claims_on,
+    emptied_segments,
+    hollow_swap_facts,
+    names_in,
+    odd_logs,
+    strange_logs,
+)
 from policies.findings.findings import (
     REBUILD,
     Circumstances,
@@ -55,7 +62,6 @@ from storage.names import (
     FileKind,
     FileState,
     TopicPartition,
-    segment_file_name,
 )
 from storage.records import iter_headers
 from storage.segment import Segment, reading
@@ -164,15 +170,12 @@ def partition_findings(
         index = log.segments[-1].standing.path_of(FileKind.INDEX)
         is_lost = bool(claims.beyond) or missing_near(index, RepairKind.INDEX, found) is not None
         found += early_end_findings(log, found, claims.counted_end, is_lost=is_lost)
-    odd = _odd_logs(listing)
+    odd = odd_logs(listing)
     unread = {f"{log.directory}/{strange}" for strange in strange_files(listing)}  # a broker may follow it
     found = [one for one in found if one.path not in unread and Path(one.path).stem not in odd]
     if not circumstances.is_live:
         found += swap_findings(hollow_swap_facts(listing))
-    told = {Path(one.path).name.partition(".")[0] for one in found if one.code is FindingCode.OFFSET_GAP}
-    orphans = [file.file_name for file in lone_indexes(listing, (FileState.PLAIN,))]
-    orphans = [file_name for file_name in orphans if file_name.partition(".")[0] not in told]
-    found += partition_name_findings(log.directory, [*listing.others, *odd.values()], orphans, name)
+    found += list(partition_name_findings(log.directory, names_in(listing), name, found))
     if name.topic == CLUSTER_METADATA_TOPIC:
         return list(without_repairs(grouped(found)))
     deleted = [file.file_name for file in listing.in_state(FileState.DELETED)]
@@ -243,12 +246,3 @@ def _named_in(gap: tuple[int, int], snapshots: Snapshots) -> int | None:
     """Return an offset in a gap that a snapshot has as that of a batch."""
     named = (entry.last_offset for entries in snapshots.values() if not isinstance(entries, str) for entry in entries)
     return next((offset for offset in named if gap[0] <= offset < gap[1]), None)
-
-
-def _odd_logs(listing: Listing) -> dict[str, str]:
-    """Return the ``.log`` files whose names have not 20 digits, by the stem that a broker would give them.
-
-    A broker does not read these files, so ``verify`` says nothing else about them.
-    """
-    logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
-    return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.diagnosis import SETTLED_MS, entry_findings
+from policies.findings.diagnosis import SETTLED_MS, diagnose, entry_findings
 from policies.findings.findings import FindingCode
-from policies.findings.symptoms import EntryKind, EntrySymptoms
+from policies.findings.of_log_dir import NamedEntry
+from policies.findings.symptoms import EntryKind, EntrySymptoms, LogDirSymptoms
 
 DELAY_MS = 60_000
 
@@ -37,6 +38,7 @@ def test_directory_of_a_killed_import_is_no_deleted_topic(is_live):
 
 @pytest.mark.parametrize("is_live", [False, True])
 def test_stray_and_strange_directories_are_told_at_once(is_live):
-    entries = [an_entry(EntryKind.STRAY), an_entry(EntryKind.STRANGE), an_entry(EntryKind.INDEX_CACHE)]
-    codes = [finding.code for finding in entry_findings(entries, is_live=is_live)]
-    assert codes == [FindingCode.STRAY_DIRECTORY, FindingCode.NAME_STRANGE]
+    entries = (an_entry(EntryKind.STRAY), an_entry(EntryKind.INDEX_CACHE))
+    names = (NamedEntry("lost+found", is_directory=True),)
+    found = diagnose([LogDirSymptoms("/data", is_live, entries=entries, names=names)], DELAY_MS).findings
+    assert [finding.code for finding in found] == [FindingCode.NAME_STRANGE, FindingCode.STRAY_DIRECTORY]

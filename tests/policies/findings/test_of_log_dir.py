@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.findings import END_LOST, FindingCode, Harm, Noted
+from policies.findings.findings import END_LOST, Finding, FindingCode, Harm, Noted
 from policies.findings.of_files import RECOVER_TAIL
 from policies.findings.of_log_dir import (
     CHECKPOINTS,
     LogClaims,
     NamedEntry,
     OffsetCheckpoint,
+    PartitionNames,
     TopicId,
     checkpoint_findings,
     log_dir_name_findings,
@@ -160,14 +161,34 @@ def test_names_in_a_log_dir():
     assert [one.harm for one in found] == [Harm.NO_START, Harm.NOTE]
 
 
+def names_told(*others: str, orphans: tuple[str, ...] = (), told: tuple[Finding, ...] = ()) -> list[Finding]:
+    return list(partition_name_findings("/d/orders-0", PartitionNames(others, orphans), ORDERS, told))
+
+
+@pytest.mark.parametrize("name", ["x-+5", "x-007", "a b-0"])
+def test_a_directory_whose_name_kafka_takes_though_it_gives_none_stops_nothing(name):
+    """``tests/interop/test_preflight.py`` starts Kafka on such names."""
+    (found,) = log_dir_name_findings("/d", [NamedEntry(name, True)])
+    assert (found.code, found.harm) == (FindingCode.NAME_STRANGE, Harm.NOTE)
+
+
+def test_index_files_that_tell_of_lost_records_are_not_told_by_their_names():
+    orphans = tuple(f"{base:020d}.index" for base in (3, 9, 12))
+    assert len(names_told(orphans=orphans)) == 3
+    lost = tuple(offset_findings(LogClaims("/d/orders-0", 9, noted=Noted(high_watermark=20))))
+    gap = Finding(FindingCode.OFFSET_GAP, Harm.DATA_LOST, f"/d/orders-0/{3:020d}.log", "", "")
+    assert [one.path[-8:] for one in names_told(orphans=orphans, told=lost)] == ["03.index"]
+    assert names_told(orphans=orphans, told=(gap, *lost)) == []
+
+
 def test_names_in_a_partition():
     known = ["leader-epoch-checkpoint", "partition.metadata", "partition.metadata.tmp", "x.logcleaner"]
-    assert list(partition_name_findings("/d/orders-0", known, [], ORDERS)) == []
+    assert list(names_told(*known)) == []
     strange = ["foo.log", "notes.txt", f"{0:020d}.log"]
-    found = list(partition_name_findings("/d/orders-0", strange, [f"{9:020d}.index"], ORDERS))
+    found = list(names_told(*strange, orphans=(f"{9:020d}.index",)))
     assert [one.harm for one in found] == [Harm.WRONG_ANSWER, Harm.NO_START, Harm.NOTE, Harm.WASTE]
-    metadata = TopicPartition("__cluster_metadata", 0)
-    assert list(partition_name_findings("/d/m", ["quorum-state", f"{7:020d}-{1:010d}.checkpoint"], [], metadata)) == []
+    metadata, of_metadata = TopicPartition("__cluster_metadata", 0), ("quorum-state", f"{7:020d}-{1:010d}.checkpoint")
+    assert list(partition_name_findings("/d/m", PartitionNames(of_metadata), metadata, ())) == []
 
 
 @pytest.mark.parametrize(
@@ -191,10 +212,10 @@ def test_names_in_a_partition():
 )
 def test_a_strange_name_does_the_harm_that_a_start_does(name, harm):
     """``tests/interop/test_strange_names.py`` asks Kafka."""
-    (found,) = partition_name_findings("/d/orders-0", [name], [], ORDERS)
+    (found,) = names_told(name)
     assert (found.code, found.harm) == (FindingCode.NAME_STRANGE, harm)
 
 
 def test_what_a_repair_keeps_is_not_strange():
     kept = ["leader-epoch-checkpoint.deleted", "partition.metadata.deleted"]
-    assert list(partition_name_findings("/d/orders-0", kept, [], ORDERS)) == []
+    assert list(names_told(*kept)) == []

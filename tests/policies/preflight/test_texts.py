@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.preflight.facts import KafkaFailure, Release
+from policies.preflight.files import parse_kafka_name
 from policies.preflight.identity import (
     Identity,
     IdentityBefore,
@@ -12,7 +13,6 @@ from policies.preflight.identity import (
     check_zookeeper_identities,
     parse_identity,
 )
-from policies.preflight.prediction import parse_kafka_name
 from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
 from storage.names import TopicPartition
 
