@@ -4,8 +4,9 @@ Nouns: an *extent* is the part of one segment that one task reads (an ``Extent``
 part of an extent in memory, with the fields of its records located. ``cleaner.arrow`` makes Arrow columns of a chunk.
 Extents, chunks and columns need no Spark: ``cleaner.export`` uses them, too. A *choice* selects partitions by name.
 
-``table`` is the data source: ``source`` plans a batch read, ``stream`` plans micro-batches, within ``bounds`` that
-options name. ``reading`` is the work of their tasks. ``sink`` writes new partitions, each in parts.
+``table`` is the data source: ``source`` is a batch read, ``stream`` one in micro-batches, within ``bounds`` that
+options name; ``logs`` is the function ``read_logs``. ``planning`` chooses the extents of all of them, and ``reading``
+is the work of their tasks. ``sink`` writes new partitions, each in parts.
 ``bulk`` compacts: it sends work to the ``tasks`` of its executors, and ``shuffle`` finds the survivors.
 
 ``analysis`` examines a *snapshot*. Its tasks hand over *facts* (stretches of batches, keys) and measure the *savings*
@@ -14,18 +15,49 @@ of a compaction. ``analyzing`` makes rows of tables of the figures that Spark ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from cleaner.errors import how_to_install
 from cleaner.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from cleaner.spark.table.source import KafkaLogSource
 
-__all__ = ["open_session", "register"]
+__all__ = ["open_session", "read_logs", "register"]
+
+
+def read_logs(
+    spark: SparkSession,
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    columns: Sequence[str] | None = None,
+    where: Column | str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> DataFrame:
+    """Return the records of log dirs as a frame, which reads what these columns and this condition need.
+
+    Args:
+        spark: a session; it need not be registered.
+        path: a log dir, a partition directory, or a glob of them, here or in a store; or several.
+        columns: the columns of the frame, of those of ``kafka-log``; by default those that ``options`` choose.
+        where: a condition on any column, as ``DataFrame.where`` takes it. Its topics, partitions, offsets and times
+            choose what is read at all; what is not read is not checked for damage.
+        options: the options of ``spark.read.format("kafka-log")``.
+
+    Files and their lengths are those of the call. Buckets are read as ``register`` says.
+
+    Raises: SparkUnavailable; InvalidConfig, also for a Spark Connect client; LogCleanerError: a path, offset or file is
+    not there, or cannot be read; AnalysisException of Spark for a condition that Spark does not understand.
+    """
+    try:
+        from cleaner.spark.table.logs import frame_of_logs  # noqa: PLC0415
+    except ImportError as error:
+        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
+    return frame_of_logs(spark, path, columns, where, options or {})
 
 
 def register(spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as greatest
 
 from cleaner.arrow.schema import KEY_COLUMNS, RECORD_COLUMNS
-from cleaner.spark import open_session
+from cleaner.spark import open_session, read_logs
 from cleaner.spark.bulk.bulk import Bulk
 from tests.benchmarks.spark_log import write_log
 from tests.benchmarks.spark_profile import read_in_one_thread
@@ -131,6 +131,8 @@ def _reads(spark: SparkSession, log_dir: Path, records: int) -> Iterator[Read]:
     yield Read("all columns", read(), bare(RECORD_COLUMNS))
     yield Read("keysOnly", read(keysOnly="true"), bare(KEY_COLUMNS))
     yield Read("columns=key", read(columns="key"), bare(("key",)))
+    yield Read("read_logs, all columns", read_logs(spark, log_dir), bare(RECORD_COLUMNS))
+    yield Read("read_logs, key", read_logs(spark, log_dir, columns=["key"]), bare(("key",)))
     pairs = (_latest_by_key(frame) for frame in (read(columns="key,offset"), bare(("key", "offset"))))
     yield Read("columns=key,offset, latest by key", *pairs)
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cleaner.spark.table.options import parse_options
-from cleaner.spark.table.source import KafkaLogReader, PushdownReader
+from cleaner.spark.table.planning import Comparison, narrowing_of, plan_read
+from cleaner.spark.table.reading import read_planned
+from cleaner.spark.table.source import KafkaLogReader
 
 Row = dict[str, Any]
 
@@ -26,12 +28,12 @@ def read(path: Path | str, **options: str) -> list[Row]:
     return rows_of(reader(path, **options))
 
 
-def read_pushed(path: Path | str, filters: Iterable[Any], **options: str) -> list[Row]:
-    """What a reader that was offered these filters hands over; Spark would apply them to it."""
-    parsed = parse_options({"path": str(path), "pushdown": "true"} | options)
-    source = PushdownReader(parsed, parsed.columns)
-    source.pushFilters(filters)
-    return rows_of(source)
+def read_narrowed(path: Path | str, comparisons: Iterable[Comparison], **options: str) -> list[Row]:
+    """What a frame reads whose rows pass these comparisons; Spark would apply them to it."""
+    parsed = parse_options({"path": str(path)} | options)
+    planned = plan_read(parsed, narrowing_of(comparisons, parsed.mode))
+    batches = (batch for together in planned for one in together for batch in read_planned(one, parsed.columns, parsed))
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def keys(rows: Iterable[Row]) -> str:

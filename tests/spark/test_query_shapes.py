@@ -6,8 +6,7 @@ of one query's filters would then hand too little to the next query: that is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleaner.arrow.schema import ddl
+from cleaner.spark import read_logs
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
+from tests.sampled import some
 from tests.spark.tables import read
 
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 COLUMNS: Final = ("key", "topic", "partition", "offset", "timestamp")
 
 PREDICATES: Final = (
@@ -139,16 +139,6 @@ def plain(spark: Any, varied: Path) -> Any:
     return spark.createDataFrame(rows, ddl(COLUMNS))
 
 
-@contextmanager
-def pushing_down(spark: Any, says: bool) -> Iterator[None]:
-    before = spark.conf.get(PUSHDOWN)
-    spark.conf.set(PUSHDOWN, str(says).lower())
-    try:
-        yield
-    finally:
-        spark.conf.set(PUSHDOWN, before)
-
-
 Shape = Callable[[Any, str, str], Any]
 
 
@@ -172,26 +162,37 @@ QUERIES: Final = st.lists(
 
 
 @settings(max_examples=6, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-@given(says=st.booleans(), queries=QUERIES)
+@given(queries=QUERIES)
 def test_a_frame_answers_each_query_as_if_it_were_the_only_one(
-    spark: Any, varied: Path, expected: Any, says: bool, queries: list[tuple[Any, str, str]]
+    spark: Any, varied: Path, expected: Any, queries: list[tuple[Any, str, str]]
 ) -> None:
-    with pushing_down(spark, says):
-        frame = load(spark, varied)
-        for shape, p, q in queries:
-            assert answer(shape, frame, p, q) == expected(shape, p, q), (shape, p, q)
-            spark.catalog.clearCache()
+    frame = load(spark, varied)
+    for shape, p, q in queries:
+        assert answer(shape, frame, p, q) == expected(shape, p, q), (shape, p, q)
+        spark.catalog.clearCache()
 
 
-@pytest.mark.parametrize("says", [True, False])
-def test_every_shape_gives_the_same_in_one_frame(spark: Any, varied: Path, expected: Any, says: bool) -> None:
+def load_narrowed(spark: Any, path: Path, where: str | None = None) -> Any:
+    return read_logs(spark, path, columns=COLUMNS, where=where)
+
+
+@pytest.mark.parametrize("loads", [load, load_narrowed])
+def test_every_shape_gives_the_same_in_one_frame(spark: Any, varied: Path, expected: Any, loads: Any) -> None:
     p, q = "topic = 'orders'", "offset > 0 and offset <= 4"
-    with pushing_down(spark, says):
-        frame = load(spark, varied)
-        differing = [
-            shape.__name__ + str(place)
-            for place, shape in enumerate(SHAPES)
-            if answer(shape, frame, p, q) != expected(shape, p, q)
-        ]
+    frame = loads(spark, varied)
+    differing = [
+        shape.__name__ + str(place)
+        for place, shape in enumerate(SHAPES)
+        if answer(shape, frame, p, q) != expected(shape, p, q)
+    ]
     spark.catalog.clearCache()
     assert differing == []
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_every_shape_over_a_narrowed_frame_gives_the_same(spark: Any, varied: Path, plain: Any, predicate: str) -> None:
+    shapes = SHAPES if predicate == PREDICATES[7] else some(SHAPES, 3)
+    narrowed, filtered_frame, q = load_narrowed(spark, varied, predicate), plain.where(predicate), "offset < 5"
+    for shape in shapes:
+        assert answer(shape, narrowed, "partition = 1", q) == answer(shape, filtered_frame, "partition = 1", q), shape
+    spark.catalog.clearCache()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cleaner.spark import register
+from cleaner.spark import read_logs, register
 from cleaner.spark.table.options import parse_sink_options, s3_of
 from storage.errors import InvalidConfig
 from tests.conftest import Samples
@@ -63,14 +63,24 @@ def test_small_tasks_and_times_choose_the_same_rows(table: Any, samples: Samples
     assert 0 < len(here) < 10_000
 
 
+def test_read_logs_reads_a_bucket_as_it_reads_a_log_dir_here(table: Any, samples: Samples) -> None:
+    asked = {"columns": ["key", "value", "offset"], "where": "topic = 'orders' and offset >= 100"}
+    there, here = (read_logs(table, path, **asked) for path in ("s3a://tables/new", samples.root / "before"))
+    assert sorted(map(str, there.collect())) == sorted(map(str, here.collect()))
+    assert here.count() > 1000
+
+
 def test_old_formats_and_globs(table: Any, old_samples: Samples) -> None:
     here = rows(table, str(old_samples.root / "before"))
     assert rows(table, "s3://tables/o*d") == here
     assert here
 
 
-def test_no_secret_is_shown(table: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    frame = table.read.format("kafka-log").option("subscribe", "orders").load("s3://tables/new")
+@pytest.mark.parametrize("is_called", [False, True])
+def test_no_secret_is_shown(table: Any, capfd: pytest.CaptureFixture[str], is_called: bool) -> None:
+    source = table.read.format("kafka-log").option("subscribe", "orders")
+    called = read_logs(table, "s3://tables/new", where="topic = 'orders'")
+    frame = called if is_called else source.load("s3://tables/new")
     frame.explain("extended")
     frame.createOrReplaceTempView("orders")
     table.sql("describe extended orders").show(truncate=False)

@@ -30,7 +30,6 @@ _NAMES: Final = (
     "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
     "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
-    "pushdown",
 )  # fmt: skip
 _EPOCH_MS_MAX: Final = 2**63 - 1
 _S3A: Final = {
@@ -101,8 +100,6 @@ class Options:
     ending: Bound
     fail_on_data_loss: bool
     offsets_per_trigger_max: int | None
-    pushdown: bool
-    """True if the filters of a query may narrow the plan. That is right only if one query uses the frame, once."""
     s3: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
 
@@ -130,8 +127,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
         ending=_ending(said),
         fail_on_data_loss=_read(said, "failOnDataLoss", _boolean, True),
         offsets_per_trigger_max=_read(said, "maxOffsetsPerTrigger", _positive, None),
-        pushdown=_read(said, "pushdown", _boolean, False),
     )
+
+
+def option_texts(given: Mapping[str, object]) -> dict[str, str]:
+    """Return options as Spark passes them: all values are texts, and a mapping or list is JSON."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
 
 
 @dataclass(frozen=True, slots=True)

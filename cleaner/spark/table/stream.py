@@ -48,8 +48,6 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         if options.ending != LOG_END:
             raise InvalidConfig("endingOffsets", None, "a stream does not end", "kafka-log")
-        if options.pushdown:
-            raise InvalidConfig("pushdown", True, "Spark does not offer the filters of a stream", "kafka-log")
         self._options, self._columns = options, columns
         self._ceiling: Offsets | None = None
 

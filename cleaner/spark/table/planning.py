@@ -1,0 +1,135 @@
+"""Plan a read: which extents each task reads, as few as the options and one query's conditions allow.
+
+Conditions on topics, partitions, offsets and times narrow a read before any file is opened. They only narrow it: Spark
+applies each condition to every row, so a row too many never reaches an answer.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from cleaner.engine.clock import SystemClock
+from cleaner.spark.table.bounds import check_chosen, check_named, range_of
+from cleaner.spark.table.options import Mode, Options
+from storage.directory import despite_vanishing
+from storage.names import TopicPartition
+from storage.records.v2 import OFFSET_MAX
+from storage.scan.extents import Extent, Wanted, cut_partition, packed
+from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions
+
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "EqualTo": operator.eq,
+    "EqualNullSafe": operator.eq,
+    "LessThan": operator.lt,
+    "LessThanOrEqual": operator.le,
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqual": operator.ge,
+    "In": lambda value, values: value in values,
+    "StartsWith": str.startswith,
+    "EndsWith": str.endswith,
+    "Contains": operator.contains,
+}
+"""The comparisons that may narrow a read, by the name of Spark's expression."""
+_AT_LEAST: Final = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual")
+_US_PER_MS: Final = 1000
+
+
+class Comparison(NamedTuple):
+    """A condition that every row of an answer passes: a column beside a constant."""
+
+    name: str
+    """A key of ``COMPARISONS``."""
+    column: str
+    value: Any
+    """The constant; of ``timestamp`` in epoch microseconds; of ``In`` a sequence."""
+
+    def holds(self, topic_partition: TopicPartition) -> bool:
+        """Return whether the name of a partition passes the comparison."""
+        return COMPARISONS[self.name](getattr(topic_partition, self.column), self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """The part of the log dirs that is left to read."""
+
+    names: tuple[Comparison, ...] = ()
+    """Comparisons that the name of a partition must pass."""
+    start_offset: int = 0
+    end_offset: int = OFFSET_MAX
+    """The end of the offsets, exclusive."""
+    since_ms: int | None = None
+    """The time before which no record is wanted, epoch ms; None if time does not matter."""
+
+    def wants(self, topic_partition: TopicPartition) -> bool:
+        """Return whether the query may want records of the partition."""
+        return all(comparison.holds(topic_partition) for comparison in self.names)
+
+
+EVERYTHING: Final = Narrowing()
+
+
+def narrowing_of(comparisons: Iterable[Comparison], mode: Mode = Mode.FAILFAST) -> Narrowing:
+    """Return the part that is left to read for a query whose rows pass all these comparisons.
+
+    Unless a damaged batch ends the query, only comparisons of topics and partitions count. The row for a damaged batch
+    has no time, and the batches found behind the damage depend on the offset at which the read begins.
+    """
+    narrowing = EVERYTHING
+    for one in comparisons:
+        if one.value is None or one.name not in COMPARISONS:
+            continue
+        match one.column:
+            case "topic" | "partition":
+                narrowing = replace(narrowing, names=(*narrowing.names, one))
+            case "offset" if mode is Mode.FAILFAST:
+                narrowing = _within_offsets(narrowing, one)
+            case "timestamp" if mode is Mode.FAILFAST and one.name in _AT_LEAST:
+                since_ms = one.value // _US_PER_MS
+                earlier_ms = since_ms if narrowing.since_ms is None else narrowing.since_ms
+                narrowing = replace(narrowing, since_ms=max(since_ms, earlier_ms))
+    return narrowing
+
+
+def _within_offsets(narrowing: Narrowing, one: Comparison) -> Narrowing:
+    match one.name:
+        case "EqualTo" | "EqualNullSafe":
+            start, end = one.value, one.value + 1
+        case "LessThan":
+            start, end = 0, one.value
+        case "LessThanOrEqual":
+            start, end = 0, one.value + 1
+        case "GreaterThan":
+            start, end = one.value + 1, OFFSET_MAX
+        case "GreaterThanOrEqual":
+            start, end = one.value, OFFSET_MAX
+        case _:
+            return narrowing
+    return replace(
+        narrowing, start_offset=max(narrowing.start_offset, start), end_offset=min(narrowing.end_offset, end)
+    )
+
+
+def plan_read(options: Options, narrowing: Narrowing = EVERYTHING) -> list[tuple[Extent, ...]]:
+    """Return the extents of each task. Files and their lengths are those of now.
+
+    Raises: LogCleanerError: a path, offset or file is not there, or cannot be read.
+    """
+    options.open_stores()
+    found = find_partitions(options.paths, options.choice)
+    check_chosen(options, found)
+    check_named((options.starting, options.ending), found)
+    wanted = [partition for partition in found if narrowing.wants(partition.topic_partition)]
+    extents = [one for place in wanted for one in despite_vanishing(partial(_extents, place, options, narrowing))]
+    return list(packed(extents, options.partition_bytes_max))
+
+
+def _extents(partition: FoundPartition, options: Options, narrowing: Narrowing) -> list[Extent]:
+    log = partition.open()
+    asked = range_of(log, partition.topic_partition, options, SystemClock().now_ms())
+    offsets = OffsetRange(max(asked.start, narrowing.start_offset), min(asked.end, narrowing.end_offset))
+    wanted = Wanted(offsets, narrowing.since_ms, options.partition_bytes_max, options.read_committed)
+    return list(cut_partition(partition.topic_partition, log.segments, wanted))
