@@ -372,7 +372,7 @@ def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:
     if partitions := sum(p.key in estimated and may_drop_unkeyed(p) for p in plan.partitions):
         would = f"{counted(partitions, 'partition')} may lose records without a key"
         page.line(f"{would}: --exact counts them.")
-        page.line("If more than max.unkeyed.ratio of its records would go, a run leaves a partition alone.")
+        page.line("A run leaves partitions alone that would lose more than max.unkeyed.ratio.")
 
 
 def _has_failed(plan: Plan, totals: Totals, outcome: Outcome) -> bool:

@@ -227,6 +227,6 @@ def test_explanation_counts_what_the_guard_rail_lets_through(log_dir, capsys):
 
 def test_dry_run_says_that_a_guard_rail_may_hold_the_run_back(run, capsys):
     assert run("clean", "--dry-run") == ExitStatus.DONE
-    assert "If more than max.unkeyed.ratio of its records would go, a run leaves a partition alone." in " ".join(
+    assert "A run leaves partitions alone that would lose more than max.unkeyed.ratio." in " ".join(
         capsys.readouterr().out.split()
     )
