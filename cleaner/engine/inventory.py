@@ -23,7 +23,7 @@ from policies.restore import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened_as_parent, pread
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
-from storage.log.end import find_end, largest_unindexed_timestamp
+from storage.log.end import ensure_headers_parse, find_end, largest_unindexed_timestamp
 from storage.log.leader_epochs import read_leader_epochs, read_topic_id, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
@@ -49,7 +49,7 @@ class Needs(NamedTuple):
         ends_before_ms: time retention would delete a segment whose time index ends before this, epoch ms. The batches
             behind its last entry are then read, too. None if time deletes nothing.
         first_batches: ``SegmentFacts.first_batch_ms``.
-        last_stable_offset: ``PartitionFacts.last_stable_offset``.
+        last_stable_offset: ``PartitionFacts.last_stable_offset``, and a sound active segment (``ensure_sound_active``).
     """
 
     ends_before_ms: int | None
@@ -245,6 +245,8 @@ def survey_partition(
     segments = recovered.segments
     needs = Needs.of(survey.policy_of(topic_partition, checkpoints.cleaned), survey.now_ms)
     log_start, log_end, torn_bytes = _offsets(segments, checkpoints.log_starts.get(topic_partition, 0), checkpoints)
+    if needs.last_stable_offset and checkpoints.clean_shutdown and segments:
+        ensure_sound_active(segments[-1], torn_bytes)
     high_watermark = _high_watermark(checkpoints.high_watermarks.get(topic_partition), log_start, log_end)
     return PartitionFacts(
         topic_partition,
@@ -289,6 +291,24 @@ def _offsets(segments: Sequence[Segment], checkpointed_start: int, checkpoints: 
     if end.next_offset < checkpointed_start:
         raise LogEndsBeforeItsStart(segments[-1].directory, end.next_offset, checkpointed_start)
     return max(checkpointed_start, segments[0].base_offset), end.next_offset, end.torn_bytes
+
+
+def ensure_sound_active(active: Segment, torn_bytes: int) -> None:
+    """Fail a partition with damage in its active segment: damage there fails its partition, as in any other segment.
+
+    Behind a clean stop nobody else looks. The search for the log end begins at the last indexed batch, and the state of
+    the producers lies in the snapshot at the log end, so that Kafka reads no batch. A compaction reads the segments
+    below alone, and would go on. Behind an unclean stop the search reads all headers: there the log ends at the damage.
+
+    Only headers are read: ``verify`` compares checksums.
+
+    Args:
+        active: the active segment.
+        torn_bytes: the bytes behind the log end.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    ensure_headers_parse(active, torn_bytes)
 
 
 def _high_watermark(checkpointed: int | None, log_start: int, log_end: int) -> int | None:

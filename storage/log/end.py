@@ -10,6 +10,7 @@ from storage.errors import CorruptBatch
 from storage.log.read import last_offset_entry
 from storage.names import FileKind
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers
+from storage.records.read_batches import walk_headers
 from storage.segment import Segment, reading
 
 
@@ -51,6 +52,19 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
     start = entry.position if entry and entry.position < segment.size_bytes else 0
     with reading(segment.log.path) as descriptor:
         return _end_of(segment, _walk(descriptor, segment, start), descriptor)
+
+
+def ensure_headers_parse(segment: Segment, torn_bytes: int) -> None:
+    """Walk all headers of a segment in front of its end. The search for the end begins at the last indexed batch.
+
+    Args:
+        segment: its files.
+        torn_bytes: the bytes behind its last batch.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    with reading(segment.log.path) as descriptor:
+        walk_headers(descriptor, segment.log.path, segment.size_bytes - torn_bytes)
 
 
 def end_bytes_of(segment: Segment) -> int:

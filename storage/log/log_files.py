@@ -27,7 +27,7 @@ from storage.filesystem import FileSystem, Purpose, give_away
 from storage.log import recovery
 from storage.log.active import ActiveSegment
 from storage.log.config import LogConfig
-from storage.log.end import SegmentEnd, find_end
+from storage.log.end import SegmentEnd, ensure_headers_parse, find_end
 from storage.log.errors import CannotRoll, OffsetOutOfRange
 from storage.log.leader_epochs import LeaderEpochs, ensure_valid_epoch
 from storage.log.listing import Listing, list_partition
@@ -207,6 +207,8 @@ class LogFiles:
     def _load_producers(self, now_ms: int) -> ProducerState:
         snapshots, expiration_ms = self._recovery.listing.snapshots, self.config.producer_id_expiration_ms
         start, end = self.log_start_offset, self.log_end_offset
+        for active in self.segments[-1:]:  # nothing is appended behind damage
+            ensure_headers_parse(active, self.torn_bytes)
         return replay_producers(snapshots, self.segments, start, end, now_ms, expiration_ms)
 
     def _flush(self, now_ms: int) -> None:

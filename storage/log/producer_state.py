@@ -269,8 +269,8 @@ def replay_producers(
     """
     usable = [s for s in snapshots if log_start_offset < s.name.base_offset <= log_end_offset]
     state, start_offset = _newest_valid(usable, now_ms, expiration_ms) or (ProducerState(), log_start_offset)
-    # Kafka reads nothing if a snapshot was made at the log end, as each clean stop makes one. We do: what acts on this
-    # state must not go on over damage in the active segment.
+    if start_offset >= log_end_offset:
+        return state  # nothing is read if a snapshot was made at the log end: at each clean stop
     for place, segment in enumerate(segments):
         is_last = place + 1 == len(segments)
         if is_last or segments[place + 1].base_offset > start_offset:

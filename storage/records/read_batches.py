@@ -111,6 +111,14 @@ def iter_headers(descriptor: OpenFile, path: Path, start: int = 0, end: int | No
     return HeaderIterator(descriptor, path, start, size_of(descriptor) if end is None else end)
 
 
+def walk_headers(descriptor: OpenFile, path: Path, end: int) -> int:
+    """Walk over all headers in front of a byte, and return where the last batch ends. Raises: as ``iter_headers``."""
+    headers = iter_headers(descriptor, path, 0, end)
+    for _ in headers:
+        pass
+    return headers.position
+
+
 def read_batch(descriptor: OpenFile, path: Path, found: PositionedHeader) -> Batch | LegacyBatch:
     """Read the whole batch of a header that ``iter_headers`` gave.
 

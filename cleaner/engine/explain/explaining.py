@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cleaner.engine.explain.contents import located_in, stamped_batches
+from cleaner.engine.inventory import ensure_sound_active
 from cleaner.engine.journal import read_journal
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.means import Means
@@ -368,6 +369,9 @@ def _segment_times(segment: Segment, edges: SegmentEdges, parent: int | None) ->
 
 
 def _producers(facts: PartitionFacts, listing: Listing, look: Look) -> ProducerState:
+    was_looked_at = facts.last_stable_offset is not None  # by the inventory
+    if facts.segments and not was_looked_at and listing.segments[-1].base_offset == facts.active.base_offset:
+        ensure_sound_active(listing.segments[-1], facts.torn_tail_bytes)
     return load_producer_state(
         listing.snapshots,
         listing.segments,

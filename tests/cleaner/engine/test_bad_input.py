@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 
 import pytest
 
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
 from cleaner.engine.executor import Executor
 from cleaner.engine.means import Means
 from policies.facts import UnreadablePartition
@@ -14,6 +17,7 @@ from storage.filesystem import Purpose
 from storage.log.producer_state import ProducerState
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
+from storage.records.v2 import MAGIC_POSITION
 from tests.faults import FullDisk
 from tests.partition_dirs import (
     COMPACT,
@@ -116,6 +120,53 @@ def test_impossible_header_that_producer_state_must_be_read_over_is_told(log_dir
     assert f"{log(log_dir, 10)} at byte 0" in failure.error
     assert contents(log_dir / "orders-0") == before
     assert errors == {OTHER: None}
+
+
+@pytest.fixture
+def damaged_active(log_dir):
+    """The active segment of ``orders-0``: a batch whose version is damaged, and the last one, which an index names."""
+    directory, path = log_dir / "orders-0", log(log_dir, 20)
+    last = keyed(21, "d=1")
+    position = path.stat().st_size
+    path.write_bytes(path.read_bytes() + last)
+    path.with_suffix(".index").write_bytes(struct.pack(">ii", 1, position))
+    (directory / f"{22:020d}.snapshot").write_bytes(ProducerState().to_snapshot_bytes())
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (log_dir / name).write_text("0\n2\norders 0 22\nother 0 21\n")
+    (log_dir / ".kafka_cleanshutdown").touch()
+    data = bytearray(path.read_bytes())
+    data[MAGIC_POSITION] = 9
+    path.write_bytes(data)
+    return path
+
+
+def test_damage_in_the_active_segment_fails_its_partition_behind_a_clean_stop(log_dir, damaged_active):
+    """Neither Kafka nor a round reads there: a snapshot lies at the log end, and the index leads behind the damage."""
+    before = contents(log_dir / "orders-0")
+    planned, _, errors = clean(log_dir)
+    (failure,) = planned.failures
+    assert f"{damaged_active} at byte 0" in failure.error
+    assert contents(log_dir / "orders-0") == before
+    assert errors == {OTHER: None}
+    assert offsets(log_dir, "other-0") == [1, 10, 20]
+
+
+def test_clean_ends_with_status_1_over_damage_in_the_active_segment(log_dir, damaged_active, capsys):
+    config = log_dir.parent / "cleaner.toml"
+    config.write_text('[topics."*"]\n"cleanup.policy" = "compact"\n"min.cleanable.dirty.ratio" = "0"\n')
+    options = ("--log-dir", str(log_dir), "--config", str(config))
+    assert main(["clean", "--dry-run", *options]) == ExitStatus.FAILED
+    assert f"{damaged_active.name} at byte 0" in "".join(capsys.readouterr())
+    assert main(["clean", *options]) == ExitStatus.FAILED
+    assert offsets(log_dir, "other-0") == [1, 10, 20]
+
+
+def test_damage_in_the_active_segment_is_the_end_of_the_log_behind_an_unclean_stop(log_dir, damaged_active):
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    planned, _, errors = clean(log_dir)
+    facts = next(p.facts for p in planned.partitions if p.facts.topic_partition == ORDERS)
+    assert (facts.log_end_offset, facts.torn_tail_bytes) == (20, damaged_active.stat().st_size)
+    assert errors[ORDERS] is None
 
 
 def test_corrupt_checkpoint_of_the_cleaner_is_not_advanced_by_a_failed_round(log_dir):

@@ -13,6 +13,7 @@ from storage.log.errors import BatchTooLarge, InvalidLeaderEpoch, InvalidTxnStat
 from storage.log.leader_epochs import LeaderEpochs, read_leader_epochs
 from storage.names import LEADER_EPOCH_CHECKPOINT, FileKind
 from storage.records import ControlType, Record, encode_batch
+from storage.records.v2 import MAGIC_POSITION
 from storage.txn_index import parse_txn_index
 from tests.batches import encode_control_batch
 from tests.interop.lives.drawing import placed
@@ -110,6 +111,21 @@ def test_nothing_is_appended_behind_a_torn_tail_and_the_tail_stays(tmp_path: Pat
         append(found)
     assert (caught.value.position, caught.value.torn_bytes) == (whole_bytes, len(tail))
     assert path.stat().st_size == whole_bytes + len(tail)
+
+
+def test_nothing_is_appended_behind_damage_that_the_index_leads_past(tmp_path: Path) -> None:
+    with a_log(tmp_path, LogConfig(index_interval_bytes=0)) as log:
+        append(log)
+        append(log)
+        append(log)
+    path = log.segments[-1].log.path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 + MAGIC_POSITION] = 9  # of the second batch
+    path.write_bytes(data)
+    found = reopened(log)
+    with pytest.raises(CorruptBatch):
+        append(found)
+    assert path.read_bytes() == data
 
 
 def test_a_full_disk_leaves_the_log_as_it_was_and_the_next_append_works(tmp_path: Path) -> None:

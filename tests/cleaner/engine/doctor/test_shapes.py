@@ -39,6 +39,7 @@ from storage.names import (
     TopicPartition,
 )
 from storage.records import ControlType, Record, encode_batch
+from storage.records.v2 import MAGIC_POSITION
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
 from tests.metadata_dirs import alter, metadata_log
 from tests.partition_dirs import PartitionDir, keyed
@@ -464,6 +465,19 @@ def test_each_command_says_what_it_comes_of_and_what_follows(
 
 
 CLEANABLE = {"min.cleanable.dirty.ratio": "0.01"}
+
+
+@pytest.mark.usefixtures("clock")
+def test_damage_in_the_active_segment_is_told_though_its_last_batch_is_sound(tmp_path: Path, capsys) -> None:
+    """Behind a clean stop no start looks there: it finds the end from the last index entry on."""
+    healthy = Healthy(tmp_path / "data")
+    path = healthy.file("orders-0", ".log", -1)
+    data = bytearray(path.read_bytes())
+    data[MAGIC_POSITION] = 9
+    path.write_bytes(data)
+    status, findings = seen(capsys, healthy.log_dir)
+    assert (status, [one["code"] for one in findings]) == (4, ["PARTITION_UNREADABLE"])
+    assert f"{path} at byte 0" in findings[0]["text"]
 
 
 @pytest.mark.usefixtures("clock")
