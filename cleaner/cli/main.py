@@ -44,7 +44,11 @@ _GROUPS: Final = {
     },
     "damage and starts": {"preflight": "look.preflight", "doctor": "look.doctor", "verify": "look.verify"},
     "take back": {"history": "look.history", "restore": "change.restore", "diff": "look.diff"},
-    "data in and out": {"export": "look.export", "import": "change.import_records"},
+    "data in and out": {
+        "export": "look.export",
+        "import": "change.import_records",
+        "fetch": "change.fetch",
+    },
     "service": {
         "run": "change.run",
         "config": "look.config",

@@ -68,6 +68,25 @@ class ProgressBar:
         self._done_bytes = self._expected_bytes = 0
 
 
+class BarListener:
+    """A listener that moves a progress bar, and ignores events."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        """Listen for a bar."""
+        self._bar = bar
+
+    def event(self, name: str, **fields: object) -> None:
+        """Ignore the event."""
+
+    def expect(self, size_bytes: int) -> None:
+        """Add to the total."""
+        self._bar.expect(size_bytes)
+
+    def progress(self, done_bytes: int) -> None:
+        """Move the bar."""
+        self._bar.advance(done_bytes)
+
+
 def told(done_bytes: int, all_bytes: int, took_seconds: float) -> str:
     """Return the words beside the bar: bytes done, their total, their rate, and the time that the rest takes.
 

@@ -10,18 +10,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cleaner.cli.exit_status import Terminated, complain
 
 if TYPE_CHECKING:
-    from cleaner.engine.cleaner import Cleaner
     from storage.lock import LogDirLock
 
 
 WAIT_SECONDS: Final = 10.0
 """Within this time a broker that stops, or the daemon, releases the lock. A broker that runs does not."""
 _LOOK_SECONDS: Final = 0.1
+
+
+class Stoppable(Protocol):
+    """A run that can be asked to end."""
+
+    def stop(self) -> None:
+        """Ask it to end between two steps."""
+        ...
 
 
 class Waiting:
@@ -50,7 +57,7 @@ class Waiting:
 
 
 @contextmanager
-def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
+def stopping_on_signals(run: Stoppable) -> Iterator[list[int]]:
     """Let SIGINT and SIGTERM end the run between two steps. A second signal ends it at once; recovery cleans up.
 
     Yields: the numbers of the signals that came.
@@ -64,7 +71,7 @@ def stopping_on_signals(cleaner: Cleaner) -> Iterator[list[int]]:
 
     def stop(number: int, _frame: FrameType | None) -> None:
         came.append(number)
-        cleaner.stop()
+        run.stop()
         restore()
 
     for number in previous:

@@ -1,6 +1,7 @@
 """The documents of commands that change or copy data, or list changes.
 
-``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``manifest/1`` and ``history/1``.
+``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``, ``manifest/1`` and
+``history/1``.
 """
 
 from __future__ import annotations
@@ -339,6 +340,44 @@ class ExportDocument(PartitionPlace):
     """Records in the file."""
     bytes: Count
     """The size of the file."""
+
+
+class FetchedFile(TypedDict):
+    """A file that is not as it should be."""
+
+    path: str
+    """Its path."""
+    problem: str
+    """What is wrong with it."""
+
+
+class FetchDocument(TypedDict):
+    """The document that `fetch --json` prints."""
+
+    schema: Literal["logcleaner.fetch/1"]
+    """The name of this schema."""
+    source: str
+    """The URL or path of the copy."""
+    directory: str
+    """The directory that it was to be fetched to."""
+    finished: bool
+    """True if the directory is there, whole."""
+    unfinished: str | None
+    """The directory in which the files lie; null if the fetch was finished."""
+    files: Count
+    """Files of the copy."""
+    bytes: Count
+    """Their size."""
+    resumed_files: Count
+    """Files of them that an earlier fetch had brought, and that were read again."""
+    resumed_bytes: Count
+    """Their size."""
+    has_manifest: bool
+    """True if a manifest says what the copy consists of; then the SHA-256 of each file was compared with it."""
+    left_out: list[str]
+    """Entries of the copy that were not fetched: they are neither Kafka's, nor in the manifest."""
+    damaged: list[FetchedFile]
+    """What the manifest says otherwise, and what `verify` found."""
 
 
 class ManifestConfig(TypedDict):

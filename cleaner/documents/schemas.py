@@ -18,6 +18,7 @@ from cleaner.documents.analysis import AnalysisDocument
 from cleaner.documents.changes import (
     DeletionDocument,
     ExportDocument,
+    FetchDocument,
     HistoryDocument,
     ImportDocument,
     ManifestDocument,
@@ -39,6 +40,7 @@ _DOCUMENTS: Final = (
     ErasureDocument,
     ExplainDocument,
     ExportDocument,
+    FetchDocument,
     HistoryDocument,
     ImportDocument,
     LookupDocument,

@@ -66,6 +66,9 @@ CANNOT_RUN = {
     ".venv/bin/uv run --locked python -m tests.benchmarks.dumping /dev/shm/dump": (
         "needs a JVM and 1 GB of memory; tests/benchmarks/test_dumping.py runs it on little"
     ),
+    "logcleaner fetch s3://bucket/kafka-1 /var/lib/kafka/data/logs": (
+        "needs a bucket; tests/storage/stores/test_fetch.py fetches out of one"
+    ),
     "pip install '.[spark]'": INSTALLS,
     "python3 -m venv environment && environment/bin/pip install '.[spark]' venv-pack": INSTALLS,
     "environment/bin/venv-pack -p environment -o environment.tar.gz": INSTALLS,

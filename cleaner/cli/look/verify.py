@@ -21,7 +21,7 @@ from cleaner.cli.confirming import add_danger_arguments, ask, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_partition, check_topics
 from cleaner.cli.opening import add_place_arguments, open_cleaner, open_log_dirs
-from cleaner.cli.progress import ProgressBar
+from cleaner.cli.progress import BarListener, ProgressBar
 from cleaner.cli.showing import add_quiet_argument, hold_failures, quiet_view, show
 from cleaner.cli.values import at_least_one, bytes_per_second
 from cleaner.cli.waiting import Waiting, stopping_on_signals
@@ -166,7 +166,7 @@ def check_unless_signalled(
 
     with ProgressBar("verifying") as bar, _noting_signals() as came:
         broker = BrokerPolicy(log_cleaner_io_max_bytes_per_second=rate) if rate else BrokerPolicy()
-        means = Means(listener=_Bar(bar), broker=broker, threads=request.threads, stopping=lambda: bool(came))
+        means = Means(listener=BarListener(bar), broker=broker, threads=request.threads, stopping=lambda: bool(came))
         try:
             checked = check_log_dirs(log_dirs, request, means, notes)
         except Stopped:
@@ -383,24 +383,6 @@ def _noting_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-class _Bar:
-    """A listener that moves a progress bar."""
-
-    def __init__(self, bar: ProgressBar) -> None:
-        self._bar = bar
-
-    def event(self, name: str, **fields: object) -> None:
-        """Ignore events: a check changes nothing."""
-
-    def expect(self, size_bytes: int) -> None:
-        """Add to the total."""
-        self._bar.expect(size_bytes)
-
-    def progress(self, done_bytes: int) -> None:
-        """Move the bar."""
-        self._bar.advance(done_bytes)
 
 
 def _topic_ids(log_dirs: Sequence[LogDir]) -> dict[str, str] | None:

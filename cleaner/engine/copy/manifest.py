@@ -71,6 +71,8 @@ class ManifestFile:
     path: str
     size_bytes: int
     sha256: str
+    mtime_ms: int | None = None
+    """The time of a ``.log``, epoch ms."""
 
 
 def manifest_of(
@@ -138,7 +140,7 @@ def read_manifest(root: Path) -> Manifest | None:
             raise CorruptManifest(path, f"schema {document['schema']!r} is not {SCHEMA}")
         lists = [document["files"], *(partition["files"] for partition in document["partitions"])]
         files = [
-            ManifestFile(str(entry["path"]), int(entry["bytes"]), str(entry["sha256"]))
+            ManifestFile(str(entry["path"]), int(entry["bytes"]), str(entry["sha256"]), entry.get("mtime_ms"))
             for entries in lists
             for entry in entries
         ]

@@ -1,0 +1,92 @@
+"""The command ``fetch``: it brings a copy of a log dir out of a bucket to this machine, and checks it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.look.verify import check_unless_signalled, request_of
+from cleaner.cli.naming import place
+from cleaner.cli.progress import BarListener, ProgressBar
+from cleaner.cli.showing import add_quiet_argument, quiet_view, show
+from cleaner.cli.values import at_least_one
+from cleaner.cli.waiting import stopping_on_signals
+from storage.directory import is_stored
+from storage.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from cleaner.engine.verify.checked import Checked
+    from storage.log_dir import LogDir
+
+HELP = "bring a copy of a log dir out of a bucket to this machine, and check it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``fetch``."""
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
+        ExitStatus.SIGINT, ExitStatus.SIGTERM,
+        also={
+            ExitStatus.DONE: "DIR is there, and nothing in it is damaged",
+            ExitStatus.FAILED: "something could not be read or written, or changed meanwhile; run again to go on",
+            ExitStatus.LOCKED: "another fetch writes there",
+            ExitStatus.DAMAGED: "damage was found; DIR is not there, but with --with-damage",
+            ExitStatus.NOT_YET: "the store does not answer, or there is no log dir; run again to go on",
+        },
+    )  # fmt: skip
+    parser.add_argument("source", type=place, metavar="URL", help="the copy: a URL such as s3://bucket/dir, or a path")
+    parser.add_argument(
+        "directory", type=place, metavar="DIR", help="the directory to make; it must be absent or empty"
+    )
+    parser.add_argument(
+        "--with-damage", action="store_true", help="make DIR also if something is damaged in the copy, or missing"
+    )
+    parser.add_argument(
+        "--threads", type=at_least_one, default=4, metavar="N", help="bring N files at a time (default: %(default)s)"
+    )
+    add_quiet_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.fetch/1")
+    parser.set_defaults(reads_stores=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Bring the copy, check it, give it its name, and show what was found."""
+    from cleaner.engine.fetch import Fetch
+    from cleaner.engine.means import Means, Stopped
+    from cleaner.report.fetches import FetchReport
+    from storage.kernels import check_usable
+
+    if is_stored(args.directory):
+        raise InvalidConfig("DIR", str(args.directory), "lies in a store; name a directory of this machine")
+    check_usable()
+    view = quiet_view(args)
+    ended: list[ExitStatus] = []
+
+    def check(log_dir: LogDir) -> Checked | None:
+        found = check_unless_signalled([log_dir], request_of([log_dir], ()))
+        if isinstance(found, ExitStatus):
+            ended.append(found)
+            return None
+        return found
+
+    with ProgressBar("fetching") as bar:
+        fetch = Fetch(args.source, args.directory, Means(listener=BarListener(bar)), args.threads)
+        with stopping_on_signals(fetch) as came:
+            try:
+                fetched, checked = fetch.bring(check, with_damage=args.with_damage)
+            except Stopped:
+                ended.append(ExitStatus(128 + came[0]))
+                checked = None
+    if checked is None:
+        complain(f"interrupted: the same command goes on from here, with what is in {fetch.unfinished}")
+        return ended[0]
+    report = FetchReport(fetched, checked, fetch.is_finished)
+    show(report, as_json=args.json, view=view)
+    for problem in checked.problems:
+        complain(problem)
+    if fetched.differing or checked.is_damaged:
+        if not report.is_finished:
+            complain(f"{args.directory}: was not made, because of what is damaged; --with-damage makes it all the same")
+        return ExitStatus.DAMAGED
+    return ExitStatus.FAILED if checked.problems else ExitStatus.DONE

@@ -1,0 +1,368 @@
+"""``fetch``: a copy of a log dir is brought here, out of a bucket, HDFS or another directory, and checked.
+
+Steps:      everything is written to a directory beside the wanted one, ``NAME.unfinished-ID``, where ``ID`` stands for
+            the place that is fetched. In it ``logcleaner-incomplete`` notes each file that is there whole: version,
+            size and SHA-256. Each file is fsynced. Then the place is listed again, the files are checked, the note
+            goes, and the directory gets its name.
+Invariant:  a directory with the wanted name is whole. One without a name is nothing to a broker.
+Again:      a run that finds such a directory keeps what is noted if the same version lies there still, and if the file
+            here has the noted SHA-256, which is computed anew. All else is fetched again.
+Assumes:    nobody writes to the directory beside; a lock on its note keeps a second fetch out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cleaner.engine.copy.manifest import IncompleteCopy, ManifestFile, read_manifest, sha256_of
+from cleaner.engine.copy.moment import EntrySeen, Moment
+from cleaner.engine.means import Means, Stopped
+from cleaner.errors import UnusableOutput
+from storage.directory import close, pread, read_ahead
+from storage.errors import ErrorKind, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
+from storage.filesystem import NewFile, OutOfSpace, Purpose
+from storage.log_dir import LogDir, read_file
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
+from storage.segment import open_to_read
+from storage.stores.errors import ObjectChanged
+from storage.stores.paths import look_anew
+
+if TYPE_CHECKING:
+    from cleaner.engine.verify.checked import Checked
+
+SCHEMA: Final = "logcleaner.fetch-notes/1"
+THREADS: Final = 4
+_PIECE_BYTES: Final = 1 << 20
+_NS_A_MS: Final = 1_000_000
+_ZEROS: Final = bytes(_PIECE_BYTES)
+_GOES_ON: Final = "run again, and the fetch goes on from there"
+
+
+class ChangedWhileFetched(LogCleanerError):
+    """A place that changed while it was fetched: what came here may be of two moments."""
+
+    path: Path
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: changed while it was fetched ({self.cause}); nothing was finished: {_GOES_ON}"
+
+
+class FetchDoesNotFit(LogCleanerError):
+    """A file system with less free space than the files that are still to come."""
+
+    path: Path
+    needed_bytes: int
+    free_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.needed_bytes} bytes are to come, {self.free_bytes} are free; make room, or name a "
+            f"directory on a file system with more space"
+        )
+
+
+class AlreadyFetching(LogCleanerError):
+    """Another process that fetches the same place to the same directory."""
+
+    kind = ErrorKind.LOCKED
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: another process fetches into it; wait for that one"
+
+
+class Differing(NamedTuple):
+    """A file that is not what the manifest of the copy says."""
+
+    path: str
+    problem: str
+
+
+class Fetched(NamedTuple):
+    """A copy that was brought here."""
+
+    source: str
+    directory: str
+    unfinished: str
+    """The directory in which everything lies until it is finished."""
+    files: int
+    size_bytes: int
+    resumed_files: int
+    """The files of them that an earlier fetch had brought."""
+    resumed_bytes: int
+    has_manifest: bool
+    left_out: tuple[str, ...]
+    """What lies there and was not brought."""
+    differing: tuple[Differing, ...]
+    """What the manifest says otherwise."""
+
+
+class _Noted(NamedTuple):
+    """The note of a file."""
+
+    version: list[int]
+    size_bytes: int
+    sha256: str
+
+
+class Fetch:
+    """Brings one copy."""
+
+    def __init__(self, source: Path, directory: Path, means: Means, threads: int = THREADS) -> None:
+        """Do nothing yet.
+
+        Args:
+            source: the copy, of this machine or in a store.
+            directory: a new or an empty directory of this machine.
+            means: of the run; ``progress`` hears of each byte that is here.
+            threads: files that are brought at the same time, each with at most 48 MiB in memory.
+        """
+        self._source, self._directory, self._means, self._threads = source, directory.absolute(), means, threads
+        self._is_stopping = False
+        self._noting = Lock()
+        self._notes: NewFile | None = None
+        self._sums: dict[str, str] = {}
+        self._times_ms: dict[str, int] = {}
+        name = hashlib.blake2b(str(source).encode(), digest_size=4).hexdigest()
+        self.unfinished = self._directory.with_name(f"{self._directory.name}.unfinished-{name}")
+
+    def stop(self) -> None:
+        """Ask the fetch to end soon; safe to call from a signal handler."""
+        self._is_stopping = True
+
+    def bring(self, check: Callable[[LogDir], Checked | None], *, with_damage: bool) -> tuple[Fetched, Checked | None]:
+        """Bring everything, check it, and give the directory its name if nothing is wrong.
+
+        Args:
+            check: checks every checksum of a log dir; None if a signal ended that.
+            with_damage: give it its name also if something is damaged.
+
+        Raises:
+            UnusableOutput, IncompleteCopy, NotALogDir, FetchDoesNotFit, AlreadyFetching: nothing was written.
+            ChangedWhileFetched, OutOfSpace, UnreadableFile, Stopped, StoreError: a later run goes on.
+        """
+        self._check_usable()
+        look_anew([self._source])
+        log_dir = LogDir.open(self._source)
+        moment = Moment.of(log_dir, ())
+        manifest = read_manifest(self._source)
+        files = _files_of(moment)
+        said = {file.path: file for file in manifest.files} if manifest else {}
+        self._times_ms = {file.path: file.mtime_ms for file in said.values() if file.mtime_ms}
+        extra = {path for path in files if said and path not in said and path != MANIFEST_FILE}
+        wanted = {path: seen for path, seen in files.items() if path not in extra}
+        left_out = (*moment.left_out(moment.directories.keys()), *sorted(extra))
+        with self._opened(moment) as noted:
+            here = self._kept(wanted, noted)
+            self._bring(wanted, here)
+            self._ensure_unchanged(moment)
+            fetched = Fetched(
+                str(self._source),
+                str(self._directory),
+                str(self.unfinished),
+                len(wanted),
+                sum(seen.identity.size_bytes for seen in wanted.values()),
+                len(here),
+                sum(noted[path].size_bytes for path in here),
+                manifest is not None,
+                left_out,
+                tuple(_differing(said.values(), self._sums)),
+            )
+            checked = check(LogDir(self.unfinished))
+            is_well = checked is not None and not checked.is_damaged and not checked.problems
+            if checked is not None and (with_damage or (is_well and not fetched.differing)):
+                self._finish()
+        return fetched, checked
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the directory has its name."""
+        return not self.unfinished.exists()
+
+    def _check_usable(self) -> None:
+        path = self._directory
+        if not path.parent.is_dir():
+            raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
+        if not path.exists():
+            return
+        if not path.is_dir():
+            raise UnusableOutput(path, "is no directory", "name a new or an empty one")
+        if any(path.iterdir()):
+            raise UnusableOutput(path, "is not empty", "name a new or an empty one")
+        if path.is_mount():
+            raise UnusableOutput(
+                path, "is a mount point, whose name no other directory can get", "name a new one in it"
+            )
+
+    @contextmanager
+    def _opened(self, moment: Moment) -> Iterator[Mapping[str, _Noted]]:
+        """Make the directory beside, or take up that of an earlier fetch, under a lock. Yield what is noted there."""
+        fs, path = self._means.fs, self.unfinished
+        if not path.exists():
+            fs.make_dir(path, self._directory if self._directory.exists() else path.parent, Purpose.COPY)
+            fs.fsync_dir(path.parent, Purpose.COPY)
+        note = path / INCOMPLETE_FILE
+        with suppress(FileExistsError), fs.create(note, path, Purpose.COPY) as new:
+            new.write(json.dumps({"schema": SCHEMA, "source": str(self._source)}).encode() + b"\n")
+        with fs.open_to_append(note, Purpose.COPY) as self._notes:
+            try:
+                fcntl.flock(self._notes.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise AlreadyFetching(path) from error
+            noted = _parsed(read_file(note) or b"")
+            self._notes.write(b"\n")  # behind a line that a crash cut off
+            for name in moment.directories:
+                with suppress(FileExistsError):
+                    fs.make_dir(path / name, path, Purpose.COPY)
+            yield noted
+
+    def _kept(self, wanted: Mapping[str, EntrySeen], noted: Mapping[str, _Noted]) -> set[str]:
+        """Return what is here already, whole, each file read for its SHA-256; remove everything else."""
+        kept = set()
+        for path in _files_below(self.unfinished):
+            name = path.relative_to(self.unfinished).as_posix()
+            if name == INCOMPLETE_FILE:
+                continue
+            self._ensure_going()
+            note, seen = noted.get(name), wanted.get(name)
+            if note and seen and note.version == _version(seen) and sha256_of(path) == note.sha256:
+                kept.add(name)
+                self._sums[name] = note.sha256
+            else:
+                self._means.fs.unlink(path, Purpose.COPY)
+        return kept
+
+    def _bring(self, wanted: Mapping[str, EntrySeen], here: set[str]) -> None:
+        to_come = {path: seen for path, seen in wanted.items() if path not in here}
+        needed_bytes = sum(seen.identity.size_bytes for seen in to_come.values())
+        space = os.statvfs(self.unfinished)
+        if needed_bytes > space.f_bavail * space.f_frsize:
+            raise FetchDoesNotFit(self.unfinished, needed_bytes, space.f_bavail * space.f_frsize)
+        self._means.listener.expect(needed_bytes)
+        with ThreadPoolExecutor(self._threads, "fetch") as threads:
+            coming = [threads.submit(self._bring_file, path, seen) for path, seen in sorted(to_come.items())]
+            try:
+                for one in as_completed(coming):
+                    one.result()
+                    self._ensure_going()
+            except BaseException:
+                self.stop()
+                threads.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _bring_file(self, name: str, seen: EntrySeen) -> None:
+        source, target, size_bytes = self._source / name, self.unfinished / name, seen.identity.size_bytes
+        try:
+            file = open_to_read(source)
+            try:
+                read_ahead(file, 0, size_bytes)
+                with self._means.fs.create(target, target.parent, Purpose.COPY) as new:
+                    pieces = (pread(file, min(_PIECE_BYTES, size_bytes - at), at)
+                              for at in range(0, size_bytes, _PIECE_BYTES))  # fmt: skip
+                    sha256 = self._written(pieces, new)
+                    if new.size_bytes != size_bytes:
+                        raise ChangedWhileFetched(source, "it became shorter")
+                    new.fsync()
+                    new.set_mtime(self._times_ms.get(name, seen.identity.mtime_ms) * _NS_A_MS)
+            finally:
+                close(file)
+        except FileNotFoundError as error:
+            cause = "another version lies there" if isinstance(error, ObjectChanged) else "it is gone"
+            raise ChangedWhileFetched(source, cause) from error
+        except UnreadableFile as error:
+            if error.has_vanished:
+                raise ChangedWhileFetched(source, "it is gone") from error
+            raise
+        except OutOfSpace as error:
+            raise OutOfSpace(error.path, error.wanted_bytes, f"make room; {_GOES_ON}") from error
+        self._note(name, seen, sha256)
+
+    def _written(self, pieces: Iterable[bytes], new: NewFile) -> str:
+        """Write pieces, zeros as holes, and return their SHA-256."""
+        digest = hashlib.sha256()
+        for piece in pieces:
+            self._ensure_going()
+            digest.update(piece)
+            if piece == _ZEROS[: len(piece)]:
+                new.extend_to(new.size_bytes + len(piece))
+            else:
+                new.write(piece)
+            self._means.listener.progress(len(piece))
+        return digest.hexdigest()
+
+    def _note(self, name: str, seen: EntrySeen, sha256: str) -> None:
+        line = {"path": name, "version": _version(seen), "bytes": seen.identity.size_bytes, "sha256": sha256}
+        with self._noting:
+            self._sums[name] = sha256
+            assert self._notes is not None
+            self._notes.write(json.dumps(line).encode() + b"\n")
+
+    def _ensure_going(self) -> None:
+        if self._is_stopping:
+            raise Stopped
+
+    def _ensure_unchanged(self, moment: Moment) -> None:
+        try:
+            moment.ensure_unchanged()
+        except PlanOutOfDate as error:
+            raise ChangedWhileFetched(error.path, error.cause) from error
+
+    def _finish(self) -> None:
+        fs = self._means.fs
+        fs.settle(self.unfinished, Purpose.COPY)
+        fs.unlink(self.unfinished / INCOMPLETE_FILE, Purpose.COPY)
+        fs.fsync_dir(self.unfinished, Purpose.COPY)
+        fs.rename(self.unfinished, self._directory, Purpose.COPY)
+        fs.fsync_dir(self._directory.parent, Purpose.COPY)
+
+
+def _files_of(moment: Moment) -> dict[str, EntrySeen]:
+    """Return the files that a log dir consists of, by path. Raises: IncompleteCopy."""
+    root = moment.root
+    if INCOMPLETE_FILE in root.entries and MANIFEST_FILE not in root.entries:
+        raise IncompleteCopy(root.path)
+    files = {name: root.entries[name] for name in root.plain_files() if name != INCOMPLETE_FILE}
+    for name, directory in moment.directories.items():
+        files |= {f"{name}/{file}": directory.entries[file] for file in directory.plain_files()}
+    return files
+
+
+def _files_below(root: Path) -> Iterator[Path]:
+    with as_unreadable(root):
+        for path in sorted(root.iterdir()):
+            yield from (sorted(path.iterdir()) if path.is_dir() else [path])
+
+
+def _version(seen: EntrySeen) -> list[int]:
+    """Return what tells a version of a file from others: in a store the number of its version, here its inode."""
+    identity = seen.identity
+    return [identity.inode, identity.size_bytes, identity.mtime_ns, seen.changed_ns]
+
+
+def _parsed(notes: bytes) -> dict[str, _Noted]:
+    """Return what is noted; a line that does not parse says nothing."""
+    found: dict[str, _Noted] = {}
+    for line in notes.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            note: dict[str, Any] = json.loads(line)
+            found[str(note["path"])] = _Noted(list(note["version"]), int(note["bytes"]), str(note["sha256"]))
+    return found
+
+
+def _differing(said: Iterable[ManifestFile], sums: Mapping[str, str]) -> Iterator[Differing]:
+    for file in said:
+        if file.path not in sums:
+            yield Differing(file.path, "is missing, and the manifest names it")
+        elif sums[file.path] != file.sha256:
+            yield Differing(file.path, "has another SHA-256 than in the manifest")
