@@ -5,10 +5,11 @@
     python -m tests.disk --faults 200                     # whole processes on a dying disk
     python -m tests.disk --peer 10000                     # cuts of Kafka's own cleaner: what it loses is a figure
     python -m tests.disk --act clean --seed 7 --cuts 100  # one run alone; what breaks is shrunk
+    python -m tests.disk --act copy --seed 3 --faults 1   # the faults of one seed, or its kill, again
     python -m tests.disk --act clean --seed 7 --cuts 100 --twin no-fsync  # a broken twin
 
-A cut that breaks a promise is told: what the disk did not keep, and the fewest losses that still break it. Needs root,
-FUSE and a JDK 17+.
+A cut that breaks a promise is told: what the disk did not keep, and the fewest losses that still break it. With an odd
+seed, ``--cuts`` are of a second run, on what a cut of the first one left. Needs root, FUSE and a JDK 17+.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -72,11 +74,19 @@ def try_cuts(referee: Referee, name: str, seed: int, count: int, scratch: Path, 
     dice = Random(f"{name} {seed}")
     case = case_of(name, seed, scratch)
     recording = recorded(case, scratch, twin)
+    first: list[str] = []
     if seed % 2 and twin == WHOLE:
-        again = cut_again(case, recording, scratch, dice)
-        recording = again if len(again.operations) > SHORT_RUN else recording
-    failures = judged(case, referee, cuts_of(recording, count, dice), scratch / "cuts", goes_on_every=GOES_ON_EVERY)
-    return [shrunk(case, recording, failure, referee, scratch / "shrunk") for failure in failures[:1]]
+        told, again = cut_again(case, recording, scratch, dice)
+        if len(again.operations) > SHORT_RUN:
+            recording, first = (
+                again,
+                ["the second run, on what a cut of the first one left:", *told, "and of that run:"],
+            )
+    end = len(recording.operations)
+    cuts = cuts_of(recording, count, dice)
+    failures = judged(case, referee, cuts, scratch / "cuts", goes_on_every=GOES_ON_EVERY, ends_at=end)
+    smallest = [shrunk(case, recording, found, referee, scratch / "shrunk", end) for found in failures[:1]]
+    return [replace(found, told=(*first, *found.told)) for found in smallest]
 
 
 def try_kill(referee: Referee, name: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
@@ -145,6 +155,24 @@ class Trials:
         told = [try_fault(case, fault, moments(fault, operations, 1, dice)[0], scratch, dice) for fault in FAULTS]
         return len(told), [line for lines in told for line in lines]
 
+    def alone(self, options: argparse.Namespace, act: str, seed: int) -> Iterator[int]:
+        """Try one act with one seed in each way that was asked for, note nothing, and yield an exit status for each."""
+
+        def cuts(act: str, seed: int, scratch: Path) -> tuple[int, list[Failure]]:
+            return options.cuts, try_cuts(self._referee, act, seed, options.cuts, scratch, options.twin)
+
+        for kind, wanted, attempt in (
+            ("cuts", options.cuts, cuts),
+            ("kills", options.kills, self.kill),
+            ("faults", options.faults, self.faults),
+        ):
+            if wanted:
+                with in_memory() as scratch:
+                    done, failures = attempt(act, seed, scratch)
+                tell(f"{kind} {act} {seed}", failures)
+                print(f"{kind} {act} {seed}: {done} tried, {len(failures)} failures", flush=True)
+                yield int(bool(failures))
+
     @property
     def status(self) -> int:
         return int(self._failed > 0)
@@ -183,17 +211,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=0, metavar="N", help="processes on a dying disk")
     parser.add_argument("--peer", type=int, default=0, metavar="N", help="cuts of runs of Kafka's own cleaner")
     parser.add_argument("--act", choices=ACTS, nargs="+", default=list(ACTS), help="these alone")
-    parser.add_argument("--seed", type=int, help="one run of the first act, noted nowhere")
+    parser.add_argument("--seed", type=int, help="one run of one act, noted nowhere: its cuts, its kill, its faults")
     parser.add_argument("--twin", choices=TWINS, default=WHOLE, help="with --seed: a broken twin of the program")
     parser.add_argument("--notes", type=Path, default=cache_dir() / "disk.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
+    if not (options.cuts or options.kills or options.faults or options.peer):
+        parser.error("say how many: --cuts, --kills, --faults or --peer")
+    if options.seed is not None and (len(options.act) > 1 or options.peer):
+        parser.error("--seed is of one --act, without --peer")
+    if options.seed is None and options.twin != WHOLE:
+        parser.error("--twin needs --seed")
     with Referee(kafka_classpath(judging_version())) as referee:
-        if options.seed is not None:
-            with in_memory() as scratch:
-                failures = try_cuts(referee, options.act[0], options.seed, options.cuts, scratch, options.twin)
-            tell(f"{options.act[0]} {options.seed}", failures)
-            return int(bool(failures))
         trials = Trials(options.act, Notes(options.notes), referee)
+        if options.seed is not None:
+            return max(trials.alone(options, options.act[0], options.seed))
         trials.until("cuts", options.cuts, trials.cuts)
         trials.until("kills", options.kills, trials.kill)
         trials.until("faults", options.faults, trials.faults)

@@ -70,10 +70,15 @@ class File:
     attributes_since: list[tuple[int, Attributes]] = field(default_factory=list)
     lasting: Attributes | None = None
     """Attributes as of the last fsync; None of a file that never had one."""
+    first: Attributes = field(init=False)
+    """Attributes with which it was made."""
     has_failed: bool = False
     """Whether an fsync failed, so that the disk may never get what memory holds."""
     changed_at: int = -1
     """The last operation that the journal of a file system knows of."""
+
+    def __post_init__(self) -> None:
+        self.first = self.attributes
 
     def write(self, number: int, offset: int, data: bytes) -> None:
         """Put bytes somewhere; a gap before them is zeros."""
@@ -458,7 +463,7 @@ def draw(file: File, kind: str, mood: str, moment: int, dice: Random) -> Kept:
 
 
 def _attributes(file: File, mood: str, moment: int, dice: Random) -> Attributes:
-    old = file.lasting or file.attributes
+    old = file.lasting or file.first
     known = [attributes for number, attributes in file.attributes_since if number < moment]
     choices = [
         known[-1] if known else old,

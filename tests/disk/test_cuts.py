@@ -12,6 +12,8 @@ import pytest
 from tests.crash.tally import TALLY
 from tests.disk.__main__ import in_memory
 from tests.disk.acts import ACTS
+from tests.disk.cuts import KINDS, Disk
+from tests.disk.recording import Attributed, Attributes, Begun, Made, Recording, Synced
 from tests.disk.trials import case_of, cuts_of, judged, killed, last_cuts, recorded
 from tests.disk.twins import TWINS
 from tests.interop.conftest import kafka, referee
@@ -38,7 +40,9 @@ def test_what_a_cut_of_power_leaves_loses_nothing_and_the_next_command_finishes(
     name: str, referee: Referee, scratch: Path
 ) -> None:
     case = case_of(name, day(), scratch)
-    failures = judged(case, referee, cuts_of(recorded(case, scratch), CUTS, Random(day())), scratch / "cuts")
+    recording = recorded(case, scratch)
+    cuts, end = cuts_of(recording, CUTS, Random(day())), len(recording.operations)
+    failures = judged(case, referee, cuts, scratch / "cuts", ends_at=end)
     assert [(*failure.told, failure.error) for failure in failures] == []
 
 
@@ -56,4 +60,16 @@ def test_a_broken_twin_is_caught(name: str, scratch: Path, monkeypatch: pytest.M
     monkeypatch.setattr(TALLY, "records_lost", 0)  # what a twin loses is no loss
     case = case_of(TWINS[name].act, 2, scratch)
     recording = recorded(case, scratch, name)
-    assert judged(case, None, cuts_of(recording, CUTS_OF_A_TWIN_MAX, Random(1)), scratch / "cuts")
+    cuts, end = cuts_of(recording, CUTS_OF_A_TWIN_MAX, Random(1)), len(recording.operations)
+    assert judged(case, None, cuts, scratch / "cuts", ends_at=end)
+
+
+def test_a_file_may_have_the_owner_with_which_it_was_made() -> None:
+    made, given = Attributes(0o100600, 0, 0, 1), Attributes(0o100640, 7, 7, 1)
+    root = Begun(".", 1, Attributes(0o40755, 0, 0, 1), None)
+    recording = Recording((root,), (Made(1, "a", 2, False, made), Synced(1), Attributed(2, given)), (0, 1, 2))
+    disk = Disk(recording)
+    disk.play(3)
+    for kind in KINDS:
+        left = [disk.left(disk.cut(kind, Random(seed)))["a"][1].attributes for seed in range(50)]
+        assert set(left) == {made, given}, kind

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 from cleaner.engine.copy.manifest import MANIFEST_FILE
 from cleaner.engine.journal import read_journal
 from storage.filesystem import FileSystem
-from storage.names import parse_topic_partition
-from tests.crash.acts import AT_MS
+from storage.log_dir import LogDir
+from storage.names import FileState, parse_topic_partition
+from tests.crash.acts import AT_MS, TOPICS
 from tests.crash.promises import Expected, States, finish_of, states_of
 from tests.crash.trials import opened_by_kafka, state_of
 from tests.disk.acts import ACTS, CACHE, COPY, DATA, FILE_MODE, Act
@@ -33,6 +34,8 @@ from tests.interop.verdicts import Log, RefereeError
 from tests.mutants.suite import ROOT
 
 SECONDS_MAX: Final = 120
+DRAWN_KINDS: Final = (*KINDS, POSIX, POSIX, POSIX)
+"""What a journal forbids is what an order alone forgets: it takes the disk without one to show that."""
 BATCH: Final = 25
 """Log dirs that Kafka opens at a question."""
 
@@ -71,6 +74,9 @@ class Case(Expected):
     name: str = ""
     root: Path = Path()
     """The disk as it was drawn."""
+    aside: Mapping[str, tuple[bytes, str, bytes]] = field(default_factory=dict)
+    """What the act sets aside for a restore: by path its content, and the path and the content of what it was."""
+    makes_copy: bool = False
 
     @property
     def whole(self) -> Act:
@@ -91,6 +97,16 @@ class Case(Expected):
             told = {entry["path"]: entry["sha256"] for entry in _files_of(manifest)}
             found = {path: hashlib.sha256((copy / path).read_bytes()).hexdigest() for path in told}
             assert found == told, where
+            for path in told:
+                status, wanted = (copy / path).stat(), (copy / path).parent.stat()
+                owned = status.st_uid, status.st_gid, status.st_mode & 0o777
+                assert owned == (wanted.st_uid, wanted.st_gid, FILE_MODE), (where, path, owned)
+
+    def check_aside(self, root: Path, where: object) -> None:
+        """What the act takes out of a log can be restored: it waits, or is where it was."""
+        for path, (content, was, before) in self.aside.items():
+            found = {place: file.read_bytes() for place in (path, was) if (file := root / place).exists()}
+            assert found.get(path) == content or found.get(was) == before, (where, path, found.keys())
 
     def check_journal(self, log_dir: Path, where: object) -> None:
         """What left the log has its line."""
@@ -131,10 +147,32 @@ def case_of(name: str, seed: int, scratch: Path) -> Case:
     ended = ACTS[name].run(done)
     assert ended.status in ACTS[name].statuses, ended
     case = Case(
-        Doing(name), root / DATA, states_of(root / DATA), states_of(done / DATA), finish_of(done / DATA), name, root
+        Doing(name),
+        root / DATA,
+        states_of(root / DATA),
+        states_of(done / DATA),
+        finish_of(done / DATA),
+        name,
+        root,
+        aside_of(root, done, mends=ACTS[name].mends),
+        (done / COPY / MANIFEST_FILE).exists(),
     )
     assert all(state.torn_bytes == 0 for state in case.after.values())
     return case
+
+
+def aside_of(root: Path, done: Path, *, mends: bool) -> dict[str, tuple[bytes, str, bytes]]:
+    """What an act set aside, and what it was. Sources of a compaction are not meant, as the next run unlinks them: a
+    partition that may have some is left out, unless the act mends."""
+    found = {}
+    for topic_partition, directory in LogDir(done / DATA).partitions():
+        if mends or "compact" not in TOPICS[topic_partition.topic]["cleanup.policy"]:
+            for path in directory.iterdir():
+                name = path.relative_to(done).as_posix()
+                was = name.removesuffix(FileState.DELETED.value).partition(".from-")[0]
+                if was != name and (root / was).exists() and not (root / name).exists():
+                    found[name] = path.read_bytes(), was, (root / was).read_bytes()
+    return found
 
 
 def copied(root: Path, target: Path) -> Path:
@@ -191,11 +229,11 @@ def recorded(case: Case, scratch: Path, twin: str = WHOLE, begun: Path | None = 
 
 
 def cuts_of(recording: Recording, count: int, dice: Random) -> Iterator[tuple[Disk, Cut]]:
-    """Draw cuts of a recording, each with the disk at that moment; moments rise."""
-    disk = Disk(recording)
-    for moment in sorted(dice.randint(1, len(recording.operations)) for _ in range(count)):
+    """Draw cuts of a recording, each with the disk at that moment; moments rise, and one of ten is its end."""
+    disk, end = Disk(recording), len(recording.operations)
+    for moment in sorted(dice.randint(1, end) if dice.random() < 0.9 else end for _ in range(count)):
         disk.play(moment)
-        yield disk, disk.cut(dice.choice(KINDS), dice)
+        yield disk, disk.cut(dice.choice(DRAWN_KINDS), dice)
 
 
 def laid_down(case: Case, disk: Disk, cut: Cut, root: Path) -> Path:
@@ -206,12 +244,12 @@ def laid_down(case: Case, disk: Disk, cut: Cut, root: Path) -> Path:
     return root
 
 
-def cut_again(case: Case, recording: Recording, scratch: Path, dice: Random) -> Recording:
-    """Record the same command on what a cut of its first run left."""
+def cut_again(case: Case, recording: Recording, scratch: Path, dice: Random) -> tuple[list[str], Recording]:
+    """Tell what a cut of a first run did not keep, and record the same command on what it left."""
     (disk, cut), *_ = cuts_of(recording, 1, dice)
     begun = laid_down(case, disk, cut, scratch / "begun")
     shutil.rmtree(begun / COPY, ignore_errors=True)
-    return recorded(case, scratch, begun=begun)
+    return disk.told(cut), recorded(case, scratch, begun=begun)
 
 
 def killed(case: Case, scratch: Path, operations: int, dice: Random) -> tuple[Recording, bool]:
@@ -237,7 +275,7 @@ def killed(case: Case, scratch: Path, operations: int, dice: Random) -> tuple[Re
             return recording, is_killed
         disk = Disk(recording)
         disk.play(len(recording.operations))
-        root = laid_down(case, disk, disk.cut(dice.choice(KINDS), dice), scratch / "again")
+        root = laid_down(case, disk, disk.cut(dice.choice(DRAWN_KINDS), dice), scratch / "again")
         shutil.rmtree(root / COPY, ignore_errors=True)
 
 
@@ -246,7 +284,7 @@ def last_cuts(recording: Recording, count: int, dice: Random) -> Iterator[tuple[
     disk = Disk(recording)
     disk.play(len(recording.operations))
     for _ in range(count):
-        yield disk, disk.cut(dice.choice(KINDS), dice)
+        yield disk, disk.cut(dice.choice(DRAWN_KINDS), dice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +305,7 @@ def judged(
     *,
     is_patient: bool = False,
     goes_on_every: int = 1,
+    ends_at: int | None = None,
 ) -> list[Failure]:
     """Lay each cut down, have Kafka's loader and our recovery look, and go on with the act.
 
@@ -277,6 +316,7 @@ def judged(
         scratch: an absent directory.
         is_patient: go on behind the first failure.
         goes_on_every: act again on so many-th disks only, where Kafka need not wait for that.
+        ends_at: the number of operations of a command that came to its end: what it did lasts from there on.
     """
     failures: list[Failure] = []
     scratch.mkdir(parents=True)
@@ -288,7 +328,7 @@ def judged(
             continue
         met.add(state)
         root = laid_down(case, disk, cut, scratch / f"cut-{number}")
-        waiting.append(Left(cut, disk.told(cut), root, number % goes_on_every == 0))
+        waiting.append(Left(cut, disk.told(cut), root, number % goes_on_every == 0, cut.at == ends_at))
         if len(waiting) == (BATCH if referee else 1):
             failures += _judge_some(case, referee, waiting)
             waiting.clear()
@@ -306,6 +346,8 @@ class Left(NamedTuple):
     told: list[str]
     root: Path
     goes_on: bool
+    is_over: bool
+    """Whether the command had come to its end."""
 
     @property
     def for_kafka(self) -> Path:
@@ -319,7 +361,7 @@ def _judge_some(case: Case, referee: Referee | None, lefts: Sequence[Left]) -> l
     failures: list[Failure] = []
     for left in lefts:
         try:
-            check_ours(case, left.root, left.told, goes_on=left.goes_on)
+            check_ours(case, left.root, left.told, goes_on=left.goes_on, is_over=left.is_over)
         except Exception:
             failures.append(left.failure(traceback.format_exc()))
     if referee:
@@ -331,13 +373,16 @@ def _judge_some(case: Case, referee: Referee | None, lefts: Sequence[Left]) -> l
     return failures
 
 
-def check_ours(case: Case, root: Path, where: object, *, goes_on: bool) -> None:
+def check_ours(case: Case, root: Path, where: object, *, goes_on: bool, is_over: bool = False) -> None:
     """Our recovery finds all; a copy for Kafka is made; the act goes on and comes to its end."""
     data = root / DATA
-    case.check_stopped(states_of(data), where)
+    lasting = replace(case, before=case.after) if is_over else case
+    lasting.check_stopped(states_of(data), where)
+    assert not is_over or (root / COPY / MANIFEST_FILE).exists() == case.makes_copy, where
     case.check_journal(data, where)
     case.check_attributes(data, where)
     case.check_copy(root, where)
+    case.check_aside(root, where)
     for_kafka = root.with_name(f"{root.name}-kafka")
     if not case.whole.is_refused:
         copied(root, for_kafka)
@@ -371,13 +416,21 @@ def opened(referee: Referee, name: str, log_dirs: list[Path]) -> Sequence[Log | 
         return [lambda log_dir=log_dir: opened_by_kafka(referee, name, [log_dir])[0] for log_dir in log_dirs]
 
 
-def shrunk(case: Case, recording: Recording, first: Failure, referee: Referee | None, scratch: Path) -> Failure:
+def shrunk(
+    case: Case,
+    recording: Recording,
+    first: Failure,
+    referee: Referee | None,
+    scratch: Path,
+    ends_at: int | None = None,
+) -> Failure:
     """Find the fewest losses of a cut that still break a promise, with the kind of disk that it was."""
     disk = Disk(recording)
     disk.play(first.cut.at)
 
     def failure_of(smaller: Cut) -> Failure | None:
-        return next(iter(judged(case, referee, iter([(disk, smaller)]), scratch)), None)
+        one = iter([(disk, smaller)])
+        return next(iter(judged(case, referee, one, scratch, ends_at=ends_at)), None)
 
     failure = failure_of(first.cut)
     if failure is None:

@@ -70,10 +70,29 @@ def _fsyncs_the_wrong_directory() -> None:
     setattr(FileSystem, "fsync_dir", of_parent)  # noqa: B010
 
 
+def _keeps_nothing_that_it_repairs() -> None:
+    from cleaner.engine.repair import repairing
+
+    setattr(repairing, "_keep_tail", lambda *_: None)  # noqa: B010
+    setattr(repairing, "is_kept_already", lambda *_: True)  # noqa: B010
+
+
+def _ends_before_its_names_last() -> None:
+    fsync_dir = FileSystem.fsync_dir
+
+    def not_of_an_import(self: FileSystem, path: Path, purpose: Purpose) -> None:
+        if purpose not in {Purpose.IMPORT, Purpose.ROLL}:
+            fsync_dir(self, path, purpose)
+
+    setattr(FileSystem, "fsync_dir", not_of_an_import)  # noqa: B010
+
+
 TWINS: Final = {
     "no-fsync": Twin(_leaves_an_fsync_out, "clean-at-once"),
     "early-rename": Twin(_of_the_crash_tests("retires_before_it_exposes"), "clean-at-once"),
     "early-checkpoint": Twin(_of_the_crash_tests("checkpoints_before_it_compacts"), "clean-at-once"),
     "late-journal": Twin(_journals_behind_the_deed, "clean"),
     "wrong-directory": Twin(_fsyncs_the_wrong_directory, "clean-at-once"),
+    "keeps-nothing": Twin(_keeps_nothing_that_it_repairs, "repair-ends"),
+    "ends-early": Twin(_ends_before_its_names_last, "import"),
 }
