@@ -95,12 +95,15 @@ class Case(Expected):
         if (copy / MANIFEST_FILE).exists():
             manifest = json.loads((copy / MANIFEST_FILE).read_text())
             told = {entry["path"]: entry["sha256"] for entry in _files_of(manifest)}
-            found = {path: hashlib.sha256((copy / path).read_bytes()).hexdigest() for path in told}
+            found = {path: _hash_of(copy / path) for path in told}
             assert found == told, where
-            for path in told:
+            for path, digest in told.items():
                 status, wanted = (copy / path).stat(), (copy / path).parent.stat()
                 owned = status.st_uid, status.st_gid, status.st_mode & 0o777
                 assert owned == (wanted.st_uid, wanted.st_gid, FILE_MODE), (where, path, owned)
+                original = self.root / DATA / path
+                if path.endswith(".log") and original.exists() and digest == _hash_of(original):
+                    assert status.st_mtime_ns == original.stat().st_mtime_ns, (where, path, "another time")
 
     def check_aside(self, root: Path, where: object) -> None:
         """What the act takes out of a log can be restored: it waits, or is where it was."""
@@ -125,6 +128,10 @@ class Case(Expected):
             status, wanted = path.stat(), path.parent.stat()
             found = status.st_uid, status.st_gid, status.st_mode & 0o777
             assert not status.st_size or found == (wanted.st_uid, wanted.st_gid, FILE_MODE), (where, path, found)
+
+
+def _hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _files_of(manifest: Mapping[str, object]) -> Iterator[dict[str, str]]:

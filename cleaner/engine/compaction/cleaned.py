@@ -135,10 +135,10 @@ class CleanedSegment:
         From then on the files belong to the swap: if it fails half way, recovery needs the ``.cleaned`` files.
         """
         self._seal_time_index()
+        self._log.set_mtime(mtime_ns)
         self._log.fsync()
         if is_cold:
             self._log.let_go()
-        self._log.set_mtime(mtime_ns)
         self._log.close()
         contents = self._indexes()
         for kind, content in contents.items():
@@ -170,8 +170,8 @@ class CleanedSegment:
     def _write(self, kind: FileKind, content: bytearray, mtime_ns: int) -> None:
         with self.fs.create(self._path(kind), self.directory, Purpose.CLEAN) as file:
             file.write(content)
-            file.fsync()
             file.set_mtime(mtime_ns)
+            file.fsync()
 
     def _add_to_indexes(self, written: Table, start: int) -> None:
         rows = written.size

@@ -417,8 +417,8 @@ class OutputDir:
                 raise SourceChanged(source, cause)
             with self._fs.create(target, target.parent, Purpose.COPY) as new:
                 new.copy_sparse(file, planned.identity.size_bytes)
-                new.fsync()
                 new.set_mtime(planned.identity.mtime_ns)
+                new.fsync()
             if planned.change_to(_seen(source, file)) is not None:
                 raise SourceChanged(source, "it was written to while it was copied")
         except EOFError as error:
