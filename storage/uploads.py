@@ -64,6 +64,7 @@ class UploadedFile(NewFile):
         self._upload: Upload | None = None
         self._sha256 = hashlib.sha256()
         self._entry: StoredEntry | None = None
+        self._mtime_ns: int | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append all of ``data``. Raises: as ``Upload``; as ``go_on``."""
@@ -114,6 +115,8 @@ class UploadedFile(NewFile):
         else:
             self._entry = self._upload.finish()
             self._upload = None
+        if self._mtime_ns is not None:
+            self._entry = self._entry._replace(mtime_ns=self._mtime_ns)
         self._digests[self.path] = self._sha256.hexdigest()
         self._catalogue.note(self._at.key, self._entry)
 
@@ -121,10 +124,9 @@ class UploadedFile(NewFile):
         """Do nothing: no page of this machine holds it."""
 
     def set_mtime(self, mtime_ns: int) -> None:
-        """Remember the time; a store has times of its own."""
-        assert self._entry is not None, "before it is there"
-        self._entry = self._entry._replace(mtime_ns=mtime_ns)
-        self._catalogue.note(self._at.key, self._entry)
+        """Remember the time that the listing of this run says; a store has times of its own."""
+        assert self._entry is None, "the file is there already"
+        self._mtime_ns = mtime_ns
 
     def close(self) -> None:
         """Take away what was sent, unless the file is there; calling it again does nothing."""

@@ -48,7 +48,7 @@ from policies.record_deletion import (
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.kernels import check_usable
 from storage.kernels.layout import CONTROL, OFFSET, TIMESTAMP
-from storage.log.leader_epochs import topic_id_if_readable
+from storage.log.leader_epochs import topic_id_if_sound
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
 from storage.log.search import LogSearch
@@ -120,7 +120,7 @@ def plan_deletion(cleaner: Cleaner, wanted: TopicPartition, before: Before, requ
     """
     log_dir, planned = _found(cleaner.plan(request), wanted)
     decided = record_deletion(log_dir, planned, _offset(planned, before))
-    topic_id = topic_id_if_readable(path_of_text(log_dir.facts.path) / str(wanted))
+    topic_id = topic_id_if_sound(path_of_text(log_dir.facts.path) / str(wanted))
     return DeletedRecords(wanted, log_dir.facts.path, before, decided, time_ms=request.now_ms, topic_id=topic_id)
 
 
@@ -297,7 +297,7 @@ def _carry_out(
 ) -> DeletedRecords:
     facts, deletion, fs = decided.facts, decided.deletion, means.fs
     name, now_ms = facts.topic_partition, means.clock.now_ms()
-    topic_id = topic_id_if_readable(log_dir.path / str(name))
+    topic_id = topic_id_if_sound(log_dir.path / str(name))
     done = DeletedRecords(name, facts.log_dir, before, decided, time_ms=now_ms, is_done=True, topic_id=topic_id)
     listing = _listed(log_dir.path, name)
     check_unchanged(listing.segments, deletion.segments)

@@ -34,7 +34,7 @@ from policies.restore import DeletionFacts, Restoration, RestoreFacts, belongs_t
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
-from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
+from storage.log.leader_epochs import read_leader_epochs, topic_id_if_sound
 from storage.log.listing import Listing, ensure_plain_files, list_partition
 from storage.log_dir import LogDir, Offsets, TopicIds
 from storage.names import (
@@ -356,10 +356,9 @@ def _result(
         if isinstance(listing, LogCleanerError):
             raise listing
         ensure_plain_files(listing)
-        epochs = read_leader_epochs(listing.directory)
+        epochs, topic_id = read_leader_epochs(listing.directory), topic_id_if_sound(listing.directory)
     except LogCleanerError as error:
         return RestoreResult(topic_partition, str(log_dir), None, str(error))
-    topic_id = topic_id_if_readable(listing.directory)
     since_ms = stated.holds.get(topic_partition)
     has_lapsed = belongs_to_another_topic(stated.hold_ids.get(topic_partition), topic_id)
     facts = RestoreFacts(

@@ -17,7 +17,7 @@ from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_jou
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restore import DeletionFacts, RetiredFile, RetiredSegment
-from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
+from storage.log.leader_epochs import read_leader_epochs, topic_id_if_sound
 from storage.log.listing import Listing
 from storage.names import (
     FileKind,
@@ -45,7 +45,7 @@ RenameTimes = Mapping[RetiredFile, Renamed]
 def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict[str, Any]:
     """Return the part of a ``delete`` line that takes the deletion back. It is read before the first step.
 
-    Raises: CorruptCheckpoint, UnreadableFile of the leader epochs.
+    Raises: CorruptCheckpoint of the leader epochs, UnreadableFile.
     """
     bases = deletion.base_offsets
     doomed = [segment for segment in listing.segments if segment.base_offset in bases]
@@ -59,7 +59,7 @@ def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict
         "leader_epochs": [list(entry) for entry in read_leader_epochs(listing.directory)],
         "roll_at_offset": rolled,
         "rolled_snapshot": rolled is not None and all(s.name.base_offset != rolled for s in listing.snapshots),
-        "topic_id": topic_id_if_readable(listing.directory),
+        "topic_id": topic_id_if_sound(listing.directory),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.checkpoints import (
+    CorruptCheckpoint,
     LeaderEpochEntry,
     format_leader_epochs,
     parse_leader_epochs,
@@ -123,8 +124,19 @@ def read_topic_id(directory: Path) -> str | None:
     return None if data is None else parse_partition_metadata(data, path)
 
 
+def topic_id_if_sound(directory: Path) -> str | None:
+    """Return the topic id of a partition directory, for what lasts; None also if the file has none that can be.
+
+    Raises: UnreadableFile: a disk that fails now must not make us forget the id.
+    """
+    try:
+        return read_topic_id(directory)
+    except CorruptCheckpoint:
+        return None
+
+
 def topic_id_if_readable(directory: Path) -> str | None:
-    """Return the topic id of a partition directory; None also if the file cannot be read."""
+    """Return the topic id of a partition directory, for a report; None also if the file cannot be read."""
     try:
         return read_topic_id(directory)
     except LogCleanerError:

@@ -125,16 +125,17 @@ class CleanedSegment:
         always = {FileKind.INDEX: self._index, FileKind.TIME_INDEX: self._time_index}
         return {**always, FileKind.TXN_INDEX: self._aborted} if self._aborted else always
 
-    def seal(self, mtime_ns: int, *, is_cold: bool) -> Segment:
+    def seal(self, sources: Sequence[Segment], *, is_cold: bool) -> Segment:
         """Write the indexes, make all files durable, and give them the time of the last source. Raises: OutOfSpace.
 
         Args:
-            mtime_ns: of the last source.
+            sources: the segments of the group.
             is_cold: the sources were not in the page cache, and the log need not stay there.
 
         From then on the files belong to the swap: if it fails half way, recovery needs the ``.cleaned`` files.
         """
         self._seal_time_index()
+        mtime_ns = self._time_ns(sources)
         self._log.set_mtime(mtime_ns)
         self._log.fsync()
         if is_cold:
@@ -148,6 +149,17 @@ class CleanedSegment:
         names = [SegmentFileName(self.base_offset, kind, self.state) for kind in (FileKind.LOG, *contents)]
         files = {name.kind: SegmentFile.at(self.directory, name, self.suffix) for name in names}
         return Segment(self.directory, self.base_offset, files)
+
+    def _time_ns(self, sources: Sequence[Segment]) -> int:
+        """Return the file time: that of the last source.
+
+        If base offset, size and time were those of the first source, a look behind a kill would take the cleaned log
+        for that source (``only_copies``), and the others for the only copies of their records. So it gets a nanosecond
+        more or less, in the same millisecond: Kafka knows no nanoseconds.
+        """
+        first, last = sources[0].log.identity, sources[-1].log.identity
+        is_alike = len(sources) > 1 and (first.size_bytes, first.mtime_ns) == (self.size_bytes, last.mtime_ns)
+        return last.mtime_ns ^ 1 if is_alike else last.mtime_ns
 
     def unseal(self) -> None:
         """Return the files to this object, for ``discard``. No swap of the files has begun."""

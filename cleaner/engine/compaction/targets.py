@@ -64,7 +64,7 @@ class InPlace:
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Swap the group in. Raises: Stopped: nothing was swapped in."""
         segments = [walked.span.segment for _, walked in group]
-        sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
+        sealed = cleaned.seal(segments, is_cold=_is_cold(group))
         if self.stopping():
             cleaned.unseal()
             raise Stopped
@@ -110,7 +110,7 @@ class IntoCopy:
     def replace(self, group: Group, cleaned: CleanedSegment) -> None:
         """Make the segment durable; nothing is replaced."""
         segments = [walked.span.segment for _, walked in group]
-        sealed = cleaned.seal(segments[-1].log.identity.mtime_ns, is_cold=_is_cold(group))
+        sealed = cleaned.seal(segments, is_cold=_is_cold(group))
         self.space = self.space.plus(exchanged(segments, sealed, at_once=False))
         self.absorbed += segments[1:]
 

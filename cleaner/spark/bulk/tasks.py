@@ -280,7 +280,7 @@ def _reader(span: Span) -> SegmentReader:
 def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     unit, setting = task.unit, task.unit.setting
     group = [(_reader(walked.span), walked) for walked in task.walked]
-    first, last = unit.spans[0].span.segment, unit.spans[-1].span.segment
+    first, *_ = sources = [surveyed.span.segment for surveyed in unit.spans]
     fates = setting.new_fates()
     fates.follow_on(unit.spans[0].transactions)
     cleaned = CleanedSegment(
@@ -295,7 +295,7 @@ def _rewritten(task: RewriteTask, run: str) -> Rewritten:
             )
             if not rewriter.rewrite(group, cleaned):
                 return Rewritten(None, first.size_bytes, unit.spans[0].records)
-        segment = cleaned.seal(last.log.identity.mtime_ns, is_cold=True)
+        segment = cleaned.seal(sources, is_cold=True)
     except BaseException:
         cleaned.discard()
         raise

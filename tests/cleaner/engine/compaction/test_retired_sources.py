@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cleaner.engine.only_copies import OnlyCopies
 from storage.log.listing import list_partition
+from storage.log_dir import LogDir
+from storage.names import CLEANER_OFFSET_CHECKPOINT, TopicPartition
 from tests.partition_dirs import (
     COMPACT,
     NOW_MS,
@@ -73,3 +76,18 @@ def test_compacted_sources_go_within_the_run_if_nothing_is_to_wait(orders, layer
     assert retired(orders) == set()
     assert latest(orders) == {b"a": b"2", b"b": b"1", b"c": b"1", b"d": b"2", b"e": b"1"}
     assert [result.freed_bytes for result in outcome.results.values()] == [sources_bytes]
+
+
+def test_a_cleaned_log_with_the_size_and_time_of_its_first_source_is_not_taken_for_it(tmp_path):
+    """Else a look between the swap and the checkpoint would take the other sources for the only copies of records."""
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "b=1")).segment(10, keyed(10, "d=1"))
+    made.segment(20, keyed(20, f"d={'2' * 200}")).segment(30, keyed(30, "e=1"))
+    first = made.log(0).stat()
+    group_bytes = str(first.st_size + made.log(10).stat().st_size + 1)
+    committed(tmp_path, made)
+    clean(made.path, configured(orders={**COMPACT, "segment.bytes": group_bytes}))
+    (tmp_path / CLEANER_OFFSET_CHECKPOINT).unlink()
+    cleaned = made.log(0).stat()
+    assert retired(made.path) >= {f"{10:020d}.log.deleted"}
+    assert (cleaned.st_size, cleaned.st_mtime_ns // 1_000_000) == (first.st_size, first.st_mtime_ns // 1_000_000)
+    assert OnlyCopies(LogDir(tmp_path)).of(TopicPartition("orders", 0), list_partition(made.path)).copies == {}

@@ -18,12 +18,13 @@ from policies.config.config_layers import Configured
 from policies.facts import Boot
 from policies.reasons import ReasonCode
 from policies.restore import RestoreCode
+from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.lock import LogDirLocked
 from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
-from storage.log_dir import CorruptHolds, LogDir
-from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, TopicPartition
+from storage.log_dir import CorruptHolds, LogDir, read_file
+from storage.names import HOLD_IDS_FILE, HOLDS_FILE, JOURNAL_FILE, PARTITION_METADATA_FILE, TopicPartition
 from tests.faults import FullDisk, after_power_loss, crashes
 from tests.partition_dirs import (
     DAY_MS,
@@ -141,6 +142,32 @@ def test_of_a_rolled_segment_the_indexes_are_gone_for_good_before_the_log_goes(t
     restore(log_dir, Noting())
     end = steps.index(".log")
     assert steps[end - 3 : end + 2] == [".index", ".timeindex", "fsync", ".log", "fsync"]
+
+
+def test_a_topic_id_that_a_disk_does_not_give_now_stops_the_restore_and_the_deletion(tmp_path, monkeypatch):
+    """Else the hold, or the journal's line, would be without the id for good: also true of a topic made again."""
+    log_dir = a_log_dir(tmp_path / "data")
+    (log_dir / "clicks-0" / PARTITION_METADATA_FILE).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+
+    def failing(path):
+        if path.name == PARTITION_METADATA_FILE:
+            raise UnreadableFile(path, "Input/output error")
+        return read_file(path)
+
+    before = data(log_dir)
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.log.leader_epochs.read_file", failing)
+        clean(log_dir)
+    assert data(log_dir) == before
+    clean(log_dir)
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.log.leader_epochs.read_file", failing)
+        (result,) = restore(log_dir)
+    assert (result.is_done, "Input/output error" in result.error) == (False, True)
+    assert not (log_dir / HOLDS_FILE).exists()
+    restore(log_dir)
+    assert data(log_dir).keys() == before.keys()
+    assert "AAAAAAAAAAAAAAAAAAAAAQ" in (log_dir / HOLD_IDS_FILE).read_text()
 
 
 def test_log_start_offset_comes_back(tmp_path):
