@@ -49,12 +49,6 @@ class SegmentFacts(NamedTuple):
         """The time of the newest record, else the file time. Source: Kafka LogSegment.largestTimestamp."""
         return self.newest_record_ms if self.newest_record_ms >= 0 else self.mtime_ms
 
-    @property
-    def timestamp_source(self) -> str:
-        """The source that ``largest_timestamp_ms`` comes from, in words."""
-        is_recorded = self.newest_record_ms >= 0
-        return "its newest record" if is_recorded else "the file time of its .log (no record has a timestamp)"
-
 
 class MissingRecords(NamedTuple):
     """Records that a log lacks, with the file that tells of them: their only copy, or an index file without its

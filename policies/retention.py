@@ -143,10 +143,12 @@ def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int
     """Return the time that a segment's age counts from, epoch ms, and the words for its source."""
     if _is_unpinned(segment, policy, now_ms):
         return segment.mtime_ms, "the file time of its .log (its newest record lies in the future)"
-    what = segment.timestamp_source
+    if segment.newest_record_ms < 0:
+        return segment.mtime_ms, "the file time of its .log (no record has a timestamp)"
+    what = "its newest record"
     if segment.newest_record_ms > now_ms and segment.newest_record_offset is not None:
         what += f" (in the batch up to offset {segment.newest_record_offset})"
-    return segment.largest_timestamp_ms, what
+    return segment.newest_record_ms, what
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,10 @@ def confirm_held_back(args: argparse.Namespace, plan: Plan, outcome: Outcome, re
     """
     from policies.plan import guard_key, path_of
 
+    if args.dry_run or args.output or outcome.interrupted or not _on_a_terminal():
+        return None
     held = [(p.facts, guard) for p in plan.partitions if (guard := outcome.guards.get(p.key))]
-    if not held or args.dry_run or args.output or outcome.interrupted or not _on_a_terminal():
+    if not held:
         return None
     for facts, guard in held:
         complain(f"{guard.code}: {path_of(facts)}: {guard.text}")

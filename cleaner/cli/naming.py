@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -336,9 +336,12 @@ def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
     from policies.config.loosened import overrides
     from storage.log_dir import LogDir
 
-    found = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
-    topics = {topic_partition.topic for topic_partition in found if is_named(topic_partition, globs)}
-    for override in overrides(loaded.layers, topics):
+    def topics() -> Iterator[str]:
+        """List the log dirs only if there is a key to tell of."""
+        found = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
+        yield from (topic_partition.topic for topic_partition in found if is_named(topic_partition, globs))
+
+    for override in overrides(loaded.layers, topics()):
         complain(f"--set {override.told}", Level.INFO)
 
 

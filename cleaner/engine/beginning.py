@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cleaner.engine.compactor import Compactor
-from cleaner.engine.executor import Executor
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, JournalFull, partition_of, read_entries
 from cleaner.engine.leftovers import Swept, sweep_log_dir
@@ -43,6 +42,9 @@ from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, FileKind, FileState, TopicPartition
 from storage.segment import SegmentFile, reading
 
+if TYPE_CHECKING:
+    from cleaner.engine.executor import Executor
+
 _Entry = OffsetIndexEntry | TimeIndexEntry | None
 EVIDENCE: Final = "evidence"
 """The kind of the journal's line."""
@@ -66,6 +68,8 @@ class Begun:
 
     def executor(self, log_dir: LogDir, compactor: Compactor | None = None) -> Executor:
         """Return an executor; if the log dir must stay as it is, one that does nothing."""
+        from cleaner.engine.executor import Executor  # noqa: PLC0415 - a dry run carries nothing out
+
         return Executor(log_dir, self.means, self.request, compactor, journal_full=self.full.get(log_dir))
 
 

@@ -30,8 +30,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.engine.beginning import Begun, may_recover, recover_log_dir
 from cleaner.engine.compactor import Compactor, KernelCheck, Local
-from cleaner.engine.executor import Executor
-from cleaner.engine.inventory import Listed, Survey, Wanted, everything, is_named, survey_clock, survey_log_dir, unheard
+from cleaner.engine.inventory import (
+    Listed,
+    Survey,
+    Wanted,
+    everything,
+    is_named,
+    survey_clock,
+    survey_log_dir,
+    unheard,
+    volumes_of,
+)
 from cleaner.engine.journal import Journal, JournalFull, encode_entry
 from cleaner.engine.leftovers import kept_files, sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
@@ -54,6 +63,7 @@ from storage.names import LIMITS_FILE, TopicPartition
 
 if TYPE_CHECKING:
     from cleaner.engine.copy.moment import Moment
+    from cleaner.engine.executor import Executor
     from cleaner.engine.freeing import Rescue, Rescued
     from cleaner.engine.rehearsal.what_if import Answered
     from policies.explain.explanation import PartitionExplanation
@@ -367,8 +377,6 @@ class Cleaner:
 
     def volumes(self) -> tuple[Volume, ...]:
         """Return the file systems of the log dirs, as they are now."""
-        from cleaner.engine.freeing import volumes_of  # noqa: PLC0415 - only ``free`` and dry runs ask
-
         return volumes_of(self._log_dirs)
 
     def would_free(self, request: Request, target: SpaceTarget) -> Rescued:
@@ -393,7 +401,7 @@ class Cleaner:
             return rescued
 
     def _rescue(self, request: Request, target: SpaceTarget) -> Rescue:
-        from cleaner.engine.freeing import Rescue  # noqa: PLC0415 - as in ``volumes``
+        from cleaner.engine.freeing import Rescue  # noqa: PLC0415 - only ``free`` asks
 
         return Rescue(self._log_dirs, self._means, target, lambda: self.plan(request))
 

@@ -96,7 +96,7 @@ def _in_order(listing: Listing, doomed: Sequence[Segment]) -> tuple[list[Segment
         base, kind, _ = file.name
         if kind in SEGMENT_KINDS[1:] and base < left and base not in logs:
             companions.append(file)
-    return [segment.log for segment in doomed], companions + retired_snapshots(listing, doomed)
+    return [segment.log for segment in doomed], companions + listing.snapshots_of(doomed)
 
 
 def _checked(listing: Listing, deletion: Deletion) -> list[Segment]:
@@ -166,19 +166,13 @@ def _unlink(fs: FileSystem, directory: Path, paths: Sequence[Path]) -> None:
         fs.fsync_dir(directory, Purpose.ROLL)
 
 
-def retired_snapshots(listing: Listing, segments: Iterable[Segment]) -> list[SegmentFile]:
-    """Delete the producer snapshots of deleted segments. The newest one stays: without it a start replays the log."""
-    bases = {segment.base_offset for segment in segments}
-    return [snapshot for snapshot in listing.snapshots[:-1] if snapshot.name.base_offset in bases]
-
-
 def _retired(file: SegmentFile) -> Path:
     return file.path.with_name(str(file.name._replace(state=FileState.DELETED)))
 
 
 def retire_snapshots(fs: FileSystem, listing: Listing, segments: Iterable[Segment]) -> None:
     """Rename the snapshots of segments that a swap replaced, or unlink them if there is no room for the longer name."""
-    for snapshot in retired_snapshots(listing, segments):
+    for snapshot in listing.snapshots_of(segments):
         try:
             fs.rename(snapshot.path, _retired(snapshot), Purpose.RETIRE)
         except OutOfSpace:

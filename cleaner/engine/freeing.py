@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from cleaner.engine.compactor import KernelCheck
 from cleaner.engine.executor import Executor
+from cleaner.engine.inventory import volumes_of
 from cleaner.engine.leftovers import Swept, gaining, kept_files, leftovers_of, sweep_partition
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome, PartitionResult
@@ -40,7 +40,6 @@ from policies.rescue import (
 from storage.log_dir import LogDir
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from storage.segment import BLOCK_BYTES, SegmentFile
-from storage.stores.paths import StoredPath
 
 _NO_DELAY_MS: Final = 0
 WAIT_SECONDS_MAX: Final = 10.0
@@ -66,19 +65,6 @@ class Rescued:
     def is_met(self) -> bool:
         """Return whether every file system has reached the target."""
         return not any(self.target.short_bytes(volume) for volume in self.after)
-
-
-def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
-    """Return the file systems of log dirs, in their present state; a store is none."""
-    spaces = {log_dir: log_dir.space() for log_dir in log_dirs if not isinstance(log_dir.path, StoredPath)}
-    by_device = sorted(spaces, key=lambda log_dir: spaces[log_dir].device)
-    volumes = []
-    for _, group in groupby(by_device, key=lambda log_dir: spaces[log_dir].device):
-        together = tuple(group)
-        space = spaces[together[0]]
-        paths = tuple(str(log_dir.path) for log_dir in together)
-        volumes.append(Volume(paths, space.size_bytes, space.free_bytes, space.used_bytes))
-    return tuple(volumes)
 
 
 class Rescue:

@@ -6,8 +6,9 @@ import fnmatch
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cleaner.engine.clock import Clock
 from cleaner.engine.journal import read_last_run
@@ -31,6 +32,10 @@ from storage.log.recovery import plan_recovery
 from storage.log_dir import Checkpoints, LogDir, Offsets
 from storage.names import FileState, TopicPartition
 from storage.segment import Segment, reading
+from storage.stores.paths import StoredPath
+
+if TYPE_CHECKING:
+    from policies.rescue import Volume
 
 _FIRST_BATCH_MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
@@ -130,8 +135,10 @@ class Survey(NamedTuple):
 
 def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
     """Return whether one of the globs names the topic or the partition. Without any glob, everything is named."""
+    if not globs:
+        return True
     names = (topic_partition.topic, str(topic_partition))
-    return not globs or any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
 
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
@@ -160,6 +167,21 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     )
     disk_bytes = sum(partition.disk_bytes for partition in partitions)
     return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions, disk_bytes=disk_bytes)
+
+
+def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:
+    """Return the file systems of log dirs, in their present state; a store is none."""
+    from policies.rescue import Volume  # noqa: PLC0415 - only ``free`` and dry runs ask
+
+    spaces = {log_dir: log_dir.space() for log_dir in log_dirs if not isinstance(log_dir.path, StoredPath)}
+    by_device = sorted(spaces, key=lambda log_dir: spaces[log_dir].device)
+    volumes = []
+    for _, group in groupby(by_device, key=lambda log_dir: spaces[log_dir].device):
+        together = tuple(group)
+        space = spaces[together[0]]
+        paths = tuple(str(log_dir.path) for log_dir in together)
+        volumes.append(Volume(paths, space.size_bytes, space.free_bytes, space.used_bytes))
+    return tuple(volumes)
 
 
 def survey_again(

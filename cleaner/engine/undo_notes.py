@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner.engine.deletion import retired_snapshots
 from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_journal, read_lines
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
@@ -66,7 +65,7 @@ def undo_of(facts: PartitionFacts, deletion: Deletion, listing: Listing) -> dict
 def _leaving(listing: Listing, doomed: Sequence[Segment]) -> Iterator[SegmentFile]:
     for segment in doomed:
         yield from segment.files.values()
-    yield from retired_snapshots(listing, doomed)
+    yield from listing.snapshots_of(doomed)
 
 
 def journalled_deletions(

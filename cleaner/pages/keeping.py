@@ -19,7 +19,7 @@ from typing import Any, Final
 from cleaner.config.layers import LoadedLayers
 from cleaner.daemon.observer import Observer
 from cleaner.engine.clock import SystemClock
-from cleaner.engine.freeing import volumes_of
+from cleaner.engine.inventory import volumes_of
 from cleaner.engine.means import Listener
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal.rehearsal import expected_result

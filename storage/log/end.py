@@ -55,7 +55,7 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
 
 
 def ensure_headers_parse(segment: Segment, torn_bytes: int) -> None:
-    """Walk all headers of a segment in front of its end. The search for the end begins at the last indexed batch.
+    """Walk all headers of a segment up to its end. The search for the end begins at the last indexed batch.
 
     Args:
         segment: its files.
@@ -63,8 +63,11 @@ def ensure_headers_parse(segment: Segment, torn_bytes: int) -> None:
 
     Raises: CorruptBatch, UnreadableFile.
     """
-    with reading(segment.log.path) as descriptor:
-        walk_headers(descriptor, segment.log.path, segment.size_bytes - torn_bytes)
+    path, end_bytes = segment.log.path, segment.size_bytes - torn_bytes
+    with reading(path) as descriptor:
+        position = walk_headers(descriptor, path, end_bytes)
+    if position < end_bytes:
+        raise CorruptBatch(path, position, "the batch does not end where the log does")
 
 
 def end_bytes_of(segment: Segment) -> int:

@@ -70,6 +70,11 @@ class Listing:
         """Producer snapshots, ascending by offset."""
         return tuple([f for f in self.in_state(FileState.PLAIN) if f.name.kind is FileKind.SNAPSHOT])
 
+    def snapshots_of(self, segments: Iterable[Segment]) -> list[SegmentFile]:
+        """Return the producer snapshots that go with segments. The newest stays: without it a start replays the log."""
+        bases = {segment.base_offset for segment in segments}
+        return [snapshot for snapshot in self.snapshots[:-1] if snapshot.name.base_offset in bases]
+
     @property
     def needs_recovery(self) -> bool:
         """Return whether a swap or a compaction was interrupted."""

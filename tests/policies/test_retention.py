@@ -9,7 +9,7 @@ import pytest
 from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, MissingRecords, PartitionFacts
 from policies.reasons import Action, ReasonCode, Verdict
-from policies.retention import Retention, retention
+from policies.retention import Retention, newest, retention
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 
 DAY_MS = 86_400_000
@@ -107,13 +107,13 @@ def test_old_segments_go_and_fresh_ones_stay() -> None:
 @pytest.mark.parametrize(("mtime_age_ms", "gone"), [(100, []), (101, [0])])
 def test_a_segment_without_timestamps_expires_by_its_file_time(mtime_age_ms: int, gone: list[int]) -> None:
     log = a_log().segment(newest_ms=NO_TIMESTAMP, mtime_ms=NOW_MS - mtime_age_ms).segments(50)
-    assert log.facts().segments[0].timestamp_source == FILE_TIME
+    assert newest(log.facts().segments[0], a_policy(), NOW_MS)[1] == FILE_TIME
     assert deleted(log, a_policy(retention_ms=100)) == gone
 
 
 def test_a_record_time_wins_over_the_file_time() -> None:
     log = a_log().segment(newest_ms=0, mtime_ms=NOW_MS).segment(newest_ms=NOW_MS, mtime_ms=0)
-    assert [s.timestamp_source for s in log.facts().segments] == ["its newest record"] * 2
+    assert [newest(s, a_policy(), NOW_MS)[1] for s in log.facts().segments] == ["its newest record"] * 2
     assert deleted(log, a_policy(retention_ms=100)) == [0]
 
 

@@ -28,7 +28,7 @@ from uuid import uuid4
 from cleaner.engine.compactor import Compactor
 from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of, sha256_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Moment, SeenDirectory, SourceChanged
-from cleaner.engine.deletion import retired_snapshots, truncate_leader_epochs
+from cleaner.engine.deletion import truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.means import Means, Stopped
@@ -243,7 +243,7 @@ class Copier:
     def _cleaned_copy(self, planned: PartitionPlan, target: Path, output: OutputDir) -> PartitionResult:
         left = self._left(planned)
         absorbed, result = self._copy_segments(planned, left, target, output)
-        gone = retired_snapshots(left.listing, (*left.doomed, *absorbed))
+        gone = left.listing.snapshots_of((*left.doomed, *absorbed))
         for snapshot in left.listing.snapshots:
             if snapshot not in gone:
                 self._copy_listed(snapshot, target, output)

@@ -123,8 +123,8 @@ def test_impossible_header_that_producer_state_must_be_read_over_is_told(log_dir
 
 
 @pytest.fixture
-def damaged_active(log_dir):
-    """The active segment of ``orders-0``: a batch whose version is damaged, and the last one, which an index names."""
+def damaged_active(log_dir, request):
+    """The active segment of ``orders-0``: a batch with a damaged header, and the last one, which an index names."""
     directory, path = log_dir / "orders-0", log(log_dir, 20)
     last = keyed(21, "d=1")
     position = path.stat().st_size
@@ -135,11 +135,17 @@ def damaged_active(log_dir):
         (log_dir / name).write_text("0\n2\norders 0 22\nother 0 21\n")
     (log_dir / ".kafka_cleanshutdown").touch()
     data = bytearray(path.read_bytes())
-    data[MAGIC_POSITION] = 9
+    at, value = request.param if hasattr(request, "param") else (MAGIC_POSITION, 9)
+    data[at] = value
     path.write_bytes(data)
     return path
 
 
+@pytest.mark.parametrize(
+    "damaged_active",
+    [pytest.param((MAGIC_POSITION, 9), id="version"), pytest.param((9, 0x7F), id="a length that leads behind the end")],
+    indirect=True,
+)
 def test_damage_in_the_active_segment_fails_its_partition_behind_a_clean_stop(log_dir, damaged_active):
     """Neither Kafka nor a round reads there: a snapshot lies at the log end, and the index leads behind the damage."""
     before = contents(log_dir / "orders-0")
