@@ -107,7 +107,7 @@ def departure(case: Case, holding: FileHolding) -> Departure:
     guard: tuple[Need, ...] = (Need.CONFIRM,) if case.planned.guard is not None else ()
     found = [*_by_retention(case, fate), *_by_compaction(case, holding)]
     if not found:
-        text = "Nothing deletes it: the topic has no limit of age or size that is reached, and is not compacted."
+        text = "Nothing deletes the record: the topic reaches no limit of age or size, and is not compacted."
         return Departure(DepartureCode.KEPT, None, (Need.REMOVE,), text)
     best = min(found, key=_rank)
     if not guard:
@@ -238,7 +238,7 @@ def _tombstone(case: Case, holding: FileHolding) -> Departure:
     first_ms, needs = _first_round(case, offset)
     span = policy.value_of("delete.retention.ms").sentence
     if first_ms is None:
-        text = f"The tombstone at offset {offset} stays for {span} behind its first round, and none is in sight."
+        text = f"The tombstone at offset {offset} stays for {span} after its first round, and no round is in sight."
         return Departure(DepartureCode.TOMBSTONE, None, needs, text)
     horizon_ms = as_int64(first_ms + policy.delete_retention_ms)
     text = (
@@ -251,7 +251,7 @@ def _tombstone(case: Case, holding: FileHolding) -> Departure:
 
 def _round_text(at_ms: int | None, needs: tuple[Need, ...]) -> str:
     if at_ms is None:
-        return "a round takes it, and none is due by time alone."
+        return "a round takes it, but no round is due by time alone."
     if Need.ROLL in needs:
         return f"a round from {moment(at_ms)} on takes it, once an appended record has closed the active segment."
     return f"a round from {moment(at_ms)} on takes it."

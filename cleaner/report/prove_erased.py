@@ -246,9 +246,9 @@ def _by_when(proof: ErasureProof) -> Iterator[str]:
     if gone_ms is not None and not needs:
         yield f"Every copy here is gone by {moment(gone_ms)}, if clean, the daemon or a broker is at work then."
     elif gone_ms is not None:
-        yield f"Every copy here is gone by {moment(gone_ms)} at the earliest. Before that:"
+        yield f"Every copy here is gone by {moment(gone_ms)} at the earliest. This must happen first:"
     else:
-        yield "No date is known by which every copy here is gone. Before that:"
+        yield "No date is known by which every copy here is gone. This must happen first:"
     for need in needs:
         yield f"  - {_NEEDS[need]}"
 

@@ -121,6 +121,6 @@ def _lasts_behind_a_clean(runway: Runway) -> str:
     if runway.is_endless:
         return "never full"
     if runway.is_endless_in_part:
-        return f"not filled by {in_part(runway.counted, runway.left_out)}"
+        return f"never full by the growth of {in_part(runway.counted, runway.left_out)}"
     left = _span(runway.days)
     return f"full in {left}" if left else ""

@@ -605,7 +605,7 @@ def _tombstones(case: Case) -> Iterator[Blocker]:
     over = "is over" if (horizons.latest_ms or 0) <= now_ms else "is over for the first"
     text = (
         f"{batches} {hold} tombstones or markers; their delete horizon {over} since {moment(horizons.earliest_ms)}. "
-        f"They go in the next round, and none is due: "
+        f"The next round takes them, but no round is due: "
     )
     why, remedy = _no_round(case)
     owner = "a quiet log"
@@ -640,7 +640,7 @@ def _closing_of_active_segment(case: Case) -> Iterator[Blocker]:
     text = f"Compaction never takes the active segment ({what}). {_closes(case, roll)}"
     is_over = roll.latest_ms is not None and roll.latest_ms <= case.request.now_ms
     remedy = (
-        "Append one record to the topic: that closes it. While nobody writes, it is never closed."
+        "Append one record to the topic: that closes the segment. While nobody writes, it is never closed."
         if is_over
         else f"A shorter {roll.key} lets a broker close it sooner, but only with a record that is appended: "
         f"{closing_sooner(case.facts, policy, roll.key)}."

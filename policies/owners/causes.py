@@ -84,7 +84,7 @@ def _blocked(partitions: Sequence[PartitionOwners]) -> Iterator[SizeCause]:
                 by_code.setdefault(blocker.code, []).append((could_go, partition, blocker))
     for code, met in by_code.items():
         _, partition, blocker = max(met, key=lambda one: one[0])
-        more = f" {counted(len(met) - 1, 'more partition')} likewise." if len(met) > 1 else ""
+        more = f" The same holds for {counted(len(met) - 1, 'more partition')}." if len(met) > 1 else ""
         could_go = sum(bytes_ for bytes_, _, _ in met)
         yield SizeCause(
             code, f"{partition.name}: {blocker.text}{more}", blocker.remedy, could_go, partition.name.partition

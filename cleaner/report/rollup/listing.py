@@ -207,7 +207,8 @@ def _notes(roll: TopicRoll, page: Page, errors_max: int, *, with_results: bool =
     """Add what a run did or met beside the fates: checkpoints, results of compactions, failures."""
     wrong = [p for p in roll.plans if p.checkpoint_offset is not None]
     if wrong:
-        first, others = wrong[0], f"; {len(wrong) - 1} more partitions likewise" if len(wrong) > 1 else ""
+        first, rest = wrong[0], len(wrong) - 1
+        others = f"; the same holds for {counted(rest, 'more partition')}" if rest else ""
         words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {first.facts.cleaner_checkpoint}"
         page.note(f"{words} becomes {first.checkpoint_offset}{others}")
     if with_results:

@@ -119,7 +119,7 @@ def test_a_look_says_how_long_the_disk_lasts(
     command: tuple[str, ...], demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main([*command, "--log-dir", str(demo)])
-    assert "\nRunway         not filled by 4 of 8 partitions, at " in capsys.readouterr().out
+    assert "\nRunway         never full by the growth of 4 of 8 partitions, at " in capsys.readouterr().out
     main([*command, "--log-dir", str(demo), "--json"])
     (runway,) = json.loads(capsys.readouterr().out)["runway"]
     assert (runway["log_dirs"], runway["fills"], runway["days"]) == ([str(demo)], None, None)

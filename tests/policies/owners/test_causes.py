@@ -50,7 +50,7 @@ def test_a_blocker_is_told_once_of_the_partition_that_it_keeps_most_in() -> None
         partition(commit("a", records=10, size_bytes=100), blockers=behind, number=3),
         partition(commit("b", records=10, size_bytes=5_000), blockers=behind, number=7),
     )["CLEANER_BEHIND"]
-    assert found.text == "__consumer_offsets-7: It waits. 1 more partition likewise."
+    assert found.text == "__consumer_offsets-7: It waits. The same holds for 1 more partition."
     assert (found.remedy, found.partition, found.size_bytes) == ("Do it.", 7, 4_590)
 
 

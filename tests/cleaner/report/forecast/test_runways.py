@@ -16,7 +16,7 @@ def lasting(days: float | None, log_dir: str = "/data", left_out: int = 1) -> Ru
     ("days", "words"),
     [
         (None, "not known"),
-        (math.inf, "not filled by 4 of 5 partitions"),
+        (math.inf, "never full by the growth of 4 of 5 partitions"),
         (4000, "full in more than 10 years"),
         (12.25, "full in 12d 6h"),
         (0.5, "full in 12h"),
@@ -31,7 +31,7 @@ def test_lasts(days: float | None, words: str) -> None:
     ("days", "words"),
     [
         (None, "full now; after a clean: not known"),
-        (math.inf, "full now; after a clean: not filled by 4 of 5 partitions"),
+        (math.inf, "full now; after a clean: never full by the growth of 4 of 5 partitions"),
         (4000, "full now; after a clean: full in more than 10 years"),
         (7.25, "full now; after a clean: full in 7d 6h"),
         (0, "full now, and after a clean"),
@@ -47,7 +47,8 @@ def test_never_is_said_only_where_every_partition_counts() -> None:
     assert lasts(replace(lasting(math.inf, left_out=0), free_bytes=0)) == "full now; after a clean: never full"
     assert told(lasting(math.inf, left_out=0)) == "Runway never full at 1.0 GiB a day (last 7 days)"
     assert told(replace(lasting(math.inf, left_out=28), counted=3)) == (
-        "Runway not filled by 3 of 31 partitions, at 1.0 GiB a day (last 7 days); the growth of the others is not known"
+        "Runway never full by the growth of 3 of 31 partitions, at 1.0 GiB a day (last 7 days); "
+        "the growth of the others is not known"
     )
 
 

@@ -167,11 +167,15 @@ def test_where_values_compact_more_or_less_there_is_a_column_for_it() -> None:
 
 def test_the_runway_is_that_of_each_value() -> None:
     assert re.search(
-        r"Runway: as now: not filled by 4 of 5 partitions; 1d: not filled by 4 of 5 .*; no limit: full in 2d 10h",
+        r"Runway: as now: never full by the growth of 4 of 5 partitions; "
+        r"1d: never full by the growth of 4 of 5 .*; no limit: full in 2d 10h",
         " ".join(text_of(a_report("retention.ms=1d,-1")).split()),
     )
     of_two = " ".join(text_of(a_report("retention.ms=1d", log_dirs=2, free_bytes=1 << 40)).split()) + " "
-    assert "Runway of /data: as now: not filled by 4 of 5 partitions; 1d: not filled by 4 of 5 partitions " in of_two
+    assert (
+        "Runway of /data: as now: never full by the growth of 4 of 5 partitions; "
+        "1d: never full by the growth of 4 of 5 partitions " in of_two
+    )
     assert "Runway of /data1: as now: not known; 1d: not known " in of_two
 
 

@@ -123,7 +123,8 @@ def test_findings_beyond_the_first_hundred_are_counted() -> None:
         (
             a_plan(a_partition("clicks-0", 9, 5, 1), a_partition("orders-0", 4, 3)),
             "This run would delete 2 segments of 1 partition (2.0 MiB) and compact 1 partition "
-            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. Disk: not filled by 1 of 2 partitions.",
+            "(1.0 MiB, all of it dirty); 2.0 MiB of 5.0 MiB stay as they are. "
+            "Disk: never full by the growth of 1 of 2 partitions.",
         ),
         (
             a_plan(a_partition("copied-0", 9)),
@@ -156,7 +157,7 @@ def test_what_failed_is_not_told_as_done() -> None:
     found = document["report"]
     assert found["sentence"] == (
         "This run deleted 2 segments of 1 partition (2.0 MiB) and compacted 1 partition (1.0 MiB to 512.0 KiB); "
-        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: not filled by 1 of 3 partitions."
+        "1 partition failed; 5.0 MiB of 8.0 MiB stay as they are. Disk: never full by the growth of 1 of 3 partitions."
     )
     assert (found["totals"]["compacted_segments"], found["totals"]["compacted_bytes"]) == (1, MIB)
     assert [one["compacted_bytes"] for one in found["partitions"]] == [0, MIB, 0]
