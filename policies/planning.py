@@ -92,8 +92,8 @@ def plan_partition(
         facts = assume_committed(facts)
     if (reason := exemption(facts, policy) or switched_off(policy, broker or BrokerPolicy())) is not None:
         return PartitionPlan(facts, policy, _all_kept(facts.segments, reason))
-    outcome = _retention(facts, policy, request)
-    guard = unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), path_of(facts), request)
+    outcome, path = _retention(facts, policy, request), path_of(facts)
+    guard = unless_confirmed(delete_ratio_guard(facts, outcome.deleted, policy), path, request)
     if guard is not None:
         return _held_back(facts, policy, guard)
     deletion = deletion_of(facts, outcome.verdicts, outcome.deleted)
@@ -103,7 +103,7 @@ def plan_partition(
     if outcome.deletes_everything:
         return replace(planned, checkpoint_offset=_checkpoint_of_an_empty_log(facts))
     planned = _with_compaction(planned, facts.without_oldest(outcome.deleted), outcome, request)
-    guard = unless_confirmed(counted_guard(planned), path_of(facts), request)
+    guard = unless_confirmed(counted_guard(planned), path, request)
     return compaction_held_back(planned, guard) if guard else planned
 
 

@@ -1,4 +1,4 @@
-"""The sums over a plan and its outcome, which every report and the exit status use."""
+"""The sums over a plan and its outcome, which every report uses."""
 
 from __future__ import annotations
 

@@ -376,12 +376,12 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:
-    from cleaner.report.totals import Totals, log_dir_errors
+    from cleaner.report.totals import log_dir_errors
 
-    totals = Totals.of(plan, outcome)
-    if totals.failed or log_dir_errors(plan, outcome):
+    has_failed = plan.failures or any(result.error is not None for result in outcome.results.values())
+    if has_failed or log_dir_errors(plan, outcome):
         return ExitStatus.FAILED
-    if totals.unknown or any(plan.guards):
+    if any(planned.config_is_unknown for planned in plan.partitions) or any(plan.guards):
         return ExitStatus.REFUSED
     has_work = plan.has_work or outcome.swept_bytes > 0
     return ExitStatus.WORK_TO_DO if args.exit_code and has_work else ExitStatus.DONE
