@@ -38,7 +38,10 @@ def _tests(*paths: str, **environment: str) -> Part:
 
 PARTS: Final[Mapping[str, Part]] = {
     "kernels": _tests("storage/machine/test_library.py", LOGCLEANER_KERNELS="all"),
+    "shapes": _tests("spark/test_query_shapes.py"),
     "levels": _tests("storage/machine/test_levels.py"),
+    "ends": _tests("cleaner/test_ends_of_numbers.py"),
+    "twins": _tests("crash/test_twins.py"),
     "moments": _tests("policies/explain/test_moments.py"),
     "copies": _tests("cleaner/engine/copy/test_copying_beside_a_writer.py"),
     "lookups": _tests("cleaner/cli/test_lookup.py", "interop/test_lookups.py"),

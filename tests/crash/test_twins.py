@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -24,6 +25,10 @@ from tests.crash.scenes import SCENES
 from tests.crash.stops import by_kill
 from tests.crash.tally import TALLY
 from tests.crash.trials import Thoroughness, try_power_losses, try_stops
+from tests.sampled import some
+
+TWINS_TRIED: Final = 4
+"""Of each of the two kinds."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,21 +52,21 @@ def without_fsync(left_out: Purpose) -> type[RecordingFileSystem]:
     return WithoutFsync
 
 
-@pytest.mark.parametrize(
-    ("scene", "twin"),
-    [
-        ("groups", WithoutFileFsync),
-        ("groups", without_fsync(Purpose.SWAP_IN)),
-        ("groups", without_fsync(Purpose.RETIRE)),
-        ("emptied sources", without_fsync(Purpose.RETIRE)),
-        ("retention", WithoutFileFsync),
-        ("retention", without_fsync(Purpose.RETIRE)),
-        ("retention at once", without_fsync(Purpose.REMOVE)),
-        ("restore", without_fsync(Purpose.RESTORE)),
-        ("restore", WithoutFileFsync),
-        ("repair", WithoutFileFsync),
-    ],
+FSYNCS: Final = (
+    ("groups", WithoutFileFsync),
+    ("groups", without_fsync(Purpose.SWAP_IN)),
+    ("groups", without_fsync(Purpose.RETIRE)),
+    ("emptied sources", without_fsync(Purpose.RETIRE)),
+    ("retention", WithoutFileFsync),
+    ("retention", without_fsync(Purpose.RETIRE)),
+    ("retention at once", without_fsync(Purpose.REMOVE)),
+    ("restore", without_fsync(Purpose.RESTORE)),
+    ("restore", WithoutFileFsync),
+    ("repair", WithoutFileFsync),
 )
+
+
+@pytest.mark.parametrize(("scene", "twin"), some(FSYNCS, TWINS_TRIED))
 def test_a_missing_fsync_is_caught(scene: str, twin: type[RecordingFileSystem], scratch: Path) -> None:
     expected = Expected.of(SCENES[scene], scratch)
     with pytest.raises((AssertionError, LogCleanerError)):
@@ -122,19 +127,19 @@ def takes_the_old_file_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repairing, "_replace", replace)
 
 
-@pytest.mark.parametrize(
-    ("scene", "breaks"),
-    [
-        ("groups", retires_before_it_exposes),
-        ("groups", checkpoints_before_it_compacts),
-        ("groups", never_recovers),
-        ("retention", indexes_go_first),
-        ("retention at once", indexes_go_first),
-        ("free", indexes_go_first),
-        ("restore", logs_come_back_first),
-        ("repair", takes_the_old_file_away_first),
-    ],
+ORDERS: Final = (
+    ("groups", retires_before_it_exposes),
+    ("groups", checkpoints_before_it_compacts),
+    ("groups", never_recovers),
+    ("retention", indexes_go_first),
+    ("retention at once", indexes_go_first),
+    ("free", indexes_go_first),
+    ("restore", logs_come_back_first),
+    ("repair", takes_the_old_file_away_first),
 )
+
+
+@pytest.mark.parametrize(("scene", "breaks"), some(ORDERS, TWINS_TRIED))
 def test_a_wrong_order_is_caught(
     scene: str, breaks: Callable[[pytest.MonkeyPatch], None], scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

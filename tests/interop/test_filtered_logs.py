@@ -31,7 +31,7 @@ from tests.interop.test_random_logs import rounds_differ
 
 pytestmark = pytest.mark.kafka
 
-LOGS_IN_CI: Final = 30
+LOGS_IN_CI: Final = 16
 LOGS: Final = int(os.environ.get("LOGCLEANER_FILTERED_LOGS", str(LOGS_IN_CI)))
 ROUNDS: Final = 6
 RETENTIONS_MS: Final = (0, 1, HOUR_MS, 24 * HOUR_MS, 1 << 62, (1 << 63) - 1)

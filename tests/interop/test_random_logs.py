@@ -36,7 +36,7 @@ from tests.sampled import some
 
 pytestmark = pytest.mark.kafka
 
-LOGS_IN_CI: Final = 60
+LOGS_IN_CI: Final = 40
 ASKED: Final = os.environ.get("LOGCLEANER_RANDOM_LOGS")
 SEEDS: Final = range(int(ASKED)) if ASKED else some(range(200), LOGS_IN_CI)
 SHAPES: Final[Counter[str]] = Counter()
