@@ -13,7 +13,7 @@ Of what came later a kind of disk keeps:
 
 What was written past the page cache (``O_DIRECT``) is on the disk as far as the disk says so: it keeps that or not, as
 all else before the fsync. An fsync that fails takes the pages that it should have written for clean: no later one
-writes them.
+writes them, and each of them may be on the disk or not.
 """
 
 from __future__ import annotations
@@ -74,6 +74,9 @@ class File:
     """Attributes with which it was made."""
     has_failed: bool = False
     """Whether an fsync failed, so that the disk may never get what memory holds."""
+    doubtful: dict[int, list[bytes]] = field(default_factory=dict)
+    """By sector: what an fsync that failed may have written, or not."""
+    doubtful_sizes: list[int] = field(default_factory=list)
     changed_at: int = -1
     """The last operation that the journal of a file system knows of."""
 
@@ -116,37 +119,31 @@ class File:
             self.dirty.setdefault(sector, []).append(held)
 
     def sync(self, *, has_failed: bool) -> None:
-        """Make all last; or forget what was to be written, and keep the rest of the truth."""
+        """Make all last; or leave open for ever what was written before, and what no later fsync writes."""
         self.has_failed |= has_failed
         if has_failed:
-            lost = set(self.dirty)
-            self.disk = bytearray(
-                b"".join(
-                    self.old(sector) if sector in lost else self._now(sector)
-                    for sector in range(-(-len(self.memory) // SECTOR_BYTES))
-                )[: len(self.memory)]
-            )
+            for sector, held in self.dirty.items():
+                self.doubtful.setdefault(sector, []).extend(held)
+            self.doubtful_sizes += [len(self.disk), *(size for _, size in self.sizes)]
         else:
+            if self.sizes or not self.doubtful_sizes:
+                self.doubtful_sizes.clear()
+                del self.disk[len(self.memory) :]
+                self.disk.extend(bytes(len(self.memory) - len(self.disk)))
             for sector in self.dirty:
-                start = sector * SECTOR_BYTES
-                if len(self.disk) < len(self.memory):
-                    self.disk.extend(bytes(len(self.memory) - len(self.disk)))
-                self.disk[start : start + SECTOR_BYTES] = self.memory[start : start + SECTOR_BYTES]
-            del self.disk[len(self.memory) :]
-            self.disk.extend(bytes(len(self.memory) - len(self.disk)))
+                self.doubtful.pop(sector, None)
+                start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, len(self.disk))
+                self.disk[start:end] = self.memory[start:end]
+            self.lasting = self.attributes
+            self.attributes_since.clear()
         self.dirty.clear()
         self.sizes.clear()
         self.truncations.clear()
         self.growths.clear()
-        self.attributes_since.clear()
-        self.lasting = self.attributes
 
     def old(self, sector: int) -> bytes:
         """A sector as of the last fsync; zeros where the file did not reach."""
         return bytes(self.disk[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
-
-    def _now(self, sector: int) -> bytes:
-        return bytes(self.memory[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
 
     @property
     def is_durable(self) -> bool:
@@ -381,12 +378,15 @@ def apply(names: Names, change: Change) -> None:
             names.setdefault(directory, {})[name] = inode
         case Linked(directory, name, inode):
             names.setdefault(directory, {})[name] = inode
-        case Moved(directory, name, inode, source_directory, _):
-            for place in (source_directory, directory):
-                entries = names.setdefault(place, {})
-                for old in [old for old, found in entries.items() if found == inode]:
-                    del entries[old]
-            names[directory][name] = inode
+        case Moved(directory, name, inode, source_directory, source_name):
+            if names.setdefault(source_directory, {}).get(source_name) == inode:
+                del names[source_directory][source_name]  # a second name of the file stays
+            else:
+                for place in (source_directory, directory):
+                    entries = names.setdefault(place, {})
+                    for old in [old for old, found in entries.items() if found == inode]:
+                        del entries[old]
+            names.setdefault(directory, {})[name] = inode
         case Unlinked(directory, name, inode):
             entries = names.setdefault(directory, {})
             if entries.get(name) == inode:
@@ -451,7 +451,7 @@ def draw(file: File, kind: str, mood: str, moment: int, dice: Random) -> Kept:
             size = dice.choice((sizes[-1], dice.choice(sizes), _on_the_way(file, sizes, dice)))
     share = {"all": 1.0, "none": 0.0, "sizes": 0.0}.get(fate, dice.choice((0.1, 0.5, 0.9)))
     content, new, zeros = file.disk[:size].ljust(size, b"\0"), 0, 0
-    for sector in sorted(sector for sector in file.dirty if sector * SECTOR_BYTES < size):
+    for sector in sorted(sector for sector in {*file.dirty, *file.doubtful} if sector * SECTOR_BYTES < size):
         choices = versions_of(file, kind, sector, size)
         chosen = choices[-1] if dice.random() < share else choices[0] if dice.random() < 0.8 else dice.choice(choices)
         new += chosen is choices[-1]
@@ -474,7 +474,7 @@ def _attributes(file: File, mood: str, moment: int, dice: Random) -> Attributes:
 
 def sizes_of(file: File, kind: str, moment: int) -> list[int]:
     """The sizes that a file may have, the oldest first. A journal that has a truncation has no size of before."""
-    sizes = [len(file.disk), *(size for _, size in file.sizes)]
+    sizes = [*file.doubtful_sizes, len(file.disk), *(size for _, size in file.sizes)]
     if kind != POSIX:
         journalled = [
             place
@@ -482,7 +482,7 @@ def sizes_of(file: File, kind: str, moment: int) -> list[int]:
             if (number, size) in file.truncations and number < moment
         ]
         if journalled:
-            sizes = sizes[journalled[-1] + 1 :]
+            sizes = sizes[len(file.doubtful_sizes) + journalled[-1] + 1 :]
     return sizes
 
 
@@ -498,7 +498,7 @@ def _on_the_way(file: File, sizes: Sequence[int], dice: Random) -> int:
 def versions_of(file: File, kind: str, sector: int, size: int) -> list[bytes]:
     """What a sector of a file of some size may hold: the oldest first, the newest last."""
     start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, size)
-    since = file.dirty.get(sector, [])
+    since = [*file.doubtful.get(sector, ()), *file.dirty.get(sector, ())]
     set_to = max((size for _, size in file.truncations), default=0)
     if kind == XFS and since and end > max(len(file.disk), set_to):
         return [held for held in since if len(held) >= end - start] or since[-1:]

@@ -12,8 +12,8 @@ import pytest
 from tests.crash.tally import TALLY
 from tests.disk.__main__ import in_memory
 from tests.disk.acts import ACTS
-from tests.disk.cuts import KINDS, Disk
-from tests.disk.recording import Attributed, Attributes, Begun, Made, Recording, Synced
+from tests.disk.cuts import KINDS, POSIX, Disk, File, apply, draw
+from tests.disk.recording import Attributed, Attributes, Begun, Linked, Made, Moved, Recording, Synced
 from tests.disk.trials import case_of, cuts_of, judged, killed, last_cuts, recorded
 from tests.disk.twins import TWINS
 from tests.interop.conftest import kafka, referee
@@ -73,3 +73,27 @@ def test_a_file_may_have_the_owner_with_which_it_was_made() -> None:
     for kind in KINDS:
         left = [disk.left(disk.cut(kind, Random(seed)))["a"][1].attributes for seed in range(50)]
         assert set(left) == {made, given}, kind
+
+
+def test_an_fsync_that_failed_leaves_each_sector_and_the_size_open_and_a_later_one_does_not_write_them() -> None:
+    attributes = Attributes(0o100640, 0, 0, 1)
+    file = File(False, bytearray(b"a" * 512), bytearray(b"a" * 512), attributes, lasting=attributes)
+    file.write(0, 512, b"b" * 512)
+    file.sync(has_failed=True)
+    file.sync(has_failed=False)
+    assert drawn(file) == {b"a" * 512, b"a" * 512 + b"b" * 512, b"a" * 512 + bytes(512)}
+    file.write(1, 512, b"c" * 1024)
+    file.sync(has_failed=False)
+    assert drawn(file) == {b"a" * 512 + b"c" * 1024}
+
+
+def drawn(file: File) -> set[bytes]:
+    """What a disk without a journal may keep of it."""
+    return {draw(file, POSIX, mood, -1, Random(seed)).content for seed in range(60) for mood in ("all", "none", "own")}
+
+
+def test_a_rename_leaves_the_second_name_of_a_file() -> None:
+    names = {1: {"a": 5}}
+    for change in (Linked(1, "b", 5), Moved(1, "c", 5, 1, "a")):
+        apply(names, change)
+    assert names == {1: {"b": 5, "c": 5}}
