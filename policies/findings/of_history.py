@@ -49,6 +49,28 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+class ReadEpochs(NamedTuple):
+    """The ``leader-epoch-checkpoint`` of a partition."""
+
+    entries: tuple[EpochStart, ...] | None = None
+    """Ascending; None if the file is missing or cannot be read."""
+    error: str | None = None
+    """Why it cannot be read."""
+    takes_offline: bool = False
+    """Whether a start takes the log dir offline over the error, by ``policies.preflight``; else it stops the broker."""
+
+
+NO_EPOCHS: Final = ReadEpochs()
+
+
+def corrupt_epochs_finding(directory: str, epochs: ReadEpochs) -> Finding:
+    """Return the finding of a ``leader-epoch-checkpoint`` that cannot be read, in the directory of a partition."""
+    path, so = f"{directory}/{LEADER_EPOCH_CHECKPOINT}", "takes the log dir offline"
+    text = f"It cannot be read: {epochs.error}; the broker {so if epochs.takes_offline else 'does not start'}."
+    repair = RepairGroup.DERIVED
+    return Finding(FindingCode.EPOCHS_CORRUPT, Harm.NO_START, path, text, REBUILD, repair=repair)
+
+
 class _Placed(NamedTuple):
     stretch: EpochRun
     path: str

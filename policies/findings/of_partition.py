@@ -11,7 +11,7 @@ from typing import Final
 
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.of_files import early_end_findings, missing_record_findings, segment_findings, swap_findings
-from policies.findings.of_history import EpochStart, checkpoint_findings
+from policies.findings.of_history import checkpoint_findings, corrupt_epochs_finding
 from policies.findings.of_log_dir import offset_findings
 from policies.findings.sweeping import only_copy_findings
 from policies.findings.symptoms import PartitionSymptoms
@@ -30,7 +30,9 @@ _MISSING: Final = frozenset({
 
 def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     """Yield what is wrong with the files of a partition."""
-    if seen.error is not None and not seen.identity.tells_of(seen.error):
+    if seen.epochs.error is not None:
+        yield corrupt_epochs_finding(seen.path, seen.epochs)
+    if seen.error is not None and not seen.is_told(seen.error):
         yield _unreadable(seen, seen.error)
     found = segment_findings(seen.log, seen.claims.counted_end)
     yield from found
@@ -59,9 +61,9 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
 
 def epoch_findings(seen: PartitionSymptoms) -> list[Finding]:
     """Return at most one finding: that the first batches of segments disagree with ``leader-epoch-checkpoint``."""
-    if seen.error is not None:
+    if seen.error is not None or seen.epochs.error is not None:
         return []
-    entries = [EpochStart(*entry) for entry in seen.leader_epochs or ()]
+    entries = seen.epochs.entries or ()
     log = seen.log
     if seen.is_live:
         log = log._replace(segments=log.segments[:-1])  # a broker writes the file a moment later than the batch

@@ -41,7 +41,7 @@ def tiering_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
     if (
         facts.segments
         and facts.segments[0].base_offset > 0
-        and not seen.leader_epochs
+        and not seen.epochs.entries
         and seen.claims.newest_snapshot is None
     ):
         base = facts.segments[0].base_offset

@@ -11,11 +11,12 @@ from policies.explain.explanation import PartitionExplanation
 from policies.facts import PartitionFacts
 from policies.findings.findings import NOT_WALKED, HeaderWalk, LogHistory
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
+from policies.findings.of_history import NO_EPOCHS, ReadEpochs
 from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, NamedEntry, OffsetCheckpoint, PartitionNames, TopicId
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.lost import LostPartition, SetAside
-from storage.names import PARTITION_METADATA_FILE, TopicPartition
+from storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, TopicPartition
 
 
 class TopicIdentity(NamedTuple):
@@ -27,10 +28,6 @@ class TopicIdentity(NamedTuple):
     """The id in the cluster metadata; None if that does not know the topic."""
     is_cluster_known: bool = False
     """Whether cluster metadata of this cluster was read."""
-
-    def tells_of(self, error: str) -> bool:
-        """Return whether an error is that of ``partition.metadata``, of which a finding of its own tells."""
-        return self.own is not None and self.own.error is not None and PARTITION_METADATA_FILE in error
 
 
 NO_HISTORY: Final = LogHistory("", ())
@@ -55,8 +52,7 @@ class PartitionSymptoms:
     error: str | None = None
     claims: LogClaims = NO_CLAIMS
     identity: TopicIdentity = UNKNOWN_TOPIC
-    leader_epochs: tuple[tuple[int, int], ...] | None = None
-    """Epoch and start offset, ascending; None if the file is missing or cannot be read."""
+    epochs: ReadEpochs = NO_EPOCHS
     log: LogHistory = NO_HISTORY
     """The ends of the files of its segments, and the headers of the first ones."""
     walked_segments: int = 0
@@ -75,6 +71,12 @@ class PartitionSymptoms:
     hollow_swaps: tuple[HollowSwapFacts, ...] = ()
     only_copies: tuple[tuple[str, OnlyCopy], ...] = ()
     """The ``.deleted`` logs that may be the only copy of records, by their paths."""
+
+    def is_told(self, error: str) -> bool:
+        """Return whether an error is that of a small file, of which a finding of its own tells."""
+        own = self.identity.own
+        is_of_id = own is not None and own.error is not None and PARTITION_METADATA_FILE in error
+        return is_of_id or (self.epochs.error is not None and LEADER_EPOCH_CHECKPOINT in error)
 
     @property
     def facts(self) -> PartitionFacts | None:

@@ -28,7 +28,7 @@ from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
 from cleaner.engine.verify.hollow import hollow_swap_facts, names_in, newest_snapshot, recovered, strange_logs
-from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_identity
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_epochs_of, read_id_of, read_identity
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -38,6 +38,7 @@ from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.findings.diagnosis import Diagnosis, diagnose
 from policies.findings.findings import NOT_WALKED, HeaderWalk
+from policies.findings.of_history import NO_EPOCHS, ReadEpochs
 from policies.findings.of_log_dir import PartitionNames, TopicId
 from policies.findings.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
 from policies.findings.symptoms import (
@@ -58,14 +59,12 @@ from policies.preflight.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, opened, status_of
 from storage.errors import Corrupt, InvalidRecord, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.end import find_end
-from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing, list_partition
 from storage.log.read import AnyBatch, read_batches
 from storage.log_dir import LogDir
 from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
     IMPORT_SUFFIX,
-    LEADER_EPOCH_CHECKPOINT,
     REMOTE_INDEX_CACHE,
     DirState,
     FileState,
@@ -368,7 +367,7 @@ class _Eyes:
         was_clean, identity = self._checkpoints.was_clean, self._identity()
         return PartitionSymptoms(
             self.topic_partition, str(self.path), self._is_live, was_clean, age_ms, error=error, identity=identity,
-            names=names,
+            epochs=self._epochs(), names=names,
         )  # fmt: skip
 
     def _look(self) -> PartitionSymptoms:
@@ -415,7 +414,7 @@ class _Eyes:
             explained=explained,
             error=self._error,
             identity=self._identity(),
-            leader_epochs=self._epochs(),
+            epochs=self._epochs(),
             walked=walked,
             unfinished_files=len(listing.in_state(FileState.SWAP)) + len(listing.in_state(FileState.CLEANED)),
             deleted_files=len(due),
@@ -484,12 +483,10 @@ class _Eyes:
         end = find_end(segments[-1], trust_index=self._checkpoints.was_clean)
         return LogEnd(end.next_offset, 0 if self._is_live else end.torn_bytes)
 
-    def _epochs(self) -> tuple[tuple[int, int], ...] | None:
-        if not (self.path / LEADER_EPOCH_CHECKPOINT).exists():
-            return None
-        with suppress(LogCleanerError):  # a garbled one is the partition's error already
-            return tuple((entry.epoch, entry.start_offset) for entry in read_leader_epochs(self.path))
-        return None
+    def _epochs(self) -> ReadEpochs:
+        with suppress(UnreadableFile):  # the partition's error already
+            return read_epochs_of(self.path)
+        return NO_EPOCHS
 
 
 def _without_tail(segments: Sequence[Segment], torn_bytes: int) -> Sequence[Segment]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from policies.findings.findings import Noted
+from policies.findings.of_history import NO_EPOCHS, EpochStart, ReadEpochs
 from policies.findings.of_log_dir import CHECKPOINTS, NamedEntry, OffsetCheckpoint, TopicId
 from policies.preflight.facts import NEWEST, KafkaFailure
 from policies.preflight.identity import IdentityBefore
-from policies.preflight.texts import read_offset_checkpoint
+from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint
 from policies.preflight.texts import read_topic_id as read_as_kafka
-from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
+from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs, parse_offset_checkpoint
 from storage.directory import DirectoryEntry, entries
 from storage.errors import InvalidConfig, UnreadableFile, as_unreadable
 from storage.log.leader_epochs import read_topic_id
@@ -22,6 +23,7 @@ from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
@@ -110,6 +112,19 @@ def read_entries(log_dir: Path) -> list[NamedEntry]:
 
 def _is_directory(entry: DirectoryEntry, log_dir: Path) -> bool:
     return (log_dir / entry.name).is_dir() if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
+
+
+def read_epochs_of(directory: Path) -> ReadEpochs:
+    """Read the ``leader-epoch-checkpoint`` of a partition. Raises: UnreadableFile."""
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    data = read_file(path)
+    if data is None:
+        return NO_EPOCHS
+    try:
+        return ReadEpochs(tuple(EpochStart(*entry) for entry in parse_leader_epochs(data, path)))
+    except CorruptCheckpoint as error:
+        failure = leader_epochs_failure(data, NEWEST)
+        return ReadEpochs(None, error.cause, failure is None or failure.is_io)
 
 
 def read_id_of(directory: Path, name: TopicPartition) -> TopicId:

@@ -17,15 +17,13 @@ from cleaner.engine.verify.hollow import (
     odd_logs,
     strange_logs,
 )
+from cleaner.engine.verify.log_dir_files import read_epochs_of
 from policies.findings.findings import (
-    REBUILD,
     Circumstances,
     Finding,
     FindingCode,
-    Harm,
     LogHistory,
     Noted,
-    RepairGroup,
 )
 from policies.findings.of_files import (
     IndexedTail,
@@ -37,10 +35,10 @@ from policies.findings.of_files import (
     swap_findings,
 )
 from policies.findings.of_history import (
-    EpochStart,
     SnapshotEntry,
     Snapshots,
     checkpoint_findings,
+    corrupt_epochs_finding,
     order_findings,
     snapshot_findings,
     transaction_findings,
@@ -50,7 +48,6 @@ from policies.findings.repairs import RepairKind, missing_near
 from policies.findings.ruled_out import grouped, with_one_remedy, with_true_remedies, without_repairs
 from policies.findings.sweeping import only_copy_findings
 from storage.anomalies import CheckedSegment
-from storage.checkpoints import CorruptCheckpoint, parse_leader_epochs
 from storage.errors import CorruptBatch
 from storage.log.listing import Listing, strange_files
 from storage.log.producer_state import CorruptSnapshot, ProducerEntry, parse_snapshot
@@ -58,7 +55,6 @@ from storage.log.read import companion_bytes, offset_entries
 from storage.log_dir import read_file
 from storage.names import (
     CLUSTER_METADATA_TOPIC,
-    LEADER_EPOCH_CHECKPOINT,
     FileKind,
     FileState,
     TopicPartition,
@@ -183,17 +179,12 @@ def partition_findings(
 
 
 def _epoch_findings(log: LogHistory, circumstances: Circumstances) -> list[Finding]:
-    path = path_of_text(log.directory) / LEADER_EPOCH_CHECKPOINT
-    data = read_file(path)
-    try:
-        entries = None if data is None else [EpochStart(*entry) for entry in parse_leader_epochs(data, path)]
-    except CorruptCheckpoint as error:
-        text = f"It cannot be read: {error.cause}; the broker takes the partition, or its log dir, offline."
-        return [
-            Finding(FindingCode.EPOCHS_CORRUPT, Harm.NO_START, str(path), text, REBUILD, repair=RepairGroup.DERIVED)
-        ]
+    epochs = read_epochs_of(path_of_text(log.directory))
+    if epochs.error is not None:
+        return [corrupt_epochs_finding(log.directory, epochs)]
+    entries = epochs.entries
     if circumstances.is_live and entries:
-        entries = [entry for entry in entries if entry.start_offset <= log.end_offset]
+        entries = tuple(entry for entry in entries if entry.start_offset <= log.end_offset)
     return checkpoint_findings(log, entries, circumstances.log_start_offset)
 
 

@@ -115,6 +115,10 @@ def unowned(healthy: Healthy) -> None:
     healthy.stopped()
 
 
+def garbled_epochs(healthy: Healthy) -> None:
+    (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("0\n1\nx 0\n")
+
+
 def without_epochs(healthy: Healthy) -> None:
     (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
 
@@ -338,6 +342,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (garbled_id, "PARTITION_METADATA", 4, ""),
     (unowned, "DIRECTORY_UNOWNED", 0, "KAFKA-15605"),
     (without_epochs, "EPOCHS_LOST", 4, "KAFKA-20961"),
+    (garbled_epochs, "EPOCHS_CORRUPT", 4, ""),
     (aborted, "ABORTED_UNINDEXED", 4, "KAFKA-13727"),
     (hanging, "TRANSACTION_HANGING", 0, "KAFKA-12671"),
     (lost_end, "END_BELOW_WATERMARK", 4, "KAFKA-17076"),
@@ -409,6 +414,7 @@ OF_BOTH = {
         "CHECKPOINT_BEYOND_END",
         "NAME_STRANGE",
         "OFFSET_OVERFLOW",
+        "EPOCHS_CORRUPT",
     ),
 }
 """The shapes that verify tells, too."""
@@ -635,7 +641,7 @@ def test_each_code_has_a_section() -> None:
 @pytest.mark.usefixtures("clock")
 def test_partition_that_cannot_be_read_is_damage(tmp_path: Path, capsys) -> None:
     healthy = Healthy(tmp_path / "data")
-    (healthy.log_dir / "clicks-0" / "leader-epoch-checkpoint").write_text("nonsense")
+    healthy.file("clicks-0", ".timeindex").write_bytes(struct.pack(">qi", -5, -5))
     status, (finding,) = seen(capsys, healthy.log_dir)
     assert (status, finding["code"]) == (4, "PARTITION_UNREADABLE")
 
