@@ -1,7 +1,7 @@
 """The observations of one segment: anomalies, and the epochs, producers and transactions of its batches.
 
-Facts about bytes, without a judgement. ``policies.findings`` judges. They are read at three depths: the ends of the
-files and the headers of batches by ``doctor``, every byte by ``verify``. What a depth does not read it leaves out.
+Facts about bytes, without a judgement. ``policies.findings`` judges. ``doctor`` reads the ends of the files and the
+headers of batches, ``verify`` every byte. What was not read has no observation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Anomaly(StrEnum):
     BEYOND_NEXT = auto()
     """A batch that reaches into the next segment."""
     OVERFLOW = auto()
-    """A batch too far from the base offset for the 31 bits of an index entry."""
+    """A batch whose distance from the base offset exceeds the 31 bits of an index entry."""
     TAIL = auto()
     """Bytes at the end that are no whole batch."""
     ZERO_TAIL = auto()
@@ -87,22 +87,22 @@ class SeenAnomaly(NamedTuple):
     kind: FileKind
     """The file."""
     position: int | None
-    """Byte in that file; None where nobody looked for it."""
+    """The byte in that file; None if it is not known."""
     offset: int | None
-    """Offset in the log, as far as one is concerned."""
+    """The offset in the log; None if the anomaly concerns none."""
     text: str
-    """A sentence about what is there."""
+    """A sentence about the bytes found."""
 
 
 def tail_seen(position: int, size_bytes: int, offset: int | None, *, is_zero: bool, cause: str = "") -> SeenAnomaly:
-    """Return what is seen behind the last batch of a ``.log``.
+    """Return the anomaly behind the last batch of a ``.log``.
 
     Args:
         position: the byte behind the last batch.
-        size_bytes: of what follows.
-        offset: the one behind the last batch, if it is known.
-        is_zero: whether all of them are zeros.
-        cause: why they are no batch, if somebody looked.
+        size_bytes: of the bytes behind that batch.
+        offset: the offset behind the last batch, if it is known.
+        is_zero: whether all these bytes are zeros.
+        cause: why these bytes are no batch, if somebody looked.
     """
     what = "zeros, as log.preallocate leaves them"
     if not is_zero:

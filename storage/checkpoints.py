@@ -1,7 +1,7 @@
 """The small text files of a log dir: offset checkpoints, leader epochs, topic ids.
 
 Reading is as strict as a broker's, which takes a log dir offline over a checkpoint that does not parse.
-Formatting gives bytes: writing them, so that they last, is ``storage.filesystem``'s.
+Formatting gives bytes; ``storage.filesystem`` writes them so that they last.
 
 Source: Kafka ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``,
 ``LeaderEpochFileCache``, ``PartitionMetadataFile``.
@@ -50,7 +50,7 @@ class LeaderEpochEntry(NamedTuple):
 
 
 class HoldId(NamedTuple):
-    """The topic that a hold belongs to. The time, epoch ms, says which hold of that partition is meant."""
+    """The topic that a hold belongs to. The time, epoch ms, tells the holds of one partition apart."""
 
     since_ms: int
     topic_id: str

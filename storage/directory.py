@@ -1,21 +1,23 @@
 """Directories and files, opened: of this machine by descriptors, of a store (``storage.stores``) by its catalogue.
 
-On this machine an entry is opened by a descriptor of the directory itself: no symlink that took its place is followed.
+On this machine an entry is opened by a descriptor of its directory, so that no symlink in the directory's place is
+followed.
 
 A path is resolved anew at every use, and whoever may write to a log dir can put a symlink where a partition directory
 was. So each operation opens the directory that holds the entry, which must be a directory and no symlink, and names the
-entry relative to it; the entry is not followed either. What leads to a log dir is the user's own: it is resolved once,
-when the log dir is opened.
+entry relative to that directory; an entry that is a symlink is not followed either. The path to a log dir is the user's
+own: it is resolved once, when the log dir is opened.
 
 A path in a store takes the same way as a local one: ``entries``, ``names_of``, ``status_of``, ``open_file``,
-``read_whole``, and ``pread``, ``size_of`` and ``close`` of what was opened. Who needs a descriptor, because of a lock,
-an inode, a mapping or the page cache, says so: ``opened``, ``open_sized`` and ``open_plain`` give an ``int``, or
-raise ``NotOnThisMachine``.
+``read_whole``, and ``pread``, ``size_of`` and ``close`` of what was opened. A caller that needs a descriptor, because
+of a lock, an inode, a mapping or the page cache, says so: ``opened``, ``open_sized`` and ``open_plain`` give an
+``int``, or raise ``NotOnThisMachine``.
 
 Assumes:    two operations may meet two directories of one name, both in the log dir; an action therefore looks at its
             files again just before it acts (``segment.ensure_unchanged``).
-Not chosen: a descriptor kept for each partition: thousands of them stay open for a moment of use. Who reads many
-            entries of one directory opens it for as long as that takes, and hands it on as ``parent``. openat2: not in
+Not chosen: a descriptor kept for each partition: thousands of them stay open for a moment of use. A caller that reads
+many entries of one directory opens the directory for as long as that takes, and hands the descriptor on as ``parent``.
+openat2: not in
             every kernel and container we run on.
 """
 
@@ -57,7 +59,7 @@ _T = TypeVar("_T")
 
 
 class ImmutableFile(LogCleanerError):
-    """A file or directory that nobody may rename or remove, root neither."""
+    """A file or directory that nobody may rename or remove, not even root."""
 
     path: Path
 
@@ -66,7 +68,7 @@ class ImmutableFile(LogCleanerError):
 
 
 def despite_vanishing(read: Callable[[], _T]) -> _T:
-    """Read what a live broker may delete between listing and reading: then ``read`` lists and reads anew, a few times.
+    """Call ``read`` again, a few times, where a live broker deleted a file between its listing and its reading.
 
     Raises: as ``read`` does.
     """
@@ -91,8 +93,8 @@ def ensure_none_immutable(parent: int, directory: Path, to_change: Iterable[str]
     Args:
         parent: a descriptor of the directory.
         directory: the directory.
-        to_change: names of files that need not be readable: a rename needs no permission to read.
-        to_read: names of files that must be readable, too.
+        to_change: names of files that are renamed or removed, which needs no permission to read.
+        to_read: names of files that must also be readable.
 
     Raises: ImmutableFile, UnreadableFile.
     """
@@ -131,19 +133,19 @@ class DirectoryEntry(Protocol):
         ...
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Return whether it is a directory."""
+        """Return whether the entry is a directory."""
         ...
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Return whether it is a plain file."""
+        """Return whether the entry is a plain file."""
         ...
 
     def is_symlink(self) -> bool:
-        """Return whether it is a symlink."""
+        """Return whether the entry is a symlink."""
         ...
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Return its status."""
+        """Return the status of the entry."""
         ...
 
 
@@ -272,12 +274,15 @@ def pread(file: OpenFile, size_bytes: int, position: int) -> bytes:
 
 
 def size_of(file: OpenFile) -> int:
-    """Return the size of an open file, in bytes; of one in a store, when it was listed. Raises: OSError."""
+    """Return the size of an open file, in bytes; of a file in a store, the size when it was listed. Raises: OSError."""
     return os.fstat(file).st_size if isinstance(file, int) else file.size_bytes
 
 
 def read_ahead(file: OpenFile, start: int, end: int) -> None:
-    """Say that ``[start, end)`` is going to be read, ascending. The system notices that by itself; a store is told."""
+    """Say that ``[start, end)`` will be read, ascending.
+
+    A store needs to be told; the system of this machine notices.
+    """
     if not isinstance(file, int):
         file.read_ahead(start, end)
 
@@ -303,8 +308,8 @@ def stored(path: StoredPath | str) -> StoredPath:
 def open_to_change(path: Path, flags: int) -> int:
     """Open a plain file in order to change it in place; the caller closes it.
 
-    Raises: OSError, also for symlinks; UnsafeFile for what is no plain file, and for one with a second hard link, which
-        would carry the change out of the log dir.
+    Raises: OSError, also for symlinks; UnsafeFile for anything but a plain file, and for a file with a second hard
+        link, which would carry the change out of the log dir.
     """
     descriptor = open_entry(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     status = os.fstat(descriptor)
@@ -318,7 +323,7 @@ def world_writable_mode(path: Path) -> int | None:
     """Return the permissions of a file or directory if everybody may write to it, symlinks followed; else None."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # who opens it, tells
+    except OSError:  # whoever opens it raises the error
         return None
     return stat.S_IMODE(mode) if mode & stat.S_IWOTH else None
 
@@ -335,11 +340,11 @@ def is_read_once(path: Path) -> bool:
 def followed(directory: Path) -> Path:
     """Return the directory that a symlink leads to; any other path as it is.
 
-    For what the user names, such as a log dir on another disk: the symlinks in it are not the user's word.
+    This is for a path that the user names, such as a log dir on another disk; symlinks within it are never followed.
     """
     if isinstance(directory, StoredPath):
         return directory
-    # these two tell False, and do not raise, where this user may not look: who opens it tells why
+    # both return False where this user may not look; whoever opens the path raises the error
     leads_there = os.path.islink(directory) and os.path.isdir(directory)  # noqa: PTH112, PTH114
     return directory.resolve() if leads_there else directory
 

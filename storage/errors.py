@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar, Final, dataclass_transform
 
 _SECRET: Final = re.compile(r"password|passphrase|secret|credential|jaas|token|private|keystore\.key", re.IGNORECASE)
-"""Keys of server.properties whose values nobody is to see."""
+"""Keys of server.properties whose values nobody may see."""
 _FORBIDDEN: Final = os.strerror(errno.EACCES)
 BE_THE_OWNER: Final = (
     "run as that user or as root; a service by the drop-in kafka-user.conf, a pod by runAsUser and runAsGroup"
@@ -33,7 +33,7 @@ class ErrorKind(Enum):
     LOCKED = auto()
     """Another process is at work there."""
     REFUSED = auto()
-    """Somebody has to say that it is meant."""
+    """A person has to confirm it."""
     NOT_YET = auto()
     """A later try may work."""
 
@@ -42,7 +42,7 @@ class ErrorKind(Enum):
 class LogCleanerError(Exception):
     """Root of every error this program raises on purpose. A class below it states its facts as a dataclass does.
 
-    They are no dataclasses: to make those of a hundred classes takes 10 ms of each start.
+    The classes are no dataclasses: a hundred dataclasses take 10 ms of each start.
     """
 
     kind: ClassVar[ErrorKind] = ErrorKind.FAILED
@@ -105,7 +105,7 @@ def as_unreadable(path: Path) -> Iterator[None]:
 
 
 class UnsafeFile(LogCleanerError):
-    """A file that is to be changed in place, and is no plain file, or has a second name outside our sight."""
+    """A file to be changed in place that is no plain file, or has a second hard link."""
 
     path: Path
     cause: str
@@ -115,11 +115,11 @@ class UnsafeFile(LogCleanerError):
 
 
 class Corrupt(LogCleanerError):
-    """Bytes on disk that cannot be: reading them again is of no use until the file changes."""
+    """Impossible bytes on disk: to read them again is of no use until the file changes."""
 
 
 class CorruptAt(Corrupt):
-    """Bytes at a position of a file that cannot be."""
+    """Impossible bytes at a position of a file."""
 
     path: Path
     position: int
@@ -136,17 +136,20 @@ class CorruptBatch(CorruptAt):
 
 
 class CorruptIndex(CorruptAt):
-    """An ``.index``, ``.timeindex`` or ``.txnindex`` whose entries cannot be."""
+    """An ``.index``, ``.timeindex`` or ``.txnindex`` with impossible entries."""
 
 
 class InvalidRecord(LogCleanerError):
-    """Bytes of one record that cannot be. The batch that holds it turns this into a ``CorruptBatch``."""
+    """Impossible bytes of one record. The reader of the batch turns this error into a ``CorruptBatch``."""
 
     cause: str
 
 
 class CorruptCompressedData(LogCleanerError):
-    """Compressed bytes that do not decompress, or to too much. The batch makes it a ``CorruptBatch``."""
+    """Compressed bytes that do not decompress, or decompress to too many.
+
+    The reader of the batch raises a ``CorruptBatch`` for them.
+    """
 
     codec: str
     cause: str
@@ -166,7 +169,7 @@ class PlanOutOfDate(LogCleanerError):
 
 
 class InvalidConfig(LogCleanerError):
-    """One configuration value that cannot be. ``where`` names the layer, file and line it was said in."""
+    """One impossible configuration value. ``where`` names the layer, file and line that state it."""
 
     kind = ErrorKind.USAGE
 
@@ -183,7 +186,7 @@ class InvalidConfig(LogCleanerError):
 
 
 class InvalidConfigs(LogCleanerError):
-    """Everything that is wrong with a configuration, found in one reading."""
+    """All problems of a configuration, found in one reading."""
 
     kind = ErrorKind.USAGE
 

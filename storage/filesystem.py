@@ -1,4 +1,4 @@
-"""The few operations that change a log directory: every mutation goes through here, and says what it is for.
+"""The few operations that change a log directory: every mutation goes through this module, with its purpose.
 
 What we assume of a disk:
 - a rename within one directory is atomic: after a crash either name is there, never both and never neither;
@@ -67,7 +67,7 @@ class Purpose(Enum):
     RETIRE = "retire"
     """A rename to ``.deleted``."""
     REMOVE = "remove"
-    """The unlink of a file that is out of the log."""
+    """The unlink of a file that no longer belongs to the log."""
     CLEAN = "clean"
     """Writing ``.cleaned`` files."""
     SWAP_IN = "swap-in"
@@ -84,7 +84,7 @@ class Purpose(Enum):
     IMPORT = "import"
     """Making a new partition."""
     SWEEP = "sweep"
-    """Taking a leftover that somebody named."""
+    """The removal of a leftover that a person named."""
 
 
 class NewFile:
@@ -134,7 +134,7 @@ class NewFile:
             offset_bytes: where to start in it.
             count_bytes: how many; the file must hold them.
 
-        Raises: OutOfSpace, EOFError where the source ends early (it changed under us).
+        Raises: OutOfSpace, EOFError where the source ends early, because it changed meanwhile.
         """
         remaining = count_bytes
         if not isinstance(source, int):
@@ -192,7 +192,8 @@ class NewFile:
         """Have the disk begin to write once there is much to write, so that ``fsync`` waits less. This makes nothing
         durable.
 
-        The advice starts to write dirty pages, and drops clean ones: of what was just appended there are none.
+        The advice starts the writing of dirty pages, and drops clean pages; bytes that were just appended have no clean
+        page.
         """
         start, size_bytes = self._written_out_bytes, self.size_bytes - self._written_out_bytes
         if size_bytes >= _WRITE_OUT_BYTES:
@@ -205,12 +206,12 @@ class NewFile:
         return found.st_size if found.st_nlink else 0
 
     def fsync(self) -> None:
-        """Make the bytes last. Raises: OutOfSpace (delayed allocation shows a full disk only here)."""
+        """Make the bytes last. Raises: OutOfSpace: with delayed allocation a full disk shows only here."""
         with _as_typed(self.path):
             os.fsync(self.descriptor)
 
     def let_go(self) -> None:
-        """Take it out of the page cache, after ``fsync``."""
+        """Take the file out of the page cache, after ``fsync``."""
         os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def set_mtime(self, mtime_ns: int) -> None:
@@ -311,7 +312,7 @@ class FileSystem:
     def truncate(self, path: Path, size_bytes: int, purpose: Purpose) -> None:
         """Trim a preallocated index to its entries, or the journal to its whole lines; let a file grow by a hole.
 
-        Of a ``.log`` only a repair cuts something: zeros behind the last batch, when somebody asks for it by name.
+        Only a repair that a person asks for by name cuts bytes off a ``.log``: those behind its last batch.
 
         Raises: as ``open_to_append``.
         """
@@ -343,8 +344,8 @@ class FileSystem:
 def created_like(path: Path, model: os.stat_result, mode: int, flags: int) -> int:
     """Create a file, which must not exist, and return its descriptor.
 
-    Of another user it gets its name once it has owner and mode, where the file system makes nameless files: a run that
-    ends in between must not leave a file that a broker may not read, since its start would fail.
+    A file for another user gets its name once it has owner and mode, where the file system makes nameless files. A run
+    that ends in between must not leave a file that a broker may not read, since the broker's start would fail.
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles.
 
     Args:
@@ -393,7 +394,7 @@ def _unlink(path: Path) -> None:
 
 
 def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:
-    """Give an open file the owner of ``model``; a file a broker cannot open would stop it.
+    """Give an open file the owner of ``model``: a file that a broker cannot open stops the broker.
 
     Raises: UnsafeOwner, OutOfSpace (the new owner's quota may be used up).
     """
@@ -408,7 +409,7 @@ def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:
 
 
 def check_owner(directory: Path) -> None:
-    """Refuse before the first step where new files could not be given to the directory's owner. Raises: UnsafeOwner."""
+    """Refuse, before the first step, a directory to whose owner new files could not be given. Raises: UnsafeOwner."""
     model = directory.stat()
     uid = os.geteuid()
     if uid == 0:
@@ -418,8 +419,9 @@ def check_owner(directory: Path) -> None:
 
 
 def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
-    """Return the error to raise for an ``OSError``: OutOfSpace if the disk or quota is full, else the same with the
-    whole path, which a call relative to a directory does not know."""
+    """Return the error to raise for an ``OSError``: OutOfSpace if the disk or quota is full, else the same error with
+    the whole path, which a call relative to a directory does not know.
+    """
     if error.errno in _NO_SPACE:
         return OutOfSpace(path, wanted_bytes)
     return type(error)(error.errno, error.strerror, str(path)) if error.errno else error
@@ -427,7 +429,7 @@ def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
 
 @contextmanager
 def _as_typed(path: Path) -> Iterator[None]:
-    """Raise what ``typed`` makes of an ``OSError`` within the ``with``."""
+    """Turn an ``OSError`` within the ``with`` into the error of ``typed``."""
     try:
         yield
     except OSError as error:

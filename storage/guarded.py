@@ -1,4 +1,4 @@
-"""File systems that change less than the disk would let them.
+"""File systems that change less than the disk allows.
 
 ``Guarded`` changes a log dir only while the lock of that log dir holds; ``Unwritten`` changes nothing.
 """
@@ -20,7 +20,7 @@ class Guarded(FileSystem):
         """Guard log dirs.
 
         Args:
-            fs: does the work.
+            fs: the file system that does the work.
             locks: log dir -> its lock. A path in another directory is not looked at.
         """
         self._fs = fs
@@ -87,7 +87,9 @@ class Guarded(FileSystem):
 
 
 class Unwritten(FileSystem):
-    """A disk that takes everything and changes nothing: a dry run counts what would be written."""
+    """A file system that accepts every operation and changes nothing: a dry run counts the bytes that would be
+    written.
+    """
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         """Return a file that only counts its bytes."""

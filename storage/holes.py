@@ -1,6 +1,6 @@
-"""The data ranges of a sparse file. What lies between them is a hole: it is read as zeros, and takes no space.
+"""The data ranges of a sparse file. Between them lie holes, which are read as zeros and take no space.
 
-Not chosen: ``st_blocks``, which tells how much there is, but not where, and less than that on a disk that compresses.
+Not chosen: ``st_blocks``, which tells how much data there is, but not where, and too little on a disk that compresses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from storage.directory import OpenFile
 
 _UNKNOWN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
-"""A file system, or a kernel, that cannot tell."""
+"""The errors of a file system or a kernel that cannot tell holes."""
 
 
 def data_extents(descriptor: OpenFile, size_bytes: int) -> Iterator[tuple[int, int]]:
@@ -23,7 +23,7 @@ def data_extents(descriptor: OpenFile, size_bytes: int) -> Iterator[tuple[int, i
 
     Args:
         descriptor: of the file; its own position is moved.
-        size_bytes: how much of the file is asked for.
+        size_bytes: how much of the file to look at.
 
     Raises: OSError.
     """

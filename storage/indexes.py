@@ -27,14 +27,14 @@ _NO_TIMESTAMP: Final = -1
 _WARM_BYTES: Final = 8192
 """Kafka searches this many bytes at the end of an index first. In a damaged index, the answer depends on it."""
 _TAIL_ENTRIES: Final = 64
-"""How much of an index's end is read at first when its last entry is wanted."""
+"""The bytes at the end of an index that a search for its last entry reads first."""
 
 
 AnyEntry = TypeVar("AnyEntry")
 
 
 class OffsetIndexEntry(NamedTuple):
-    """``offset`` is the last one of the batch that starts at byte ``position`` of the ``.log``."""
+    """``offset`` is the last offset of the batch that starts at byte ``position`` of the ``.log``."""
 
     offset: int
     position: int
@@ -143,7 +143,10 @@ def last_time_index_entry(path: Path | str, base_offset: int, parent: int | None
 
 
 def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None) -> tuple[int, int] | None:
-    """Read the last entry that is not all zeros; None without one. The entry before it was read with it, as a rule."""
+    """Read the last entry that is not all zeros; None without one.
+
+    The first read mostly holds the entry before it, too.
+    """
     try:
         tail, size_bytes = read_end(path, (_TAIL_ENTRIES + 1) * layout.size - 1, parent)
         start, entries = size_bytes - len(tail), size_bytes // layout.size
@@ -169,9 +172,9 @@ def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None
 
 
 def _last_before_zeros(path: Path | str, count: int, entry_bytes: int, parent: int | None) -> tuple[int, bytes]:
-    """Return the place of the last entry, among the first ``count``, that zeros follow, and its bytes.
+    """Return the place and the bytes of the last entry before the zeros, among the first ``count``.
 
-    Entries ascend, so only the first can be zero.
+    Entries ascend, so only the first entry can be zero.
     """
     file, _ = open_file(path, parent)
     try:
@@ -191,7 +194,7 @@ def _last_before_zeros(path: Path | str, count: int, entry_bytes: int, parent: i
 def _without_zeros(data: bytes, entry_bytes: int) -> int:
     """Return how many bytes of ``data`` reach to the end of the last entry that is not all zeros.
 
-    One time entry of zeros and nothing else is an entry: of a sealed segment whose only timestamp is 0.
+    A time index with one entry, all zeros, has that entry: the only timestamp of the sealed segment is 0.
     """
     if len(data) == entry_bytes == _TIME_ENTRY.size:
         return entry_bytes
@@ -223,7 +226,8 @@ class IndexBuilder:
     def resumed(
         cls, base_offset: int, index_interval_bytes: int, path: Path, index: bytes, time_index: bytes
     ) -> IndexBuilder:
-        """Go on with the indexes of a sealed segment as a broker does that opens it: bytes are counted from here on.
+        """Go on with the indexes of a sealed segment as a broker that opens the segment: the count of bytes begins
+        anew.
 
         Source: Kafka LogSegment.open, readMaxTimestampAndOffsetSoFar.
         """
@@ -247,7 +251,7 @@ class IndexBuilder:
         return self._time_index
 
     def mark(self) -> tuple[int, TimeIndexEntry, int, int, int]:
-        """Return where it stands, for ``back_to``."""
+        """Return the present state, for ``back_to``."""
         sizes = len(self._offset_index), len(self._time_index)
         return self._bytes_since_entry, self.largest, self._last_timestamp_ms, *sizes
 
@@ -258,12 +262,12 @@ class IndexBuilder:
         del self._time_index[time_index_bytes:]
 
     def reopen(self) -> None:
-        """Go on as a broker that recovered the segment: it is sealed, and bytes are counted from here on."""
+        """Go on as a broker that recovered the segment: the segment is sealed, and the count of bytes begins anew."""
         self.seal()
         self._bytes_since_entry = 0
 
     def append(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Take the next batch of the segment: where it starts, its bytes, last offset and largest timestamp.
+        """Take the next batch of the segment: its position, size, last offset and largest timestamp.
 
         Raises:
             CorruptBatch: the offset is not within 2^31-1 of the segment's base.

@@ -1,13 +1,13 @@
 """The ``.lock`` of a log dir, shared with the broker.
 
-An open-file-description lock: it excludes the JVM's POSIX record lock in both directions, and, other than that one,
-does not go when our own process happens to close another descriptor of the file.
+An open-file-description lock. It and the JVM's POSIX record lock exclude each other. Unlike a POSIX lock, it does not
+go when our own process closes another descriptor of the file.
 
 The file system that the log dir lies on tells whether a lock taken there keeps everybody out. On a network file system,
 or a folder that a virtual machine shares with its host, a lock may be this machine's alone: a broker on another one
 would start beside us.
 
-Source: proc(5), ``/proc/PID/mountinfo``. Not chosen: ``statfs``: all of FUSE is one number to it.
+Source: proc(5), ``/proc/PID/mountinfo``. Not chosen: ``statfs``, which has one number for all of FUSE.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOUNT_POINT, _SEPARATOR = 4, "-"
 _FLOCK: Final = struct.Struct("hhqqixxxx")
 _WHOLE_FILE: Final = (os.SEEK_SET, 0, 0)
 SETTLE_SECONDS: Final = 0.2
-"""A broker lets go of the lock, then deletes the file: it is given this long for the second step."""
+"""A broker lets go of the lock, then deletes the file: the time that the second step may take."""
 _ATTEMPTS_MAX: Final = 16
 _NO_LOCKS: Final = frozenset({errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _NO_WRITES: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -70,14 +70,14 @@ class LogDirLocked(LogCleanerError):
 
 
 class LockNotMade(UnreadableFile):
-    """The lock file cannot be made, or not be opened for writing, by this user or on this mount."""
+    """The failure to make the lock file, or to open it for writing, as this user or on this mount."""
 
     def __str__(self) -> str:
         return f"{self.path}: cannot be made or written: {self.cause}"
 
 
 class LockLost(LogCleanerError):
-    """The loss of a lock: others now open another file than the locked one, so the lock keeps nobody out."""
+    """The loss of a lock: the name now leads to another file than the locked one, so the lock keeps nobody out."""
 
     path: Path
 
@@ -103,20 +103,21 @@ class UnreliableLock(LogCleanerError):
 class LogDirLock:
     """The lock of a log dir, held from before the inventory to the last checkpoint. Leaving the ``with`` releases it.
 
-    Letting go leaves the file: a broker that opened it before, and locks it after, would else hold a file without a
-    name while the next process locks a new one. A broker deletes the file *after* it let go. So a lock on a file that
-    was there already is believed only after ``SETTLE_SECONDS``, and as long as the file keeps its name
-    (``ensure_named``).
+    The file stays when the lock is released. Otherwise a broker that opened the file before, and locks it after, would
+    hold a file without a name while the next process locks a new one. A broker deletes the file *after* it let go. So a
+    lock on a file that was there already is believed only after ``SETTLE_SECONDS``, and as long as the file keeps its
+    name (``ensure_named``).
 
     Source: Kafka FileLock.destroy.
     """
 
     def __init__(self, directory: Path, descriptors: tuple[int, ...], *, is_new: bool = False) -> None:
-        """Hold what is locked already.
+        """Take over descriptors that are locked already.
 
         Args:
             directory: the log dir.
-            descriptors: of ``.lock``, then of the file of several names that it replaced, which stays locked, too.
+            descriptors: of ``.lock``, then of the file of several names that ``.lock`` replaced, and that stays locked,
+                too.
             is_new: we made the file.
         """
         self._directory = directory
@@ -127,7 +128,7 @@ class LogDirLock:
 
     @classmethod
     def acquire(cls, directory: Path, fs: FileSystem, *, forced: bool = False) -> Self:
-        """Take the lock; forced, also where the file system knows no locks and nobody is kept out.
+        """Take the lock. If forced, go on where the file system knows no locks, and nobody is kept out.
 
         Raises: LogDirLocked, UnreliableLock, UnreadableFile, UnsafeFile, UnsafeOwner, OutOfSpace.
         """
@@ -191,12 +192,12 @@ class LogDirLock:
 
 
 class LogDirReadLock:
-    """Keeps brokers and cleaners out of a log dir that is only read; other readers may stand beside us.
+    """A lock that keeps brokers and cleaners, but not other readers, out of a log dir that is only read.
 
-    It works through a read-only descriptor, so on a read-only mount too. A ``.lock`` that is not there is made, and
+    It works through a read-only descriptor, so on a read-only mount, too. A ``.lock`` that is not there is made, and
     stays: a broker may have opened it meanwhile, and without its name would hold a lock that nobody else meets.
 
-    If no ``.lock`` can be made, or the file system has no locks, nobody is kept out: a reader has to see for itself
+    If no ``.lock`` can be made, or the file system has no locks, nobody is kept out: the reader itself has to check
     that nothing changed.
     """
 
@@ -293,7 +294,7 @@ def _set_lock(descriptor: int, directory: Path, *, forced: bool) -> None:
 
 
 def _why_without_locks(descriptor: int, directory: Path, kind: int) -> str | None:
-    """Lock the whole file. Return the cause if the file system has no locks, else None.
+    """Lock the whole file. Return the reason if the file system has no locks, else None.
 
     Raises: LogDirLocked, UnreadableFile.
     """
@@ -428,7 +429,7 @@ def _open_to_read(path: Path) -> int | None:
 
 
 def _can_make(path: Path, directory: Path, fs: FileSystem) -> bool:
-    """Make the lock file, owned like its directory. Return False if that cannot be: then no file is left.
+    """Make the lock file, owned like its directory. Return False, and leave no file, if that fails.
 
     Raises: UnreadableFile.
     """

@@ -73,7 +73,7 @@ class LogDirNotThere(NotALogDir):
 
 
 class ForbiddenLogDir(UnreadableFile):
-    """A log directory that this user may not read: it, or a directory above it, lets nobody else in."""
+    """A log directory that this user may not read, because of its permissions or those of a directory above it."""
 
     shut: Path
     uid: int
@@ -85,13 +85,13 @@ class ForbiddenLogDir(UnreadableFile):
 
 
 class CorruptHolds(CorruptCheckpoint):
-    """The list of partitions on hold does not parse: nothing says what may be deleted."""
+    """A list of partitions on hold that does not parse: nothing tells which files may be deleted."""
 
     remedy = "nothing is touched until it is mended, or removed to give up every hold"
 
 
 class CorruptHoldIds(CorruptCheckpoint):
-    """The list of the topic ids that holds belong to does not parse: nothing says which holds have lapsed."""
+    """A list of the topic ids of holds that does not parse: nothing tells which holds have lapsed."""
 
     remedy = "nothing is touched until it is mended, or removed: then a hold counts for every topic of its name"
 
@@ -104,7 +104,7 @@ class Checkpoints(NamedTuple):
     cleaned: Offsets
     clean_shutdown: bool
     holds: Offsets
-    """Our own: since when, epoch ms, a partition is on hold after a restore."""
+    """Our own: the time, epoch ms, since which a partition is on hold after a restore."""
     hold_ids: TopicIds
     """The topics that holds belong to, as far as that is known."""
 
@@ -116,7 +116,7 @@ class Space(NamedTuple):
     size_bytes: int
     free_bytes: int
     used_bytes: int
-    """The bytes that files take. The file system keeps the rest of what is not free for root."""
+    """The bytes that files take. The rest of the bytes that are not free is kept for root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class LogDir:
 
         Args:
             fs: the disk.
-            forced: also where the lock may not do that, and then nobody does.
+            forced: take the lock also where it may exclude nobody.
 
         Raises: LogDirLocked, UnreliableLock, UnsafeOwner, UnreadableFile, OutOfSpace.
         """
@@ -181,7 +181,7 @@ class LogDir:
         return None
 
     def lock_to_read(self, fs: FileSystem) -> LogDirReadLock:
-        """Keep brokers and cleaners out while the log dir is read, as far as it lets us.
+        """Keep brokers and cleaners out while the log dir is read, as far as a lock can be taken.
 
         Raises: LogDirLocked, UnreadableFile.
         """
@@ -259,7 +259,7 @@ class LogDir:
     def hold_ids(self, holds: Offsets) -> TopicIds:
         """Return the topic id of each hold that has one: a file of ours, beside the one that older versions read.
 
-        An id counts only for the very hold that it was noted for: same partition, same time.
+        An id counts only for its own hold: of the same partition and the same time.
 
         Raises: CorruptHoldIds, UnreadableFile.
         """
@@ -269,8 +269,8 @@ class LogDir:
     def write_holds(self, holds: Offsets, fs: FileSystem, ids: TopicIds | None = None) -> None:
         """Replace the holds and the topic ids that they belong to; without any there is no file.
 
-        A new hold's id is there before the hold, and a hold goes before its id: whatever step a crash stops, no hold
-        has the id of another.
+        The id of a new hold is written before the hold, and a hold is removed before its id: at whatever step a crash
+        stops this, no hold has the id of another one.
 
         Args:
             holds: since when, epoch ms, which partitions are on hold.
@@ -308,7 +308,7 @@ class LogDir:
         fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
     def space(self) -> Space:
-        """Measure the space of the file system of this directory. That of a store has no end that it tells."""
+        """Measure the space of the file system of this directory. A store tells no end of its space."""
         if isinstance(self.path, StoredPath):
             return Space(0, _ENDLESS_BYTES, _ENDLESS_BYTES, 0)
         status = os.statvfs(self.path)
@@ -317,14 +317,18 @@ class LogDir:
         return Space(device, blocks * block_bytes, status.f_bavail * block_bytes, used_blocks * block_bytes)
 
     def sync_file_system(self) -> None:
-        """Write out all that the file system holds back; some free only then what was unlinked. Raises: OSError."""
+        """Write out all that the file system holds back; some file systems free the space of unlinked files only then.
+        Raises: OSError.
+        """
         with opened(self.path) as descriptor:
             if _LIBC.syncfs(descriptor):
                 raise OSError(ctypes.get_errno(), "syncfs", str(self.path))
 
 
 def _names_in(path: Path) -> list[str]:
-    """Return the names in what may be a log dir, which a symlink may lead to. Raises: OSError, as of a store."""
+    """Return the names in a directory that may be a log dir; the path may be a symlink. Raises: OSError, as of
+    a store.
+    """
     if isinstance(path, StoredPath):
         return names_of(path)
     names = os.listdir(path)  # noqa: PTH208 - its error says what is in the way
@@ -333,7 +337,7 @@ def _names_in(path: Path) -> list[str]:
 
 
 def forbidden(path: Path, error: OSError) -> UnreadableFile:
-    """Return the error for a log dir that does not let this user in, with the directory that is shut."""
+    """Return the error for a log dir that this user may not enter, with the directory that forbids it."""
     for shut in (path, *path.parents):
         with suppress(OSError):
             status = shut.stat()

@@ -1,4 +1,4 @@
-"""Names in a log directory: base offsets, what each suffix means, topic-partitions.
+"""Names in a log directory: base offsets, suffixes and their meaning, topic-partitions.
 
 Pure string work; no file is opened here. Source: Kafka ``LogFileUtils``, ``LocalLog.parseTopicPartitionName``.
 """
@@ -59,7 +59,7 @@ class DirState(Enum):
 
 
 class PartitionDirName(NamedTuple):
-    """A partition directory's name, read."""
+    """The parts of the name of a partition directory."""
 
     topic_partition: TopicPartition
     state: DirState
@@ -94,7 +94,7 @@ class FileState(StrEnum):
 
 
 class SegmentFileName(NamedTuple):
-    """A segment file's (or producer snapshot's) name, read."""
+    """The parts of the name of a segment file or producer snapshot."""
 
     base_offset: int
     kind: FileKind
@@ -127,14 +127,14 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
 
 
 def segment_files_among(names: Iterable[str]) -> dict[str, SegmentFileName]:
-    """Return those of many file names that are of a segment file or snapshot, each with what it says."""
+    """Return the names of segment files and snapshots among many names, each with its parts."""
     return {name: found for name in names if (found := parse_segment_file_name(name))}
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:
-    """Split ``orders-3`` at its last dash; None where that is not how a broker writes a partition of a legal topic.
+    """Split ``orders-3`` at its last dash; None unless a broker writes a partition of a legal topic so.
 
-    So the name of a directory is always ``str`` of what was read, and nothing in it can break out of the line of a
+    Hence ``str`` of the result is always the name of the directory, and no character of a name can break the line of a
     checkpoint. Source: Kafka Topic.validate.
     """
     found = _TOPIC_PARTITION.fullmatch(name)

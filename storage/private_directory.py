@@ -1,14 +1,14 @@
 """A directory that no other user can change, opened level by level and used by its descriptor.
 
-What lies in the user's cache is believed, and what is old there is removed. HOME, XDG_CACHE_HOME or
-CACHE_DIRECTORY say where it is, and may lead into a directory of somebody else (``sudo`` can keep HOME), who can put a
-symlink or other content there at any moment. So each level is opened by a descriptor of the level above, and checked as
-it was opened. The levels above the cache belong to this user or to root, and no other user may write to them, but for
-sticky ones such as ``/tmp``; the cache and the levels below it belong to this user alone. A symlink is followed only if
-it lies above or at the cache, in a directory that passed this check.
+logcleaner believes the files in the user's cache, and removes old ones. HOME, XDG_CACHE_HOME or CACHE_DIRECTORY name
+the cache, and may lead into a directory of another user (``sudo`` can keep HOME), who can put a symlink or other
+content there at any moment. So each level is opened by a descriptor of the level above, and checked as it was opened.
+The levels above the cache belong to this user or to root, and no other user may write to them, but for sticky ones such
+as ``/tmp``; the cache and the levels below it belong to this user alone. A symlink is followed only if it lies above or
+at the cache, in a directory that passed this check.
 
-Not chosen: the ownership of the last level alone: the owner of a level above can mount a file system of his own there,
-            and that one says of its files what he likes.
+Not chosen: a check of the last level alone. The owner of a level above can mount a file system there that states any
+            owner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import IO, Final, Self
 
 UNFINISHED_SUFFIX: Final = ".unfinished"
 _WAY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""A level that is only passed through need not be readable."""
+"""The flags for a level that is only passed through, and need not be readable."""
 _LEVEL: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW: Final = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -89,12 +89,12 @@ class PrivateDirectory:
             self.descriptor = -1
 
     def names(self, *suffixes: str) -> list[str]:
-        """Return the names of the entries with one of some suffixes; of all entries if none is given."""
+        """Return the names of the entries with one of the suffixes; of all entries if no suffix is given."""
         found = os.listdir(self.descriptor)  # noqa: PTH208 - of a descriptor
         return [name for name in found if not suffixes or name.endswith(suffixes)]
 
     def open_to_read(self, name: str) -> IO[bytes]:
-        """Open a plain file of this user, unbuffered. Raises: OSError, PermissionError for a file of another."""
+        """Open a plain file of this user, unbuffered. Raises: OSError, PermissionError for a file of another user."""
         descriptor = os.open(name, _READ, dir_fd=self.descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
@@ -116,12 +116,12 @@ class PrivateDirectory:
             raise
 
     def remove(self, name: str) -> None:
-        """Unlink a file. A missing file is passed over, and so is what is no file."""
+        """Unlink a file. A missing entry is passed over, and so is one that is no file."""
         with suppress(OSError):
             os.unlink(name, dir_fd=self.descriptor)
 
     def temporary(self) -> IO[bytes]:
-        """Make a file without a name, which goes when it is closed. Raises: OSError."""
+        """Make a file without a name, which is gone once it is closed. Raises: OSError."""
         try:
             descriptor = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor)
         except OSError:  # not every file system has files without a name
@@ -142,7 +142,7 @@ def _open_following(path: Path) -> int:
 
 
 def _descended(parts: tuple[str, ...]) -> int | str:
-    """Return a descriptor of the last level or, if a symlink is met, the path to go on with."""
+    """Return a descriptor of the last level; if a symlink is met, the path with which to go on."""
     at = os.open(parts[0], _LEVEL)
     for place, name in enumerate(parts[1:], 1):
         way = os.path.join(*parts[:place])  # noqa: PTH118 - of text
@@ -158,7 +158,7 @@ def _descended(parts: tuple[str, ...]) -> int | str:
 
 
 def _target(name: str, parent: int) -> str | None:
-    """Return where a symlink leads; None if the entry is none."""
+    """Return the target of a symlink; None if the entry is no symlink."""
     try:
         return os.readlink(name, dir_fd=parent)
     except OSError:

@@ -78,7 +78,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if not goes_on:
             yield first, joined
             joined, first = "", 0
-    if joined:  # the last line asked for one more
+    if joined:  # the last line ended in a backslash
         yield first, joined
 
 
@@ -89,7 +89,7 @@ def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
 
 
 def _unescape(text: str, key: str, where: str) -> str:
-    """An error names the key alone: the value may be a password."""
+    """Replace the escapes. An error names the key alone, because the value may be a password."""
 
     def replacement(escape: re.Match[str]) -> str:
         said = escape[1]

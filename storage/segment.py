@@ -42,12 +42,12 @@ class SegmentFile(NamedTuple):
     name: SegmentFileName
     identity: FileIdentity
     changed_ns: int
-    """``ctime``: a rename sets it, so it tells since when a ``.deleted`` file waits."""
+    """``ctime``: a rename sets it, so it tells how long a ``.deleted`` file has waited."""
     disk_bytes: int = 0
     """The bytes of its blocks, fewer than its size by holes and compression; 0 in a listing that does not ask for them.
     """
     links: int = 1
-    """Hard links; with more than one, unlinking it frees nothing."""
+    """The number of hard links; with more than one, to unlink the file frees nothing."""
 
     @staticmethod
     def at(directory: Path, name: SegmentFileName, suffix: str = "") -> SegmentFile:
@@ -62,7 +62,9 @@ class SegmentFile(NamedTuple):
 
     @property
     def location(self) -> str:
-        """The path as text, for callers that open thousands: making a Path takes longer than reading an index's end."""
+        """The path as text, for callers that open thousands of files: to make a Path takes longer than to read the end
+        of an index.
+        """
         return f"{self.directory}/{self.file_name}"
 
     @property
@@ -71,13 +73,15 @@ class SegmentFile(NamedTuple):
         return self.identity.size_bytes
 
     def ensure_as_listed(self) -> None:
-        """Look again, just before acting. Raises: PlanOutOfDate where it is another file, size or time by now."""
+        """Look at the file again, just before an action. Raises: PlanOutOfDate if it is another file, or has another
+        size or time.
+        """
         with opened(self.directory) as descriptor:
             _ensure_as_listed(self, descriptor)
 
 
 class SegmentSizes(NamedTuple):
-    """The sizes of a segment's files, in bytes, and the identities behind them. Attributes: as of ``Segment``."""
+    """The sizes of a segment's files, in bytes, and the identities of the files. Attributes: as of ``Segment``."""
 
     identity: FileIdentity
     """Of the ``.log``."""
@@ -103,7 +107,7 @@ class Segment(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the ``.log``: what Kafka calls the size of a segment."""
+        """The size of the ``.log``, which Kafka calls the size of a segment."""
         return self.log.size_bytes
 
     @property
@@ -113,7 +117,7 @@ class Segment(NamedTuple):
 
     @property
     def on_disk(self) -> tuple[int, int]:
-        """Return the bytes that the blocks of all its files take, and the most hard links that one of the files has."""
+        """Return the bytes of the blocks of all files, and the greatest number of hard links of a file."""
         disk_bytes, links = 0, 1
         for file in self.files.values():
             disk_bytes += file.disk_bytes
@@ -122,7 +126,7 @@ class Segment(NamedTuple):
 
     @property
     def companions_identity(self) -> int:
-        """A hash of the index files' identities: tells whether one of them changed, in the space of a number."""
+        """A hash of the index files' identities: one number that changes with any of them."""
         return hash(frozenset(self._companions))
 
     @property
@@ -132,7 +136,7 @@ class Segment(NamedTuple):
 
     @property
     def sizes(self) -> SegmentSizes:
-        """All that its listing says of its size, asked once: there are many segments."""
+        """All sizes in the listing, asked once, because there are many segments."""
         index_bytes, time_index_bytes = self.bytes_of(FileKind.INDEX), self.bytes_of(FileKind.TIME_INDEX)
         return SegmentSizes(
             self.log.identity,
@@ -187,14 +191,14 @@ class Segment(NamedTuple):
 def ensure_changeable(directory: Path, base_offsets: Collection[int], *, and_readable: bool = False) -> None:
     """Refuse a partition of which some file cannot be renamed or removed, before anything of it is touched.
 
-    The directory is not listed as ``list_partition`` does: of a hundred thousand files only the names are asked for.
+    Unlike ``list_partition``, this asks only for the names, because a directory may have a hundred thousand files.
 
     Args:
         directory: of the partition.
-        base_offsets: of the segments that are to be renamed or removed; those that are gone are passed over.
+        base_offsets: of the segments that are to be renamed or removed; segments that are gone are passed over.
         and_readable: refuse also a ``.log`` that cannot be opened.
 
-    Nothing is asked of a store: what a run would do with a copy of what lies there does not depend on it.
+    A store is not asked: the plan for a copy of a log dir there does not depend on this.
 
     Raises: ImmutableFile, UnreadableFile.
     """
@@ -228,7 +232,9 @@ def listed(directory: Path, file_name: str, name: SegmentFileName, status: os.st
 
 
 def listed_together(directory: Path, entries: Iterable[tuple[DirectoryEntry, SegmentFileName]]) -> list[SegmentFile]:
-    """Return the plain files among the entries of a directory; without those that a live broker has removed since."""
+    """Return the plain files among the entries of a directory; without the files that a live broker has removed
+    since.
+    """
     found = []
     for entry, name in entries:
         try:
@@ -248,7 +254,7 @@ def identity_of(status: os.stat_result) -> FileIdentity:
 def open_to_read(path: Path | str, parent: int | None = None) -> OpenFile:
     """Open a file for reading; the caller closes it. ``parent``: see ``Segment.newest_entry``.
 
-    Raises: UnreadableFile, also for what is no plain file; as ``Store``.
+    Raises: UnreadableFile, also for anything but a plain file; as ``Store``.
     """
     try:
         return open_file(path, parent)[0]

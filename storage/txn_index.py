@@ -21,8 +21,8 @@ TXN_ENTRY_BYTES: Final = _ENTRY.size
 class AbortedTxn(NamedTuple):
     """An aborted transaction.
 
-    ``last_offset`` is its marker's. ``last_stable_offset`` is the one after the abort: the first offset of
-    the oldest other transaction still open then, else the offset behind the marker.
+    ``last_offset`` is its marker's. ``last_stable_offset`` is the last stable offset after the abort: the first offset
+    of the oldest other transaction still open then, else the offset behind the marker.
     """
 
     producer_id: int
@@ -63,8 +63,8 @@ def collect_aborted_txns(
 ) -> list[AbortedTxn]:
     """Return the aborted transactions that may have records in ``[from_offset, upper_offset)``.
 
-    Kafka stops at the first entry whose last stable offset reaches ``upper_offset``. Here all are looked at: no
-    checksum covers that number, and a wrong one would hide the entries behind it.
+    Kafka stops at the first entry whose last stable offset reaches ``upper_offset``. This function looks at all
+    entries: no checksum covers that offset, and a wrong one would hide the entries behind it.
 
     Args:
         indexes: entries of the segment that holds ``from_offset``, then of each later one.

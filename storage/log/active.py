@@ -1,8 +1,8 @@
 """The active segment, open for appending.
 
-Its index files have their full length from the first append to the roll or the close, zeros behind their entries, as
-Kafka's have: that is what a reader beside it sees, and what a crash leaves. A segment that was just rolled has no index
-files until it is needed the first time.
+From the first append to the roll or the close, its index files have their full length, with zeros behind their entries,
+as Kafka's have: so a reader beside it sees them, and so a crash leaves them. A segment that was just rolled has no
+index files until its first append.
 
 Steps:      (of an append) room for index entries is there; aborted transactions; the batches; index entries.
 Invariant:  a failed append leaves the log as it was before; what was found when it was opened is never cut.
@@ -35,7 +35,10 @@ from storage.txn_index import AbortedTxn, format_aborted_txn
 
 
 class TornTail(LogCleanerError):
-    """A ``.log`` whose last bytes are no whole batch: nothing is appended behind them, for no reader would find it."""
+    """A ``.log`` whose last bytes are no whole batch.
+
+    Nothing is appended behind such bytes, because no reader would find it.
+    """
 
     path: Path
     position: int
@@ -74,7 +77,7 @@ class IndexFile:
         return self._file is None
 
     def write(self, entries: bytearray) -> None:
-        """Write the entries that it has not yet. Raises: OutOfSpace."""
+        """Write the entries that the file does not have yet. Raises: OutOfSpace."""
         if len(entries) > self._written_bytes:
             assert self._file is not None
             self._file.write_at(self._written_bytes, memoryview(entries)[self._written_bytes :])
@@ -101,10 +104,10 @@ class IndexFile:
 
 
 class ActiveSegment:
-    """The last segment of a log and what its next batch will need to know."""
+    """The last segment of a log, with the facts that its next batch needs."""
 
     def __init__(self, fs: FileSystem, directory: Path, base_offset: int, config: LogConfig, opened_ms: int) -> None:
-        """Know of no batch and open no file yet."""
+        """Begin without a batch and without an open file."""
         self.directory, self.base_offset, self.opened_ms = directory, base_offset, opened_ms
         self.next_offset, self.size_bytes = base_offset, 0
         self._fs = fs
@@ -138,7 +141,7 @@ class ActiveSegment:
             config: of the topic.
             now_ms: epoch ms.
 
-        Raises: TornTail where other bytes follow it, or its CRC is wrong; UnreadableFile.
+        Raises: TornTail where other bytes follow the last batch, or its CRC is wrong; UnreadableFile.
         """
         active = cls(fs, segment.directory, segment.base_offset, config, now_ms)
         try:
@@ -153,7 +156,7 @@ class ActiveSegment:
 
     @property
     def indexes(self) -> IndexBuilder:
-        """The entries of its indexes so far."""
+        """The entries of the segment's indexes so far."""
         return self._indexes
 
     def facts(self) -> ActiveFacts:
@@ -208,7 +211,9 @@ class ActiveSegment:
         self._allocated_bytes = max(self._allocated_bytes, self.size_bytes)
 
     def _check_last_entries(self) -> None:
-        """Refuse a batch without records whose index entry would repeat that of another. Raises: OffsetIndexed."""
+        """Refuse a batch without records whose index entry would repeat the entry of another batch. Raises:
+        OffsetIndexed.
+        """
         index = self._indexes.offset_index
         if len(index) >= 2 * OFFSET_ENTRY_BYTES and index[-8:-4] <= index[-16:-12]:
             raise OffsetIndexed(self._path, f"offset {self.next_offset - 1} has an index entry already")
@@ -222,7 +227,7 @@ class ActiveSegment:
             file.fsync()
 
     def seal(self) -> None:
-        """Give the indexes their last entry and all files the length of what they hold, durably: for a roll or a stop.
+        """Give the indexes their last entry, and trim all files to their content, durably: for a roll or a stop.
 
         Raises: OutOfSpace. Source: Kafka LogSegment.onBecomeInactiveSegment, close.
         """
@@ -264,7 +269,7 @@ class ActiveSegment:
         return found
 
     def _resume(self, segment: Segment, start: int) -> bool:
-        """Go on with the indexes that are there; return False where a clean stop would have left others."""
+        """Go on with the present indexes; return False if a clean stop would have left other indexes."""
         stored = [read_file(file.path) for file in self._index_files]
         index, time_index = stored
         if index is None or time_index is None:

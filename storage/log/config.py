@@ -1,4 +1,6 @@
-"""The configuration of one log: what rolls a segment, what an append may be and becomes, how densely it is indexed."""
+"""The configuration of one log: when a segment is rolled, which appends are let in, how they are written, and how
+densely they are indexed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _NEVER: Final = NO_LIMIT_MS
 
 
 class TimestampType(IntEnum):
-    """The clock that a record's timestamp is of: ``message.timestamp.type``, and the bit of a batch's attributes."""
+    """The clock of a record's timestamp: ``message.timestamp.type``, and the bit of a batch's attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -37,7 +39,7 @@ class LogConfig:
     segment_ms: int = _WEEK_MS
     """Already the smaller of ``segment.ms`` and ``max.compaction.lag.ms`` where the topic is compacted."""
     segment_jitter_ms: int = 0
-    """The most that is taken off ``segment_ms``; each segment draws its own share when it is opened."""
+    """The greatest deduction from ``segment_ms``; each segment draws its own when it is opened."""
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     max_message_bytes: int = (1 << 20) + 12

@@ -19,7 +19,7 @@ class SegmentEnd(NamedTuple):
 
     next_offset: int
     torn_bytes: int
-    """Bytes behind the last whole batch: a write that was cut short, or preallocated zeros."""
+    """The bytes behind the last whole batch: of a write that was cut short, or preallocated zeros."""
 
 
 class SegmentEdges(NamedTuple):
@@ -31,8 +31,9 @@ class SegmentEdges(NamedTuple):
     largest_ms: int
     """Of the batches from the last indexed one on, epoch ms; -1 for none.
 
-    The time index of the segment that was active at an unclean stop ends early, and no checksum covers any: headers
-    tell the rest, within an index interval."""
+    The time index of the segment that was active at an unclean stop ends early, and no checksum covers a time index:
+    the headers tell the rest, within an index interval.
+    """
 
 
 def next_offset_of(segment: Segment) -> int:
@@ -101,7 +102,7 @@ def largest_unindexed_timestamp(segment: Segment, parent: int | None = None) -> 
 
 
 def _walk_behind_index(descriptor: OpenFile, segment: Segment, parent: int | None) -> _Walk:
-    """Walk from the last indexed batch on. Where the entry is of no batch, all timestamps count."""
+    """Walk from the last indexed batch on. Where the entry leads to no batch, all timestamps count."""
     entry, log = last_offset_entry(segment, parent), segment.files[FileKind.LOG]
     walked = _walk(descriptor, segment, entry.position if entry and entry.position < log.identity.size_bytes else 0)
     if entry is None or not walked.start or (walked.first and walked.first.header.last_offset == entry.offset):
@@ -113,7 +114,7 @@ class _Walk(NamedTuple):
     start: int
     first: PositionedHeader | None
     end: SegmentEnd | None
-    """None if not one batch parses from the start on."""
+    """None if no batch parses from the start on."""
     largest_ms: int
 
 
@@ -130,7 +131,7 @@ def _walk(descriptor: OpenFile, segment: Segment, start: int) -> _Walk:
     size_bytes, first, largest_ms = size_of(descriptor), None, -1
     next_offset, end, is_ascending = segment.base_offset, start, True
     headers = iter_headers(descriptor, path, start, size_bytes)
-    with suppress(CorruptBatch):  # the log ends before what does not parse; retention and reports go by that
+    with suppress(CorruptBatch):  # for retention and reports the log ends before the first bytes that do not parse
         for found in headers:
             header, first = found.header, first or found
             behind = header.next_offset

@@ -43,7 +43,7 @@ class InvalidTimestamp(InvalidRecords):
 
 
 class OffsetIndexed(LogRefusal):
-    """A batch without records, at an offset that the index has already. Kafka writes it, and then fails."""
+    """A batch without records, at an offset that the index has already. Kafka writes such a batch, and then fails."""
 
     kafka_name = "InvalidOffsetException"
 
@@ -67,7 +67,7 @@ class UndecompressableRecords(LogRefusal):
 
 
 class UnevenOffsets(LogRefusal):
-    """A compressed batch whose records are not one offset apart: Kafka would rewrite it, and fails at that."""
+    """A compressed batch whose records are not one offset apart: Kafka fails when it rewrites such a batch."""
 
     kafka_name = "UnsupportedOperationException"
 
@@ -117,7 +117,7 @@ class TransactionCoordinatorFenced(LogRefusal):
 
 
 class OffsetsOutOfOrder(LogRefusal):
-    """Batches that keep their offsets, which do not rise."""
+    """Batches that keep their offsets, although these do not rise."""
 
     kafka_name = "OffsetsOutOfOrderException"
 

@@ -1,8 +1,8 @@
 """A ``.log`` as Kafka's ``FileRecords`` reads it, exception for exception: its batches, and where an offset lies.
 
-``storage.records.iter_headers`` walks the same way, and refuses more headers than Kafka does, which is right for who
-acts on the records. Here only that counts which Kafka would do. An offset is found by the offset index as it is, right
-or wrong.
+``storage.records.iter_headers`` walks the same way, and refuses more headers than Kafka does, which is right for code
+that acts on the records. This module does as Kafka does. It finds an offset by the offset index as it is, right or
+wrong.
 
 Source: Kafka ``FileLogInputStream``, ``DefaultRecordBatch``, ``LegacyRecord``, ``LogSegment.recover`` and
 ``readNextOffset``, ``OffsetIndex``, ``FileRecords.searchForOffsetFromPosition``.
@@ -106,9 +106,10 @@ def last_of(log: LogBytes, start: int = 0) -> WalkedBatch | None:
 
 
 def check_wrapper(log: LogBytes, batch: WalkedBatch) -> None:
-    """Raise what Kafka raises as it looks for the first message in a batch before v2 that calls itself compressed.
+    """Raise Kafka's error about the first message in a batch before v2 that calls itself compressed.
 
-    A batch of v2 is one, too, if the sign of its magic byte is flipped: its CRC lies where the codec is looked for.
+    Kafka takes a batch of v2 for such a batch if the sign of its magic byte is flipped: its CRC lies at the place of
+    the codec.
 
     Raises: CorruptRecord.
     """
@@ -123,7 +124,7 @@ def check_wrapper(log: LogBytes, batch: WalkedBatch) -> None:
 
 
 def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:
-    """Return what is wrong with the bytes of a batch, which are read for it; None if its CRC is right."""
+    """Read the bytes of a batch, and return what is wrong with them; None if the CRC is right."""
     data = log.at(batch.position, batch.size_bytes)
     if batch.magic >= MAGIC_V2 and batch.size_bytes < V2_HEADER_BYTES:
         return f"a batch of {batch.size_bytes} bytes is smaller than its header"
@@ -136,7 +137,7 @@ class StoredIndex:
     """The entries of an offset index, right or wrong; zeros at the end are entries, too, as to Kafka."""
 
     def __init__(self, descriptor: OpenFile | None, base_offset: int) -> None:
-        """Take an open index; None for one that is missing, and so has no entries."""
+        """Take an open index; None stands for a missing index, which has no entries."""
         self._descriptor, self._base = descriptor, base_offset
         self.count = 0 if descriptor is None else size_of(descriptor) // _ENTRY.size
         self.last_offset = self.entry(self.count - 1)[0] if self.count else base_offset
@@ -144,7 +145,7 @@ class StoredIndex:
     @staticmethod
     @contextmanager
     def at(path: Path | None, base_offset: int) -> Iterator[StoredIndex]:
-        """Open the index at a path; without a path, one without entries. Raises: UnreadableFile."""
+        """Open the index at a path; without a path, an index without entries. Raises: UnreadableFile."""
         if path is None:
             yield StoredIndex(None, base_offset)
             return
@@ -161,7 +162,7 @@ class StoredIndex:
         return self._base + relative, position
 
     def lookup(self, offset: int) -> int:
-        """Return the position from which on an offset is looked for. Source: Kafka ``AbstractIndex``."""
+        """Return the position at which Kafka begins to look for an offset. Source: Kafka ``AbstractIndex``."""
         slot = floor_slot(lambda place: self.entry(place)[0], self.count, offset)
         return 0 if slot is None else self.entry(slot)[1]
 
@@ -169,12 +170,12 @@ class StoredIndex:
 def translate(
     log: LogBytes, indexed_at: int, offset: int, end: int | None = None, *, unwraps: bool = False
 ) -> int | None:
-    """Return where the batch with an offset begins; None if there is none. Raises: CorruptRecord.
+    """Return the position of the batch with an offset; None if there is no such batch. Raises: CorruptRecord.
 
     Args:
         log: the segment.
-        indexed_at: where its offset index has a reader begin.
-        offset: to be found, or the next one that is there.
+        indexed_at: the position at which its offset index has a reader begin.
+        offset: the offset to find; if it is gone, the next one is found.
         end: of the batches; default: the file's size.
         unwraps: whether the search looks for the first message of compressed ones, as Kafka 4 does.
     """
@@ -192,12 +193,12 @@ def translate(
 
 
 class CountedEnd(NamedTuple):
-    """The end of a log as a start counts it that looks for no end: behind a clean stop."""
+    """The end of a log as a start behind a clean stop counts it: such a start does not look for the end."""
 
     next_offset: int
     """The offset that the next record gets. The base offset if the offset index leads behind the last whole batch."""
     end_bytes: int
-    """What lies behind this byte is not counted."""
+    """The bytes behind this byte are not counted."""
 
 
 def counted_end(log: LogBytes, index: StoredIndex, base_offset: int, *, unwraps: bool = False) -> CountedEnd:

@@ -32,7 +32,7 @@ class LeaderEpochs:
         self._directory = directory
         self._entries: list[LeaderEpochEntry] | None = None
         self._newest = 0
-        """The epoch that writes; it may have written nothing yet."""
+        """The current epoch; it may have written nothing yet."""
 
     def entries(self) -> list[LeaderEpochEntry]:
         """Return the leader epochs, ascending; none without the file. Raises: CorruptCheckpoint, UnreadableFile."""
@@ -88,7 +88,10 @@ class LeaderEpochs:
         self._entries, self._newest = [], 0
 
     def forget(self) -> None:
-        """Forget all epochs, if there are any: a batch of an older version has none. Errors as of ``assign``."""
+        """Forget all epochs, if there are any, because a batch of an older version has no epoch.
+
+        Errors as of ``assign``.
+        """
         if self.entries():
             self.clear()
 
@@ -125,7 +128,7 @@ def read_topic_id(directory: Path) -> str | None:
 
 
 def topic_id_if_sound(directory: Path) -> str | None:
-    """Return the topic id of a partition directory, for what lasts; None also if the file has none that can be.
+    """Return the topic id of a partition directory, to be written down; None also if the file does not parse.
 
     Raises: UnreadableFile: a disk that fails now must not make us forget the id.
     """

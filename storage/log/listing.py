@@ -40,14 +40,14 @@ class UnseenSegment(LogCleanerError):
         )
 
 
-@dataclass(frozen=True)  # no slots: it keeps what it was asked for, of hundreds of files
+@dataclass(frozen=True)  # no slots: cached properties keep their answers, of hundreds of files
 class Listing:
     """The segment files that one ``scandir`` of a partition directory found."""
 
     directory: Path
     files: tuple[SegmentFile, ...]
     others: tuple[str, ...] = ()
-    """The names of all other entries, which nobody looked at: they are no part of a log. In no order."""
+    """The names of all other entries, in no order. They are no part of a log, and nobody looked at them."""
 
     def in_state(self, state: FileState) -> Sequence[SegmentFile]:
         """Return the files with one suffix state, ascending by base offset, snapshots among them."""
@@ -71,7 +71,10 @@ class Listing:
         return tuple([f for f in self.in_state(FileState.PLAIN) if f.name.kind is FileKind.SNAPSHOT])
 
     def snapshots_of(self, segments: Iterable[Segment]) -> list[SegmentFile]:
-        """Return the producer snapshots that go with segments. The newest stays: without it a start replays the log."""
+        """Return the producer snapshots that go with segments.
+
+        The newest snapshot stays: without it a start replays the log.
+        """
         bases = {segment.base_offset for segment in segments}
         return [snapshot for snapshot in self.snapshots[:-1] if snapshot.name.base_offset in bases]
 
@@ -82,7 +85,7 @@ class Listing:
 
 
 def list_partition(directory: Path) -> Listing:
-    """List a partition directory. Symlinks, devices and foreign names are not ours: of them only the names are listed.
+    """List a partition directory. Of symlinks, devices and foreign names only the names are listed.
 
     Raises: UnreadableFile.
     """
@@ -98,8 +101,8 @@ def list_partition(directory: Path) -> Listing:
 def ensure_plain_files(listing: Listing) -> None:
     """Refuse a partition in which a file of a segment, or a snapshot, is no plain file.
 
-    What a ``.log`` holds decides over the other segments, too. Without its ``.timeindex`` a segment would be as old as
-    its file, and without its ``.txnindex`` its aborted records would be committed ones.
+    The records of a ``.log`` decide over other segments, too. Without its ``.timeindex`` a segment would be as old as
+    its file, and without its ``.txnindex`` its aborted records would count as committed.
 
     Raises: UnseenSegment, UnreadableFile.
     """
@@ -119,7 +122,7 @@ def ensure_plain_files(listing: Listing) -> None:
 def strange_files(listing: Listing) -> list[str]:
     """Return the names of segment files and snapshots that were no plain files when they were listed, ``.log`` first.
 
-    Those in a state that is no part of the log, nor becomes one by recovery, are left out.
+    Files in a state that is no part of the log, and that recovery makes no part of it, are left out.
     """
     parsed = segment_files_among(listing.others).items()
     strange = [(found.kind is not FileKind.LOG, name) for name, found in parsed if found.state in _STATES_OF_A_LOG]

@@ -1,13 +1,13 @@
 """Log: one partition, from its first offset to its last.
 
-Opening changes nothing on disk. What an interrupted swap left is finished or undone, by the broker's own
-rules, before the first change; until then it is read as if that had been done.
+Opening changes nothing on disk. Before the first change, an interrupted swap is finished or undone by the broker's own
+rules; until then the log is read as if that had been done.
 
-Invariant:  nothing is appended behind a tail that was found, and it is never cut off; a failed append leaves
+Invariant:  nothing is appended behind a torn tail that was found, and the tail is never cut off; a failed append leaves
             the log as it was before.
 Durable:    on ``flush``, ``roll`` and ``close``, not on ``append``, as in Kafka.
 Assumes:    whoever changes a log holds the ``.lock`` of its log dir. Threads of one process may share a ``Log``: every
-            call that reads or changes what appends change holds its lock.
+call that touches what appends change holds the lock of the ``Log``.
 
 Source: Kafka UnifiedLog, LocalLog, LogSegment.
 """
@@ -52,7 +52,7 @@ class Log(LogFiles):
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, fs: FileSystem, *, log_start_offset: int | None = None) -> Self:
-        """Read what is there; a directory without segments is an empty log.
+        """Read the directory; without segments it is an empty log.
 
         Args:
             directory: of the partition.
@@ -101,11 +101,11 @@ class Log(LogFiles):
 
         Args:
             data: one batch of version 2, numbered from 0, or batches of older versions, which become one of version
-                2; what is cut short at the end counts as not there. Offsets, leader epoch, timestamp type and codec
-                are set here.
+                2; a batch that is cut short at the end counts as absent. Offsets, leader epoch, timestamp type and
+                codec are set here.
             now_ms: epoch ms.
             leader_epoch: default: the newest one of ``leader-epoch-checkpoint``.
-            origin: who hands it in. Only a coordinator may write markers.
+            origin: the sender of the batches. Only a coordinator may write markers.
 
         Returns: where it lies. Without one whole batch: offsets -1, and nothing was written.
         Raises:
@@ -126,7 +126,7 @@ class Log(LogFiles):
         """Append batches that have their offsets and leader epochs already, as a follower of Kafka does.
 
         Args:
-            data: batches of any version, whose offsets rise; what is cut short at the end counts as not there.
+            data: batches of any version, whose offsets rise; a batch that is cut short at the end counts as absent.
             now_ms: epoch ms.
             leader_epoch: batches of later epochs are left out. Default: none is.
 
@@ -197,7 +197,9 @@ class Log(LogFiles):
         return lookup_record(self.segments, self.log_start_offset, timestamp_ms)
 
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
-        """Write what was admitted, unless the log has it already: what producers refuse must not reach the disk.
+        """Write the admitted batches, unless the log has them already.
+
+        Batches that the producers' state refuses must not reach the disk.
 
         Source: Kafka UnifiedLog.append.
         """

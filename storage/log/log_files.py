@@ -64,7 +64,7 @@ def locked(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[O
 
 
 class LogFiles:
-    """One partition directory, what is known of it, and the segment that is open for appending, if one is."""
+    """One partition directory, the facts known of it, and the segment that is open for appending, if any."""
 
     def __init__(
         self, directory: Path, config: LogConfig, fs: FileSystem, listing: Listing, log_start_offset: int
@@ -78,9 +78,9 @@ class LogFiles:
         self._segments = list(self._recovery.listing.segments)
         snapshots = self._recovery.listing.snapshots
         self._snapshot_offset = max((snapshot.name.base_offset for snapshot in snapshots), default=None)
-        """Of the newest producer snapshot; None without one."""
+        """The offset of the newest producer snapshot; None without one."""
         self._producers_end = 0
-        """The offset that the producers reach: above the log end behind a roll there."""
+        """The offset up to which the producers' state is taken; above the log end after a roll there."""
         first_offset = self._segments[0].base_offset if self._segments else 0
         self.log_start_offset = max(first_offset, log_start_offset)
         end = SegmentEnd(self.log_start_offset, 0)
@@ -93,7 +93,7 @@ class LogFiles:
         self._recovery_point = self.log_end_offset
         self._flushed_ms = 0
         self._begun_ms: dict[int, int] = {}
-        """When this process opened each segment, as far as it did."""
+        """The time when this process opened each segment that it opened."""
 
     @property
     @locked
@@ -106,7 +106,7 @@ class LogFiles:
     @property
     @locked
     def size_bytes(self) -> int:
-        """The size of all ``.log`` files: what ``retention.bytes`` counts."""
+        """The size of all ``.log`` files, which ``retention.bytes`` limits."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
@@ -118,8 +118,8 @@ class LogFiles:
     def roll(self, now_ms: int, at_offset: int | None = None) -> Segment:
         """Seal the active segment and begin a new one at the log end, or at ``at_offset`` if higher.
 
-        The log end stays where it is: behind a segment that begins above it, only ``append_as_is`` can append. An
-        active segment without records that begins there already is the new one; Kafka would replace it by its like.
+        The log end stays where it is: behind a segment that begins above it, only ``append_as_is`` can append. If the
+        active segment begins there already and has no records, it is the new segment; Kafka would make it anew.
 
         Returns: the new active segment, empty.
         Raises: CannotRoll below the active segment's base; TornTail, OutOfSpace (the old segment stays the active one),
@@ -139,7 +139,7 @@ class LogFiles:
             created = self._create_segment(base_offset)
             begun = ActiveSegment.begin(self._fs, self.directory, base_offset, self.config, now_ms)
         except BaseException:
-            self._active = None  # it is sealed: the next append opens it again
+            self._active = None  # the segment is sealed: the next append opens it again
             raise
         finally:
             active.close()
@@ -150,9 +150,10 @@ class LogFiles:
 
     @locked
     def increment_log_start(self, offset: int) -> bool:
-        """Let the log begin at a higher offset, and return whether it did not before. No file goes by it.
+        """Let the log begin at a higher offset, and return whether the log start moved. No file is deleted.
 
-        The checkpoint of the log dir has it then. Raises: OffsetOutOfRange above the log end; CorruptCheckpoint,
+        The checkpoint of the log dir then has the offset. Raises: OffsetOutOfRange above the log end;
+        CorruptCheckpoint,
             OutOfSpace, UnsafeOwner.
         Source: Kafka UnifiedLog.maybeIncrementLogStartOffset.
         """
@@ -225,7 +226,7 @@ class LogFiles:
             self._flush(now_ms)
 
     def _note_offsets(self) -> None:
-        """Write this partition's lines as a broker does that stops: its start only where no segment tells it.
+        """Write this partition's lines as a stopping broker does: its log start only where no segment tells it.
 
         Source: Kafka LogManager.checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir.
         """
@@ -293,7 +294,7 @@ def offset_of(directory: Path, checkpoint: str) -> int | None:
 
 
 def note_offsets(fs: FileSystem, directory: Path, offsets: Mapping[str, int | None]) -> None:
-    """Write a partition's offset into each checkpoint; None takes its line out. What is unchanged is not written.
+    """Write a partition's offset into each checkpoint; None takes its line out. An unchanged checkpoint is not written.
 
     Raises: CorruptCheckpoint, OutOfSpace, UnsafeOwner.
     """

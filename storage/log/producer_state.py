@@ -5,9 +5,9 @@ compacted; both need this state. It is rebuilt as a starting broker does: from t
 batches behind it.
 
 Kafka writes producers into a snapshot in the order of Java's ``HashMap<Long, ...>``. A map keeps its entries in
-buckets, and doubles them when it holds more than three quarters as many entries, or nine in one bucket while there are
-fewer than 64 buckets. It never has fewer again. Within a bucket the order is that of insertion. Not mirrored: nine ids
-or more in one of 64 buckets or more, which Java makes a tree of; ids that brokers hand out do not come to that.
+buckets. It doubles the buckets when it holds more than three quarters as many entries, or nine entries in one of fewer
+than 64 buckets. The number of buckets never falls. Within a bucket the order is that of insertion. Not mirrored: nine
+ids or more in one of 64 buckets or more, of which Java makes a tree; the ids that brokers hand out never do so.
 
 Source: Kafka ``ProducerStateManager``, ``ProducerStateEntry``, ``ProducerAppendInfo``; ``java.util.HashMap``,
 ``Long.hashCode``.
@@ -87,14 +87,14 @@ class ProducerEntry:
         return self.batches[-1].last_offset if self.batches else None
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Return whether a broker has forgotten the producer.
+        """Return whether a broker has forgotten the producer by then.
 
-        It has if the producer was silent for ``producer.id.expiration.ms`` and has no transaction open.
+        A broker forgets a producer that was silent for ``producer.id.expiration.ms`` and has no transaction open.
         """
         return self.open_txn_first_offset is None and now_ms - self.last_timestamp_ms >= expiration_ms
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Take a batch's epoch; what is known of another epoch's batches is dropped."""
+        """Take a batch's epoch, and drop the batches of another epoch."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -114,7 +114,7 @@ class ProducerState:
         """Take the next batch of the log.
 
         Returns:
-            What the transaction index gets when this batch is the marker of an aborted transaction.
+            The entry for the transaction index if this batch is the marker of an aborted transaction.
 
         Raises:
             CorruptBatch: a marker that does not parse, or a plain batch within its producer's open
@@ -156,7 +156,7 @@ class ProducerState:
                 entry = self._replay_batch(descriptor, path, found)
                 aborted += [entry] if entry else []
             if last_offset + 1 == end_offset:
-                break  # what follows the log's end is no batch: a torn tail, preallocated zeros
+                break  # no batch follows the log's end: a torn tail does, or preallocated zeros
         return aborted
 
     def _replay_batch(self, descriptor: OpenFile, path: Path, found: PositionedHeader) -> AbortedTxn | None:
@@ -194,7 +194,7 @@ class ProducerState:
         self._completed.append((first_offset, marker_offset))
 
     def open_txns(self) -> list[tuple[int, int]]:
-        """Return the producers with a transaction open, and where it begins."""
+        """Return the producers with an open transaction, and the transaction's first offset."""
         return [
             (id_, one.open_txn_first_offset)
             for id_, one in self.producers.items()
@@ -259,8 +259,8 @@ def replay_producers(
     Args:
         snapshots: of the partition, ascending.
         segments: ascending.
-        log_start_offset: a snapshot at or below it is of no use; the replay starts there where no other is valid.
-        log_end_offset: where the replay ends; a snapshot above it speaks of batches that are gone.
+        log_start_offset: a snapshot at or below it is of no use; without a valid snapshot the replay starts there.
+        log_end_offset: where the replay ends; a snapshot above this offset describes batches that are gone.
         now_ms: epoch ms, for the expiry of idle producers.
         expiration_ms: ``producer.id.expiration.ms``.
 
@@ -309,13 +309,16 @@ def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 class HashOrder:
-    """The buckets of one map, whose keys are held by somebody else."""
+    """The buckets of one map; the caller holds the keys."""
 
     def __init__(self) -> None:
         self._buckets = _BUCKETS_MIN
 
     def grow(self, keys: Iterable[int]) -> None:
-        """Have as many buckets as the keys asked for when they were put in. To be told before keys go."""
+        """Have as many buckets as the present keys asked for when they were put in.
+
+        Call this before keys are removed.
+        """
         listed = list(keys)
         while len(listed) * 4 > self._buckets * 3:
             self._buckets *= 2
@@ -340,7 +343,7 @@ class HashOrder:
 def _newest_valid(
     snapshots: Sequence[SegmentFile], now_ms: int, expiration_ms: int
 ) -> tuple[ProducerState, int] | None:
-    """Read the newest snapshot that is whole. If one is damaged, the replay is longer, as a broker's is."""
+    """Read the newest snapshot that is whole. If a snapshot is damaged, the replay is longer, as in a broker."""
     for snapshot in reversed(snapshots):
         try:
             data = read_file(snapshot.path)

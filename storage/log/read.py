@@ -4,8 +4,7 @@ An index is a hint where to begin. The reader checks the batch at that place; if
 read from its start.
 
 Of an index file single entries are read: a search in one of 10 MiB reads 200 bytes. The file is read, never mapped: a
-broker that cuts it meanwhile makes a short read, and no SIGBUS. What a broker preallocated is zeros, which are no
-entries.
+broker that cuts it meanwhile makes a short read, and no SIGBUS. The zeros that a broker preallocated are no entries.
 
 Source: Kafka LocalLog.read, LogSegment.translateOffset, AbstractIndex.indexSlotRangeFor, OffsetIndex.lookup,
 TimeIndex.lookup.
@@ -41,7 +40,7 @@ AnyBatch = Batch | LegacyBatch
 
 
 def read_batches(segments: Sequence[Segment], start_offset: int, end_offset: int) -> Iterator[AnyBatch]:
-    """Yield the batches that reach into ``[start_offset, end_offset)``; what lies behind that is not looked at.
+    """Yield the batches that reach into ``[start_offset, end_offset)``; nothing behind them is read.
 
     Raises: CorruptBatch, UnreadableFile.
     """
@@ -69,7 +68,9 @@ def read_segment(segment: Segment, start_offset: int, end_offset: int) -> Iterat
 
 
 def floor_place(segments: Sequence[Segment], offset: int) -> int:
-    """Return the place of the segment that may hold ``offset``: the last that begins at or below it, else the first."""
+    """Return the place of the segment that may hold ``offset``: the last segment that begins at or below it, else the
+    first one.
+    """
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 
@@ -84,7 +85,7 @@ def last_offset_entry(segment: Segment, parent: int | None = None) -> OffsetInde
 
 
 def companion_bytes(segment: Segment, kind: FileKind) -> bytes:
-    """Empty where the file is absent: indexes can be missed."""
+    """Return the bytes of an index file; none if the file is absent, because a reader can do without it."""
     file = segment.files.get(kind)
     return (read_file(file.path) or b"") if file else b""
 
@@ -168,13 +169,13 @@ class Probe:
     def floor(self, key: int) -> IndexedEntry | None:
         """Find the last entry whose key is at or below a key; None if there is none. Raises: as ``entry``.
 
-        In a damaged index it is the entry at which Kafka's search ends.
+        In a damaged index the result is the entry at which Kafka's search ends.
         """
         slot = floor_slot(lambda number: self.entry(number).key, self.entries, key, self._layout.size)
         return None if slot is None else self.entry(slot)
 
     def _count(self, slots: int) -> int:
-        """Count the entries before the zeros. One time entry of zeros and nothing else is an entry."""
+        """Count the entries before the zeros. In a time index with one entry, an entry of zeros counts."""
         if not slots or any(self._read(slots - 1)) or (slots == 1 and self._kind is FileKind.TIME_INDEX):
             return slots
         low, high = 0, slots - 1
@@ -199,7 +200,7 @@ class Probe:
 
 @contextmanager
 def probing(segment: Segment, kind: FileKind) -> Iterator[Probe | None]:
-    """Open an index of a segment, and close it in the end; None if there is no such file.
+    """Open an index of a segment for the ``with``; None if there is no such file.
 
     Raises: UnreadableFile.
     """

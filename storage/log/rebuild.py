@@ -1,12 +1,12 @@
 """Derives again the files that a broker derives from a log: indexes, producer snapshots, leader epochs.
 
 The rules are those of a broker's recovery after an unclean stop, with one difference: recovery cuts a log at the first
-batch that is not whole, and here that raises. What is derived from a damaged log would end at the damage, and hide what
-lies behind it. Only zeros may follow the last batch: they are what preallocation leaves. In a segment that is not the
-last they may do so only where no offset is missing, since lost blocks of a file read as zeros, too.
+batch that is not whole; this module raises an error there. A file derived from a damaged log would end at the damage,
+and hide the batches behind it. Only zeros may follow the last batch, because preallocation leaves zeros. In a segment
+that is not the last, zeros may follow only if no offset is missing, since lost blocks of a file read as zeros, too.
 
-A broker that appends makes indexes that may differ from these in single entries: it begins to count bytes anew with
-each start. Both are right.
+The indexes of a broker that appends may differ in single entries, because the broker counts bytes anew with each start.
+Both are right.
 
 Source: Kafka LogSegment.recover, LogLoader.recoverSegment, UnifiedLog.rebuildProducerState.
 """
@@ -29,19 +29,19 @@ from storage.segment import Segment, SegmentFile, reading
 from storage.txn_index import format_aborted_txn
 
 _ZEROS_BYTES: Final = 1 << 20
-"""How much of a tail is looked at at a time."""
+"""The bytes of a tail that are read at a time."""
 
 
 class Rebuilt(NamedTuple):
-    """The files of one segment, as recovery makes them, and what it learns on the way."""
+    """The files of one segment, as recovery makes them, and the facts that it learns on the way."""
 
     offset_index: bytes
     time_index: bytes
     txn_index: bytes
-    """Empty where no transaction was aborted: then there is no file."""
+    """Empty if no transaction was aborted; then there is no file."""
     next_offset: int
     end_bytes: int
-    """Where the last whole batch ends; what follows are zeros."""
+    """The byte behind the last whole batch; only zeros follow."""
 
 
 class RebuildTerms(NamedTuple):
@@ -54,7 +54,7 @@ class RebuildTerms(NamedTuple):
 
 
 class WholeBatches(Iterator[Batch | LegacyBatch]):
-    """The batches of a ``.log``, each read whole and with a right CRC. ``end`` is where the next one starts."""
+    """The batches of a ``.log``, each read whole and with a right CRC. ``end`` is the position of the next batch."""
 
     def __init__(
         self, descriptor: OpenFile, log: SegmentFile, due_offset: int | None, end_bytes: int | None = None
@@ -64,9 +64,9 @@ class WholeBatches(Iterator[Batch | LegacyBatch]):
         Args:
             descriptor: of the log, open for reading.
             log: the file.
-            due_offset: the base of the next segment, which must follow where zeros end the batches; None for the last
-                segment.
-            end_bytes: what lies behind this byte is not read; default: the size of the file.
+            due_offset: the base of the next segment: if zeros follow the batches, the last batch must end just before
+                this offset; None for the last segment.
+            end_bytes: nothing behind this byte is read; default: the size of the file.
         """
         self._descriptor, self._log, self._due_offset = descriptor, log, due_offset
         self._size_bytes = size_of(descriptor) if end_bytes is None else end_bytes
@@ -130,7 +130,7 @@ def whole_batches(segment: Segment, due_offset: int | None, end_bytes: int | Non
 
 
 def with_due_offsets(segments: Sequence[Segment]) -> list[tuple[Segment, int | None]]:
-    """Return each segment with the base of the next one; None behind the last."""
+    """Return each segment with the base of the next one; the last segment with None."""
     return [*zip_longest(segments, [segment.base_offset for segment in segments[1:]])]
 
 
@@ -144,9 +144,9 @@ def rebuild_segment(
     """Make the index files of a segment from its batches.
 
     Args:
-        segment: its ``.log`` is read whole.
+        segment: the segment, whose ``.log`` is read whole.
         due_offset: as of ``WholeBatches``.
-        state: of the producers at the base of the segment; afterwards it is that at its end.
+        state: of the producers at the base of the segment; the call advances the state to the segment's end.
         terms: of the partition.
         end_bytes: as of ``WholeBatches``.
 
@@ -178,7 +178,7 @@ class RebuiltProducers:
 
         Args:
             segments: of the log, ascending.
-            snapshots: those that may be believed; one that turns out damaged is left out.
+            snapshots: the snapshots that may be believed; a damaged snapshot is left out.
             terms: of the partition. A snapshot at or below the log start is of no use, as to a broker.
         """
         self._segments, self._terms = segments, terms
@@ -198,7 +198,7 @@ class RebuiltProducers:
         return self._replayed(ProducerState(), None, offset)
 
     def note(self, offset: int, state: ProducerState) -> None:
-        """Remember a state that somebody else's replay came to."""
+        """Remember a state that another replay made."""
         self._made[offset] = state.to_snapshot_bytes()
 
     def _load(self, offset: int) -> ProducerState | None:
@@ -241,7 +241,9 @@ class SeenEpochs(NamedTuple):
 
 
 def epochs_in(segments: Sequence[Segment]) -> SeenEpochs:
-    """Read the leader epochs of all batches of a log, whole, so that no damaged header tells a wrong one.
+    """Read the leader epochs of all batches of a log.
+
+    Whole batches are read, so that no damaged header tells a wrong epoch.
 
     Raises: CorruptBatch, UnreadableFile.
     """
@@ -263,7 +265,7 @@ def _assigned(entries: list[LeaderEpochEntry], batch: Batch | LegacyBatch) -> li
 
 
 def with_epoch(entries: list[LeaderEpochEntry], entry: LeaderEpochEntry) -> list[LeaderEpochEntry]:
-    """Add an epoch that is newer than all; any other is known. Source: Kafka LogSegment.recover."""
+    """Add an epoch that is newer than all; any other epoch is known already. Source: Kafka LogSegment.recover."""
     if entries and entry.epoch <= entries[-1].epoch:
         return entries
     return [*truncate_from_end(entries, entry.start_offset), entry]
@@ -274,13 +276,13 @@ def rebuild_epochs(
 ) -> list[LeaderEpochEntry]:
     """Return the leader epochs of a log, by its batches and by what the file states.
 
-    What the file states stays, as in a broker's recovery, and the batches add to it. But where a batch contradicts the
-    file, or the file does not parse, the batches alone count.
+    The entries of the file stay, as in a broker's recovery, and the batches add entries. But where a batch contradicts
+    the file, or the file does not parse, the batches alone count.
 
     Args:
         stated: by ``leader-epoch-checkpoint``; None where it is missing or does not parse.
         seen: in the batches.
-        log_start_offset: what ends below it is cut off.
+        log_start_offset: epochs that end below it are cut off.
 
     Source: Kafka LogLoader.load, LogSegment.recover, LeaderEpochFileCache.truncateFromStart.
     """

@@ -1,8 +1,8 @@
 """Recovery: start-up deals with ``.cleaned``, ``.swap`` and ``.deleted`` files. The other half of ``storage.log.swap``.
 
-The rules are the broker's own, so that either side may crash anywhere and the other one finish. What a start of Kafka
-does to a whole log dir is decided in ``policies.preflight`` alone. A star marks where ours are stricter than the
-broker's, and names the test in ``tests/storage/log`` that holds it:
+The rules are the broker's own, so that either side may crash anywhere and the other side can finish.
+``policies.preflight`` alone decides what a start of Kafka does to a whole log dir. A star marks a rule of ours that is
+stricter than the broker's, with the test in ``tests/storage/log`` that holds it:
     1. A ``.swap`` file whose base is at or above the lowest ``.cleaned`` one belongs to a swap that had not begun.
        Undo the swap.
     2. Every ``.cleaned`` file is worth nothing. Delete it.
@@ -60,15 +60,18 @@ class Recovery(NamedTuple):
     """The steps that finish or undo an interrupted swap, and the partition as it is after them."""
 
     undone: tuple[Path, ...]
-    """``.swap`` files of a swap that had not begun: gone for good before the ``.cleaned`` ones that tell so are."""
+    """The ``.swap`` files of a swap that had not begun.
+
+    They go durably before the ``.cleaned`` files, which tell that it had not begun.
+    """
     unlinks: tuple[Path, ...]
     renames: tuple[tuple[Path, Path], ...]
     retired: tuple[SegmentFile, ...]
-    """Index files and snapshots that go where their ``.log`` is: to ``.deleted``."""
+    """Index files and snapshots that become ``.deleted``, as their ``.log`` did."""
     listing: Listing
     """The listing as recovery leaves it. The paths are still the present ones, so that a dry run can read them."""
     evidence: tuple[SegmentFile, ...] = ()
-    """Index files without a ``.log`` that stay, since they may be all that tells of missing records."""
+    """Index files without a ``.log`` that stay, since they may be the only trace of missing records."""
 
     @property
     def is_needed(self) -> bool:
@@ -77,7 +80,7 @@ class Recovery(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of the files that are dealt with."""
+        """The names of the files that the recovery touches."""
         retired = (file.path for file in self.retired)
         return [path.name for path in (*self.undone, *self.unlinks, *(source for source, _ in self.renames), *retired)]
 
@@ -109,12 +112,12 @@ def plan_recovery(listing: Listing) -> Recovery:
 
 
 class _Explained(NamedTuple):
-    """Tells for which files without a ``.log`` a step of ours, or of a broker, accounts."""
+    """The files without a ``.log`` that a step of ours, or of a broker, explains."""
 
     segments: tuple[Segment, ...]
     """The segments as recovery leaves them."""
     swapped: frozenset[int]
-    """The base offsets of the segments that the recovery puts in."""
+    """The base offsets of the segments that the recovery swaps in."""
 
     @classmethod
     def of(cls, listing: Listing, recovery: Recovery) -> _Explained:
@@ -153,7 +156,9 @@ def _of_swaps(listing: Listing) -> Recovery:
     finished = tuple(s for s in swaps if s not in undone)
     logs = tuple(s for s in finished if s.name.kind is FileKind.LOG)
     worthless: tuple[SegmentFile, ...] = ()
-    if logs and _is_worthless(listing, finished):  # its log goes last: without it, index files would take their names
+    if logs and _is_worthless(
+        listing, finished
+    ):  # the log goes last: without it, index files would take their plain names
         undone, worthless, finished = (*undone, *(s for s in finished if s not in logs)), logs, ()
     replaced = _replaced(listing, finished)
     gone = {file.path for file in (*cleaned, *undone, *worthless, *replaced)}
@@ -190,8 +195,10 @@ def _retire(fs: FileSystem, file: SegmentFile) -> None:
 
 
 def _left_over(recovered: Listing, waiting: Collection[int]) -> Iterator[SegmentFile]:
-    """Yield index files and snapshots that belong to no segment. A ``.log`` that is none of ours, a symlink say, keeps
-    its index files, and the newest snapshot saves a broker a long replay wherever it lies.
+    """Yield index files and snapshots that belong to no segment.
+
+    The index files of a ``.log`` that is no plain file, such as a symlink, stay. So does the newest snapshot, which
+    saves a broker a long replay wherever it lies.
 
     Args:
         recovered: the partition, swaps finished.
@@ -223,11 +230,11 @@ class HollowSwap(NamedTuple):
     damage: CorruptBatch | None
     """None if it is empty."""
     replaced: Path | None
-    """The plain log with records that a broker would put it over, or beside; None if there is none."""
+    """The plain log with records that the swap would replace, or stand beside; None if there is none."""
 
 
 def hollow_swaps(listing: Listing) -> list[HollowSwap]:
-    """Return the ``.swap`` logs that are damaged, and the empty ones that stand before records. They are read whole.
+    """Return the damaged ``.swap`` logs, and the empty ``.swap`` logs in front of records. All are read whole.
 
     Raises: UnreadableFile.
     """

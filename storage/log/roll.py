@@ -2,7 +2,7 @@
 
 Steps:      (of a new segment) leftovers of its base offset go; ``.timeindex`` and ``.index`` are created,
             then the ``.log``; the directory is fsynced.
-Invariant:  a segment exists once its ``.log`` does, then it is whole; index files without one are nothing.
+Invariant:  a segment exists, whole, once its ``.log`` exists; index files without a ``.log`` are nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ActiveFacts(NamedTuple):
     first_batch_ms: int
     """Largest timestamp of the first batch; negative without a batch or a timestamp."""
     created_ms: int
-    """When this process opened the segment: Kafka does not store more."""
+    """The time when this process opened the segment; Kafka stores no other."""
     index_bytes: int
     time_index_bytes: int
     jitter_ms: int = 0
@@ -60,7 +60,9 @@ def must_roll(active: ActiveFacts, arrival: Arrival, config: LogConfig, now_ms: 
 
 
 def _waited_ms(active: ActiveFacts, arrival: Arrival, now_ms: int) -> int:
-    """Return for how long the segment waited, by the records' own time if they have one: the clock alone does not roll.
+    """Return for how long the segment waited, by the records' own time if they have one.
+
+    The clock alone rolls no segment.
 
     Source: Kafka LogSegment.timeWaitedForRoll.
     """
@@ -70,7 +72,10 @@ def _waited_ms(active: ActiveFacts, arrival: Arrival, now_ms: int) -> int:
 
 
 def _is_full(active: ActiveFacts, config: LogConfig) -> bool:
-    """Kafka keeps the last slot of a time index free for the entry that seals the segment."""
+    """Return whether an index is full.
+
+    Kafka keeps the last slot of a time index free for the entry that seals the segment.
+    """
     index_slots, time_index_slots = config.segment_index_bytes // 8, config.segment_index_bytes // 12
     return active.index_bytes // 8 >= index_slots or active.time_index_bytes // 12 >= time_index_slots - 1
 
@@ -124,7 +129,7 @@ def segment_at(directory: Path, base_offset: int) -> Segment:
 def write_snapshot(fs: FileSystem, directory: Path, offset: int, data: bytes) -> None:
     """Write the producer snapshot of ``offset``; a crash leaves the old one, or none, or the whole new one.
 
-    Not as Kafka, which writes in place without truncating: over a longer snapshot that leaves a corrupt one.
+    Kafka writes in place without truncating, which leaves a corrupt snapshot in the place of a longer one.
     Raises: OutOfSpace, UnsafeOwner.
     """
     path = directory / segment_file_name(offset, FileKind.SNAPSHOT)

@@ -2,19 +2,18 @@
 
 A search answers as a broker does that opened the log after a clean stop, and tells the steps that led to the answer.
 
-By offset:      the segment that begins last at or below it -> its offset index -> the batches from there on, to the
-                first that reaches the offset; where none does, the segments behind.
+By offset:      the last segment that begins at or below the offset -> its offset index -> the batches from there on, to
+                the first that reaches the offset; if none does, the segments behind.
 By timestamp:   the first segment whose largest timestamp is as late -> its time index -> its offset index -> the
-                batches from there on, to the first record that is as late. What the first such segment does not have is
-                not looked for in a later one.
+                batches from there on, to the first record that is as late. Only the first such segment is searched.
 
 An offset index is a hint: where its entry leads to no such batch, the segment is read from its beginning. A time index
-decides what is found: ``lookup`` goes by it as a broker does, right or wrong. Who wants the records themselves
-(``Log``, Spark, ``explain``) takes an entry only if its batch has its timestamp, and reads the headers where it has
-not: so an absent, short or damaged time index hides nothing. One wrong entry cannot be told: it names a batch by its
-very offset and timestamp, though an earlier batch was later.
+decides what is found: ``lookup`` believes it as a broker does, right or wrong. A caller that wants the records
+themselves (``Log``, Spark, ``explain``) takes an entry only if its batch has the entry's timestamp, and else reads the
+headers: so an absent, short or damaged time index hides nothing. One wrong entry cannot be told from a right one: it
+has the true offset and timestamp of a batch, but an earlier batch has a later timestamp.
 
-The end of the last segment may be torn, or be written to meanwhile: bytes there that are no batch end the log.
+The end of the last segment may be torn, or change meanwhile: the log ends before bytes that are no batch.
 
 Source: Kafka LocalLog.read, LogSegment.translateOffset, UnifiedLog.fetchOffsetByTimestamp,
 LogSegment.findOffsetByTimestamp, FileRecords.searchForOffsetFromPosition, FileRecords.searchForTimestamp,
@@ -96,7 +95,7 @@ class LookupStep(NamedTuple):
     base_offset: int
     """The base offset of the step's segment."""
     entry: int | None = None
-    """The number of the entry in the index, from 0."""
+    """The number of the entry in the index, from 0 on."""
     position: int | None = None
     """The byte of this file at which the entry, or the batch, begins; None if nothing was found."""
     offset: int | None = None
@@ -105,7 +104,7 @@ class LookupStep(NamedTuple):
     leads_to: int | None = None
     """The byte of the ``.log`` from which the next step goes on."""
     looked_at: int = 0
-    """How many entries, batches or segments."""
+    """The number of entries, batches or segments."""
     bytes_read: int = 0
 
 
@@ -132,7 +131,7 @@ class FoundBatch:
     path: Path
     segment_base_offset: int
     position: int
-    """The byte at which it begins."""
+    """The byte at which the batch begins."""
     size_bytes: int
     base_offset: int
     last_offset: int
@@ -141,7 +140,7 @@ class FoundBatch:
     magic: int
     leader_epoch: int
     is_control: bool
-    """Whether it holds control records: markers of transactions."""
+    """Whether the batch holds control records: markers of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +150,11 @@ class Lookup:
     outcome: LookupOutcome
     log_start_offset: int
     log_end_offset: int | None
-    """The log end offset; None if the search did not come that far."""
+    """The log end offset; None if the search ended before it."""
     steps: tuple[LookupStep, ...]
     batch: FoundBatch | None = None
     record: Record | None = None
-    """The first record that is asked for; None if compaction left none of the batch's from the offset on."""
+    """The first record from the offset on; None if compaction left no such record in the batch."""
 
     @property
     def bytes_read(self) -> int:
@@ -217,7 +216,7 @@ class LogSearch:
             lambda header: header.max_timestamp_ms == largest.timestamp_ms,
             lambda record: record.timestamp_ms == largest.timestamp_ms,
         )
-        if hit is not None and hit.batch.header.magic == 0:  # it has no timestamps, and so no largest one
+        if hit is not None and hit.batch.header.magic == 0:  # without timestamps it has no largest one
             hit = None
         return self._answer(LookupOutcome.FOUND if hit else LookupOutcome.NONE_AS_LATE, segment, hit)
 
@@ -250,7 +249,7 @@ class LogSearch:
             )  # fmt: skip
 
     def _largest(self, segment: Segment) -> _Largest:
-        """Find the largest timestamp as a broker knows it: of a closed segment by its time index alone.
+        """Find the largest timestamp as a broker knows it: for a closed segment by the time index alone.
 
         The time index of the active segment lags behind while a broker runs, and after a crash.
         """
@@ -268,7 +267,7 @@ class LogSearch:
         self._steps.append(step)
         if not self._trusts_times:
             return _checked(segment, found)
-        # a broker makes both indexes anew where there is no offset index; a time index that lacks alone it leaves empty
+        # without an offset index a broker makes both indexes anew; if only the time index is missing, it stays empty
         is_made_anew = FileKind.INDEX not in segment.files
         may_lag_behind = segment == self._segments[-1] and FileKind.TIME_INDEX in segment.files
         return self._larger(segment, found) if is_made_anew or may_lag_behind else found
@@ -316,7 +315,7 @@ class LogSearch:
         return offset
 
     def _indexed(self, segment: Segment, offset: int) -> LookupStep:
-        """Find an offset in the offset index. No entry is as low as the base offset, so that is not looked for."""
+        """Find an offset in the offset index. The base offset is not looked for, because no entry is as low."""
         step = self._offset_step(segment, lambda probe: probe.floor(offset) if offset > segment.base_offset else None)
         if step.offset is not None and step.offset > offset:  # entries that do not ascend
             step = self._steps[-1] = step._replace(source=StepBasis.BAD_ENTRY, leads_to=0)
@@ -345,9 +344,9 @@ class LogSearch:
         Args:
             segment: to be scanned.
             indexed: the step that ``_offset_step`` noted last.
-            is_wanted: tells the batch by its header.
-            is_chosen: tells the record in it.
-            needs_record: go on behind a batch that has no such record.
+            is_wanted: tells by the header whether a batch is the one searched for.
+            is_chosen: tells whether a record of the batch is the one searched for.
+            needs_record: whether to go on behind a batch without such a record.
         """
         path, looked_at, next_offset = segment.log.path, 0, segment.base_offset
         hit: _Hit | None = None
@@ -356,7 +355,7 @@ class LogSearch:
             for found in _to_the_end(headers, is_active=segment.base_offset == self._segments[-1].base_offset):
                 looked_at += 1
                 if found.header.next_offset < next_offset and not is_wanted(found.header):
-                    break  # as where a log is opened: offsets that go back end it
+                    break  # as when a log is opened, offsets that go back end it
                 next_offset = found.header.next_offset
                 if is_wanted(found.header):
                     batch = read_batch(descriptor, path, found)
@@ -378,9 +377,9 @@ class LogSearch:
         return hit
 
     def _headers(self, descriptor: OpenFile, segment: Segment, indexed: LookupStep) -> tuple[HeaderIterator, int]:
-        """Walk from where an entry leads to, if its batch begins there; else from the beginning, and note that.
+        """Walk from the position of an entry, if its batch begins there; else from the beginning, and note that.
 
-        Returns: the headers, and how many bytes it took to check the entry.
+        Returns: the headers, and the number of bytes that the check of the entry read.
         """
         path, position = segment.log.path, indexed.leads_to or 0
         if not position:
@@ -400,7 +399,7 @@ class LogSearch:
 
 
 class SpecialTimestamp(IntEnum):
-    """Timestamps that a lookup takes for a word. Source: Kafka ListOffsetsRequest."""
+    """Timestamps that are words to a lookup. Source: Kafka ListOffsetsRequest."""
 
     LATEST = -1
     EARLIEST = -2
@@ -441,18 +440,18 @@ class _Largest(NamedTuple):
     timestamp_ms: int
     offset: int
     stated_ms: int = -1
-    """What the time index says, right or wrong."""
+    """The largest timestamp by the time index, right or wrong."""
 
 
 class _Hit(NamedTuple):
-    """The batch that a scan was for, and the record in it."""
+    """The batch that a scan found, and the record in it."""
 
     batch: Batch | LegacyBatch
     record: Record | None
 
 
 def _checked(segment: Segment, stated: _Largest) -> _Largest:
-    """Look for a larger timestamp from the batch on that has the stated one; in all batches if none has it.
+    """Look for a larger timestamp from the batch on that has the stated timestamp; in all batches if no batch has it.
 
     Raises: UnreadableFile.
     """
@@ -465,7 +464,9 @@ def _checked(segment: Segment, stated: _Largest) -> _Largest:
 
 
 def _readable_from(segment: Segment, offset: int) -> Iterator[AnyHeader]:
-    """Yield the headers from where the offset index leads to, up to the first that is none. Raises: UnreadableFile."""
+    """Yield the headers from the position in the offset index on, up to the first bytes that are no header. Raises:
+    UnreadableFile.
+    """
     with reading(segment.log.path) as descriptor, suppress(CorruptBatch):
         for found in iter_headers(descriptor, segment.log.path, position_of(descriptor, segment, offset)):
             yield found.header
@@ -481,7 +482,7 @@ def _has_time(segment: Segment, offset: int, timestamp_ms: int) -> bool:
 
 
 def _to_the_end(headers: HeaderIterator, *, is_active: bool) -> Iterator[PositionedHeader]:
-    """Yield the headers; what is no batch ends the active segment. Raises: CorruptBatch in a closed one."""
+    """Yield the headers; bytes that are no batch end the active segment. Raises: CorruptBatch in a closed one."""
     try:
         yield from headers
     except CorruptBatch:
@@ -511,7 +512,9 @@ def _of_entry(step: LookupStep, entry: IndexedEntry) -> LookupStep:
 
 
 def _one_by_one(batch: Batch | LegacyBatch) -> Iterator[Record]:
-    """Yield the records up to the one that is looked for: what lies behind it may be damaged. Raises: CorruptBatch."""
+    """Yield records one by one, so that damage behind the record that is searched for does no harm. Raises:
+    CorruptBatch.
+    """
     if isinstance(batch, LegacyBatch) or batch.header.compression or not batch.header.record_count:
         yield from batch.records()
         return

@@ -3,14 +3,15 @@
 Steps:      the caller wrote and fsynced every ``.cleaned`` file;
             1. ``.cleaned`` to ``.swap``, new segments in descending order; fsync the directory;
             2. the sources to ``.deleted``, ascending; fsync the directory;
-            3. ``.swap`` to the plain name, the ``.log`` first; fsync the directory behind it and behind the others:
-               while there is a ``.log.swap``, recovery takes plain indexes of its range for the sources'.
+            3. ``.swap`` to the plain name, the ``.log`` first; fsync the directory after the ``.log`` and after the
+               others: while there is a ``.log.swap``, recovery takes plain indexes of its range for those of the
+               sources.
 Invariant:  after every step, one complete copy of each survivor has a name that recovery, ours and Kafka's, accepts: no
             source is renamed before every ``.swap`` name is durable, and a ``.swap`` is only made of complete files.
-Uncovered:  recovery deletes the sources up to the swap's next offset. Sources above it lost every record; a crash in
-            step 2 may bring them back, but only the last ones: each goes durably before the next. Else the source of a
-            tombstone could be gone and that of the value it deleted be there.
-Full disk:  a longer name may find no room. In step 1 what was renamed is undone, and the partition is as it was; from
+Uncovered:  recovery deletes the sources up to the swap's next offset. Sources above this offset lost every record. A
+crash in step 2 may bring them back, but only the last ones, because each goes durably before the next. Otherwise the
+source with a tombstone could be gone, and the source with the value that it deleted be there. Full disk:  a longer name
+may find no room. Step 1 undoes its renames, and the partition is as it was; from
             step 2 on the swap is complete and durable, so a source that cannot be renamed is unlinked, as recovery
             would do.
 Assumes:    ``storage.filesystem``: between two fsyncs of a directory its renames may survive in any order. Kafka
@@ -63,7 +64,11 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
 
 
 def _expose(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> None:
-    """Step 1. Undone from the ``.swap`` names on: recovery takes them for nothing while there is a ``.cleaned`` one."""
+    """Step 1.
+
+    The step is undone from the ``.swap`` names on: while there is a ``.cleaned`` file, recovery ignores ``.swap``
+    files.
+    """
     names = cleaned.names(FileState.SWAP)
     try:
         for segment in sources:
@@ -80,7 +85,7 @@ def _expose(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
 
 
 def _supersede(fs: FileSystem, segment: Segment) -> None:
-    """Take a source out of the log: renamed, or unlinked where its longer name finds no room."""
+    """Take a source out of the log: rename it, or unlink it if the longer name finds no room."""
     for source, target in segment.names(FileState.DELETED):
         try:
             fs.rename(source, target, Purpose.RETIRE)
@@ -89,7 +94,7 @@ def _supersede(fs: FileSystem, segment: Segment) -> None:
 
 
 def remove_retired(fs: FileSystem, segments: Sequence[Segment]) -> int:
-    """Unlink what ``swap_in`` left of its sources in ``.deleted`` files; gives the bytes. Their directory is one."""
+    """Unlink the ``.deleted`` files that ``swap_in`` left, all in one directory. Return their bytes."""
     for segment in segments:
         for _, path in segment.names(FileState.DELETED):
             fs.unlink(path, Purpose.REMOVE)

@@ -1,8 +1,8 @@
-"""The broker and the log dir that each partition is assigned to, and the topics of the past: ``__cluster_metadata-0``.
+"""The broker and the log dir that each partition is assigned to, and removed topics, by ``__cluster_metadata-0``.
 
-Only ``verify`` and its repairs ask; a run reads no more than topics and configs (``metadata_log``). A broker cuts its
-metadata log at the first batch that is not valid, wherever that is, and goes on with what is left: so the brokers of a
-partition are read. ``metadata_log`` refuses such a log, which is right for whoever reads configurations of it.
+Only ``verify`` and its repairs ask for them; a run reads only topics and configs (``metadata_log``). A broker cuts its
+metadata log at the first batch that is not valid, wherever that is, and goes on with the rest. This module reads the
+brokers of a partition in the same way. ``metadata_log`` refuses such a log, which is right for configurations.
 
 Source: Kafka ``ReplicationControlManager``, ``PartitionRegistration.merge``, ``PartitionRecord``,
 ``PartitionChangeRecord``, ``TopicDelta``.
@@ -49,11 +49,11 @@ class Assignment(NamedTuple):
     replicas: tuple[int, ...]
     """Node ids."""
     directories: tuple[str, ...]
-    """The directory id of each replica; empty where the metadata is of a version that has none."""
+    """The directory id of each replica; empty if the version of the metadata has none."""
     leader_epoch: int
 
     def directory_of(self, node_id: int) -> str | None:
-        """Return the id of the log dir that a broker has the partition in; None if it has none."""
+        """Return the id of the log dir in which a broker has the partition; None if the broker has no replica."""
         known = dict(zip(self.replicas, self.directories, strict=False))
         return known.get(node_id)
 
@@ -63,7 +63,7 @@ class Assignments(NamedTuple):
 
     topic_ids: Mapping[str, str]
     removed_ids: Mapping[str, frozenset[str]]
-    """Name -> the ids of topics of that name that the log saw removed, since its newest snapshot."""
+    """Name -> the ids of the topics of that name that were removed since the newest snapshot."""
     partitions: Mapping[tuple[str, int], Assignment]
     """Topic id and partition number -> the partition's assignment."""
 
@@ -91,7 +91,7 @@ class Placements:
     configs: dict[tuple[str, str], str] = field(default_factory=dict)
     """Topic and key -> value."""
     features: list[tuple[str, int]] = field(default_factory=list)
-    """Feature and level of each record that states one, in order."""
+    """Feature and level of each record that states them, in order."""
     _delayed: list[bytes] | None = None
     """The records of a transaction that has not ended."""
 

@@ -1,8 +1,8 @@
 """KRaft cluster metadata, read from ``__cluster_metadata-0``: topics, their ids and configs, and broker configs.
 
 Steps:      replay the newest complete snapshot, then the log behind it, in offset order.
-Stops at:   a torn tail, as a broker does. Damage in front of records that are whole, a gap in the offsets, or a
-            record of a later Kafka raises instead: configs that we cannot see must not be taken as not stated.
+Stops at: a torn tail, as a broker does. Damage in front of whole records, a gap in the offsets, or a record of a later
+Kafka raises an error: a config that we cannot read must not count as not stated.
 Assumes:    the end of the log is committed; its high watermark is not stored on disk.
 Framing:    of a value: unsigned varints frame version (1), record type, record version; then the message. Messages are
             "flexible": a compact string is its length plus one as unsigned varint, then UTF-8; each message ends in
@@ -48,7 +48,7 @@ class ClusterMetadata:
         topic_configs: topic -> what was set for it; topics without own configs are left out.
         cluster_default: what was set for all brokers.
         broker_configs: node id, as text -> what was set for that broker.
-        torn_tail_bytes: bytes at the end of the log that are no batch, and that a broker would cut off.
+        torn_tail_bytes: the bytes at the end of the log that are no batch, which a broker would cut off.
         newest_record_ms: largest timestamp of a batch that was read, epoch ms; None if no batch has one.
     """
 
@@ -87,7 +87,8 @@ def replayed(directory: Path, begin: Callable[[int], _R]) -> tuple[_R, int]:
 
     Args:
         directory: of the partition.
-        begin: makes the state that the records are applied to, given the offset that it holds everything below.
+        begin: makes the state to which the records are applied; its argument is the offset below which the state holds
+            everything.
 
     Returns: the state, and the bytes at the end of the log that are no batch. Raises: as ``read_cluster_metadata``.
     """
@@ -170,7 +171,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """A topic is gone, and its configs with it."""
+    """A topic was removed, with its configs."""
 
     topic_id: str
 
@@ -198,7 +199,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAborted:
-    """The records since the beginning never were."""
+    """The records since the beginning take no effect."""
 
 
 MetadataRecord = TopicCreated | TopicRemoved | ConfigSet | TransactionBegun | TransactionEnded | TransactionAborted
@@ -265,7 +266,7 @@ class MetadataMessage:
         return text
 
     def finish(self) -> None:
-        """Step over the tagged fields, behind which nothing may follow."""
+        """Step over the tagged fields, which end the message."""
         for _ in range(self.uvarint()):
             self.uvarint()
             self.take(self.uvarint())
@@ -309,7 +310,7 @@ def _list(directory: Path) -> tuple[list[_Snapshot], list[tuple[int, Path]]]:
 
 
 class _Snapshot(NamedTuple):
-    """Snapshots sort by what they hold: the end offset (exclusive), then the epoch."""
+    """Snapshots sort by their end offset (exclusive), then by their epoch."""
 
     end_offset: int
     epoch: int
@@ -336,8 +337,10 @@ def _replay_snapshot(snapshot: _Snapshot, replay: _R) -> _R | None:
 
 
 class _Batches:
-    """The batches of a file, CRCs checked. ``torn_bytes`` tells, after the walk, what is left behind the last
-    one."""
+    """The batches of a file, CRCs checked.
+
+    After the walk, ``torn_bytes`` is the number of bytes behind the last batch.
+    """
 
     def __init__(self, path: Path, *, may_be_torn: bool) -> None:
         self._path = path
@@ -402,7 +405,7 @@ def _replay_log(replay: Replay, segments: list[tuple[int, Path]]) -> int:
     for place, (base_offset, path) in enumerate(segments):
         is_last = place + 1 == len(segments)
         if not is_last and segments[place + 1][0] <= replay.end_offset:
-            continue  # the snapshot holds all of it
+            continue  # the snapshot holds the whole segment
         if base_offset > replay.end_offset:
             cause = f"the cluster metadata at offsets {replay.end_offset} to {base_offset - 1} is missing"
             raise CorruptBatch(path, 0, cause)

@@ -1,6 +1,6 @@
-"""Looks for the next whole batch behind bytes that are none, where no length says how far they reach.
+"""Search for the next whole batch behind bytes that are no batch, and that state no believable length.
 
-The search stands beside ``read_batches``, not in it, because it loads numpy, and a sound log needs none.
+The search is not in ``read_batches``, because it loads numpy, which a sound log does not need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WINDOW_BYTES: Final = 1 << 20
 _LENGTH_POSITION: Final = 8
 _LEGACY_LENGTH_MIN: Final = 14
 _HIGH_HALVES: Final = 2
-"""The offsets of a segment lie within 2^31 of its base: their high half is the base's, or one more."""
+"""The offsets of a segment lie within 2^31 of its base: their high half is that of the base, or one more."""
 
 
 def next_whole_batch(
@@ -40,9 +40,9 @@ def next_whole_batch(
         path: the file, for errors.
         start: the first byte that is tried.
         end: of the file.
-        base_offset: of the segment, if the offset of a batch has to fit it. No checksum covers an offset.
-        checked_bytes_max: so much is summed up before the search is given up: bytes that are made to look like batches
-            end it then.
+        base_offset: of the segment, if the offset of a batch has to fit the segment. No checksum covers an offset.
+        checked_bytes_max: the bytes whose checksums are computed before the search gives up, so that bytes made to look
+            like batches cannot make it endless.
 
     Raises: UnreadableFile.
     """
@@ -59,7 +59,7 @@ def next_whole_batch(
 
 
 def _candidates(descriptor: OpenFile, start: int, end: int, base_offset: int | None) -> Iterator[tuple[int, int]]:
-    """Yield places and sizes of what may be a batch, by its offset, its length and its version."""
+    """Yield the places and sizes of possible batches, by offset, length and version."""
     while end - start > MAGIC_POSITION:
         buf = np.frombuffer(pread(descriptor, _WINDOW_BYTES + MAGIC_POSITION, start), np.uint8)
         if buf.size <= MAGIC_POSITION:
@@ -78,7 +78,7 @@ def _candidates(descriptor: OpenFile, start: int, end: int, base_offset: int | N
 
 
 def _numbers(buf: Bytes, places: np.ndarray, at: int) -> np.ndarray:
-    """Return the big-endian numbers of four bytes so far behind each place."""
+    """Return the big-endian numbers of four bytes at a distance behind each place."""
     numbers = np.zeros(places.size, np.int64)
     for byte in range(4):
         numbers = numbers << 8 | buf[places + (at + byte)]

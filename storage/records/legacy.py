@@ -45,8 +45,8 @@ _NULL: Final = -1
 class LegacyHeader:
     """The header of a v0 or v1 message or wrapper message, with the same surface as ``BatchHeader``.
 
-    ``last_offset`` is the stored offset: a wrapper has that of its last inner message, and does not say the
-    first one's.
+    ``last_offset`` is the stored offset: a wrapper states the offset of its last inner message, and not that of the
+    first.
     """
 
     last_offset: int
@@ -79,7 +79,7 @@ class LegacyHeader:
 
     @property
     def compression(self) -> Compression:
-        """Codec: anything but NONE makes this a wrapper."""
+        """The codec; any codec but NONE makes the message a wrapper."""
         return Compression(self.attributes & ATTRIBUTE_COMPRESSION)
 
     @property
@@ -98,7 +98,7 @@ class LegacyBatch(NamedTuple):
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record. Decompresses a wrapper: it does not say.
+        """Offset of the first record. A wrapper does not state it, and is decompressed for it.
 
         Raises:
             CorruptBatch: as ``records``.
@@ -122,7 +122,7 @@ class LegacyBatch(NamedTuple):
             raise CorruptBatch(self.path, self.position, "CRC-32 mismatch")
 
     def records(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-        """Read the message, or decompress and read those in it; at least one. The CRC is not looked at.
+        """Read the message, or decompress a wrapper and read the messages in it, at least one. The CRC is not checked.
 
         Raises:
             CorruptBatch: messages that do not parse, a wrapper with a key, without a value or within a
@@ -176,7 +176,7 @@ def iter_messages(batch: LegacyBatch) -> Iterator[LegacyMessage]:
 
 
 def encode_message(record: Record, magic: int, *, is_log_append_time: bool = False) -> bytes:
-    """Serialize one uncompressed message; version 0 has no timestamp, and neither has record headers."""
+    """Serialize one uncompressed message. Version 0 has no timestamp; versions 0 and 1 have no record headers."""
     return _encode(record, magic, _timestamp_type(magic, is_log_append_time))
 
 
@@ -189,7 +189,7 @@ def encode_wrapper(
         records: at least one; ascending offsets.
         magic: 0 (inner offsets are absolute) or 1 (they count from the first one's).
         compression: GZIP, SNAPPY or LZ4.
-        log_append_time_ms: makes a version 1 wrapper LogAppendTime with this time, epoch ms; default:
+        log_append_time_ms: gives a version 1 wrapper the type LogAppendTime and this time, epoch ms; default:
             CreateTime.
 
     Raises:
@@ -251,7 +251,10 @@ def _records_of(data: memoryview, header: LegacyHeader) -> list[Record]:
 
 
 def _parse_inner_messages(data: memoryview, wrapper: LegacyHeader) -> list[Record]:
-    """Parse messages as they are stored, but with the wrapper's timestamp. Their magic may differ (KAFKA-4298)."""
+    """Parse messages as they are stored, but with the wrapper's timestamp.
+
+    Their magic may differ from the wrapper's (KAFKA-4298).
+    """
     messages = []
     position = 0
     while position < len(data):
@@ -289,8 +292,11 @@ def _with_timestamp_of(wrapper: LegacyHeader, message: Record, magic: int) -> Re
 
 
 def _offset_shift(wrapper: LegacyHeader, last_inner_offset: int) -> int:
-    """Return what makes inner offsets absolute. In version 1, the wrapper's offset is that of the last one."""
-    if wrapper.magic == 0 or wrapper.last_offset == 0:  # 0: written so by some producers that are not Java's
+    """Return the number that makes inner offsets absolute.
+
+    In version 1, the wrapper has the offset of the last message.
+    """
+    if wrapper.magic == 0 or wrapper.last_offset == 0:  # some producers that are not Java's write 0
         return 0
     if last_inner_offset > wrapper.last_offset:
         raise InvalidRecord(f"inner offset {last_inner_offset} in a wrapper of offset {wrapper.last_offset}")

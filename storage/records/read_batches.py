@@ -28,25 +28,24 @@ from storage.records.v2 import (
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_POSITION: Final = 8
 PREFIX_BYTES: Final = MAGIC_POSITION + 1
-"""Offset, length, what differs by version, and the magic byte: the same in every version."""
+"""Offset, length, four bytes that differ by version, and the magic byte, at the same place in every version."""
 _LENGTH_MIN: Final = min(MESSAGE_BYTES_MIN.values())
 _WINDOW_BYTES: Final = 4096
-"""Read at once when only headers are wanted: many small batches, or one header and little of a large
-batch."""
+"""The bytes that are read at once for headers: many small batches, or one header and little of a large batch."""
 
 
 class PositionedHeader(NamedTuple):
-    """A header and where its batch starts in the file."""
+    """A header, and the position of its batch in the file."""
 
     position: int
     header: BatchHeader | LegacyHeader
 
 
 class LogBytes:
-    """The bytes of a file, read in windows: never mapped, so that a file that shrinks is no crash."""
+    """The bytes of a file, read in windows: never mapped, so that a file that shrinks crashes nothing."""
 
     def __init__(self, descriptor: OpenFile, window_bytes: int = 1 << 20, end: int | None = None) -> None:
-        """Prepare to read so many bytes at once, up to an end; default: the file's size now."""
+        """Prepare to read a number of bytes at once, up to an end; default: the file's present size."""
         self.descriptor = descriptor
         self.size_bytes = size_of(descriptor) if end is None else end
         self.bytes_read = 0
@@ -64,8 +63,9 @@ class LogBytes:
 
 
 class HeaderIterator(Iterator[PositionedHeader]):
-    """The headers of a file's batches; ``position`` is where the next one starts, and at the end where the
-    log ends. ``bytes_read`` counts what was read of the file so far."""
+    """The headers of a file's batches; ``position`` is the start of the next batch and, after the walk, the end of the
+    log. ``bytes_read`` counts the bytes read so far.
+    """
 
     def __init__(self, descriptor: OpenFile, path: Path, start: int, end: int) -> None:
         self._log, self._path = LogBytes(descriptor, _WINDOW_BYTES, end), path
@@ -102,11 +102,11 @@ def iter_headers(descriptor: OpenFile, path: Path, start: int = 0, end: int | No
         descriptor: of the file, open for reading; its file position is neither used nor moved.
         path: the file, for errors.
         start: where a batch starts.
-        end: where the log is taken to end; default: the file's size now.
+        end: where the log is taken to end; default: the file's present size.
 
     Returns:
-        An iterator; its ``position`` tells where the log ended. It raises CorruptBatch at a batch whose length,
-        magic or header cannot be, and UnreadableFile where the file cannot be read, or shrank.
+        An iterator; its ``position`` tells where the log ended. It raises CorruptBatch at a batch with an impossible
+        length, magic or header, and UnreadableFile where the file cannot be read, or shrank.
     """
     return HeaderIterator(descriptor, path, start, size_of(descriptor) if end is None else end)
 

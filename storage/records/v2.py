@@ -1,12 +1,12 @@
 """Record batches of version 2 (Kafka 0.11 and later): header, records and control records, read and written.
 
-The header is the 61 bytes before the records, everything that a batch says of itself without its records being
-decompressed. A record is a value whatever the format it was stored in. Control records are what Kafka itself writes.
+The header is the 61 bytes before the records; it can be read without decompressing them. A ``Record`` is the same value
+for each format. Kafka itself writes control records.
 
 Varint:     zigzag, seven bits a byte, the lowest first, the top bit says that more follow. A varint takes at most 5
             bytes and a varlong 10; bits beyond 32 or 64 are dropped.
-Checksum:   a batch of version 2 states the CRC-32C of all behind it, a message of version 0 or 1 the CRC-32. It is
-            computed, compared and written here, readably. The kernels do it in ``storage.kernels.crc``.
+Checksum:   a batch of version 2 states the CRC-32C of all behind it, a message of version 0 or 1 the CRC-32. This
+module computes, compares and writes it in readable code; kernels do so in ``storage.kernels.crc``.
 Source:     Kafka ``DefaultRecordBatch`` (``writeHeader``, ``writeEmptyHeader``, ``ensureValid``), ``DefaultRecord``
             (``writeTo``), ``MemoryRecordsBuilder``, ``ByteUtils``, ``ControlRecordType``, ``EndTransactionMarker``,
             ``LegacyRecord.ensureValid``.
@@ -38,9 +38,9 @@ NO_LEADER_EPOCH: Final = -1
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """The most bytes of a decompressed batch, unless the caller sets its own limit.
 
-Kafka 4.3 sets none, but no client comes near it: librdkafka holds a batch to ``message.max.bytes`` before it compresses
-it, Java's producer closes one at ``batch.size`` compressed bytes, and the best codec makes a thousandth of the emptiest
-data. 128 times a broker's default of 1 MiB for a compressed batch, and small enough for a run's memory.
+Kafka 4.3 sets no limit, but no client comes near this one: librdkafka holds a batch to ``message.max.bytes`` before it
+compresses it, Java's producer closes one at ``batch.size`` compressed bytes, and the best codec makes a thousandth of
+the emptiest data. 128 times a broker's default of 1 MiB for a compressed batch, and small enough for a run's memory.
 """
 RecordHeader = tuple[bytes, bytes | None]
 """A record header: key (UTF-8, kept as bytes) and value."""
@@ -52,7 +52,7 @@ MAGIC_V2: Final = 2
 V2_HEADER_BYTES: Final = 61
 CRC_POSITION: Final = 17
 CRC_START: Final = 21
-"""The CRC-32C covers the attributes and all behind them: not what a broker assigns, offset and epoch."""
+"""The CRC-32C covers the attributes and all bytes behind them, but not offset and epoch, which a broker assigns."""
 V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 ATTRIBUTE_COMPRESSION: Final = 0x07
 ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
@@ -89,9 +89,8 @@ class Record:
 class BatchHeader(NamedTuple):
     """Header of a v2 batch: its fields in the order they are stored in. Cheap: there are many.
 
-    ``batch_length`` is the stored length: without the 12 bytes of offset and length. ``base_timestamp_ms`` is
-    what the field holds: with a delete horizon, that horizon. ``attributes`` names a codec that exists:
-    parsing has checked it.
+    ``batch_length`` is the stored length, without the 12 bytes of offset and length. ``base_timestamp_ms`` is the field
+    as stored: the delete horizon, if there is one. The codec in ``attributes`` exists: parsing has checked it.
     """
 
     base_offset: int
@@ -135,7 +134,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Return whether the batch belongs to a transaction, as its markers do, too."""
+        """Return whether the batch belongs to a transaction; so do markers."""
         return bool(self.attributes & ATTRIBUTE_TRANSACTIONAL)
 
     @property
@@ -213,7 +212,7 @@ class Batch(NamedTuple):
         return self.data[V2_HEADER_BYTES:]
 
     def is_valid_crc(self) -> bool:
-        """Return whether the CRC-32C that it states is that of the bytes."""
+        """Return whether the stated CRC-32C is that of the bytes."""
         return agrees(self.data, self.header.magic)
 
     def ensure_valid(self) -> None:
@@ -222,14 +221,14 @@ class Batch(NamedTuple):
             raise CorruptBatch(self.path, self.position, "CRC-32C mismatch")
 
     def records(self, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-        """Decompress and read all records; the CRC is not looked at.
+        """Decompress and read all records; the CRC is not checked.
 
         Raises:
             CorruptBatch: records that do not parse, another count than the header's, bytes left over, or more
                 than ``decompressed_bytes_max`` bytes of them.
         """
         if self.header.record_count == 0:
-            return []  # what lies behind the header is not looked at, as in Kafka
+            return []  # the bytes behind the header are not read, as in Kafka
         try:
             data = decompress(self.header.compression, self.payload, decompressed_bytes_max)
             return _decode_records(memoryview(data), self.header)
@@ -246,7 +245,7 @@ class Batch(NamedTuple):
         return self._parsed_marker(records[0]) if records else None
 
     def first_txn_marker(self) -> TxnMarker | None:
-        """Read the marker as producers are replayed: of several uncompressed records the first alone is looked at.
+        """Read the marker as a replay of producers does: of several uncompressed records the first one counts.
 
         Returns and raises as ``txn_marker``. Source: Kafka ProducerAppendInfo.append.
         """
@@ -267,7 +266,7 @@ class Batch(NamedTuple):
 
 
 def iter_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
-    """Read records one by one, so that the caller gets the records in front of damage, too.
+    """Read records one by one, so that the caller also gets the records in front of damage.
 
     Args:
         data: the plain records of the batch.
@@ -287,7 +286,7 @@ def decode_headers(data: memoryview, position: int, end: int) -> tuple[tuple[Rec
     """Read the headers of the record that ends at ``end``. Return them and the position behind them.
 
     Args:
-        data: whatever holds the record.
+        data: the bytes that hold the record.
         position: of the headers' count.
         end: of the record.
 
@@ -331,7 +330,7 @@ def encode_batch(
         last_offset: default: the last record's.
         compression: codec.
         compression_level: of the codec; default: its own.
-        log_append_time_ms: makes the batch LogAppendTime with this time, epoch ms; default: CreateTime.
+        log_append_time_ms: gives the batch the type LogAppendTime and this time, epoch ms; default: CreateTime.
         delete_horizon_ms: stamps this horizon, epoch ms.
         producer_id: -1 for none.
         producer_epoch: -1 for none.
@@ -394,7 +393,7 @@ class ControlType(IntEnum):
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
     UNKNOWN = -1
-    """A kind that a later Kafka added."""
+    """A kind that only a later Kafka knows."""
 
     @classmethod
     def _missing_(cls, _value: object) -> ControlType:
@@ -449,9 +448,9 @@ def agrees(data: bytes | memoryview, magic: int, behind: Iterable[bytes] = ()) -
     """Return whether the checksum that a batch states is that of its bytes.
 
     Args:
-        data: the batch, at least so many bytes as the shortest message has.
+        data: the batch, at least as many bytes as the shortest message has.
         magic: its version; as in Kafka, what is below 2 is a message.
-        behind: what follows ``data`` of a batch that comes in pieces.
+        behind: the bytes that follow ``data``, if the batch comes in pieces.
     """
     is_v2 = magic >= MAGIC_V2
     stated_at, start = (CRC_POSITION, CRC_START) if is_v2 else (LOG_OVERHEAD_BYTES, MAGIC_POSITION)
@@ -489,7 +488,7 @@ def write_varint(out: bytearray, value: int) -> None:
 def wrapped_int64(value: int) -> int:
     """Return the int64 with the same low 64 bits, as Java's sums and differences do.
 
-    A timestamp and a base timestamp can lie further apart than an int64 says; what is written wraps, and wraps back
+    The distance of a timestamp from the base timestamp can exceed an int64: the written number wraps, and wraps back
     when it is read.
     """
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)

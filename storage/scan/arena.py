@@ -17,8 +17,9 @@ from storage.records.v2 import DECOMPRESSED_BYTES_MAX
 from storage.scan.slices import Slice
 
 ARENA_BYTES: Final = 1 << 22
-"""Decompressed bytes after which a run of rows is handed to the kernels: few enough for the last cache, and so many
-that threads seldom meet between two calls."""
+"""The decompressed bytes after which a run of rows is handed to the kernels: few enough for the last cache, and enough
+that threads seldom wait for each other between two calls.
+"""
 
 
 class Run(NamedTuple):
@@ -28,13 +29,16 @@ class Run(NamedTuple):
     """The segment itself for uncompressed batches, else an arena's; the ``records_start`` of the rows index it."""
     first: int
     last: int
-    """The row behind them."""
+    """The row behind the run."""
     is_unverified: bool = False
-    """Whether their checksums are still to be verified, in ``buf``, which is the segment itself then."""
+    """Whether the checksums of the rows are still to be verified. ``buf`` is the segment itself then."""
 
 
 class Arena:
-    """Codecs and the buffer they fill; one for each thread. What the fast codecs leave, the readable ones decide."""
+    """The codecs and the buffer that they fill, one for each thread.
+
+    The readable codecs decide about batches that the fast ones do not take.
+    """
 
     def __init__(self, arena_bytes: int = ARENA_BYTES) -> None:
         self._buf = np.empty(arena_bytes, np.uint8)
@@ -47,7 +51,7 @@ class Arena:
             slice_: legacy ones are one run, whatever the rows.
             row: to begin with.
             last: row to end before.
-            verify: check the CRC of v2 batches; of older messages it is checked as they are read.
+            verify: check the CRC of v2 batches; the CRC of older messages is checked as they are read.
 
         Yields:
             Runs, each valid until the next one is taken. Messages of v0 and v1 come with the buffer of their keys.
@@ -71,11 +75,12 @@ class Arena:
             row = end
 
     def fill(self, slice_: Slice, first: int, last: int, *, verify: bool = False) -> tuple[Bytes, int]:
-        """Decompress rows from ``first`` on, until ``last`` or the arena is full; verify them before if ``verify`` asks
-        for that.
+        """Decompress rows from ``first`` on, up to ``last`` or until the arena is full.
+
+        If ``verify`` is set, verify them first.
 
         Returns:
-            The buffer, valid until the next call, and the row after those in it: one at the least.
+            The buffer, valid until the next call, and the row behind the rows in it. The buffer holds at least one row.
 
         Raises: CorruptBatch.
         """
@@ -83,14 +88,14 @@ class Arena:
             slice_.buf, slice_.table, first, last, self._buf, 0, self._codecs.words, verify
         )
         if row > first:
-            return self._buf, row  # a row that stopped it comes first in the next call, and is told on there
+            return self._buf, row  # the row that stopped the codecs comes first in the next call, which deals with it
         if status == Status.BAD_CRC:
             raise slice_.fail(status, first)
         return _read_row(slice_, first), first + 1
 
 
 def _end_of_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], row: int) -> int:
-    """Return the first row from ``row`` on with another flag than that row."""
+    """Return the first row behind ``row`` whose flag differs from that of ``row``."""
     others = np.flatnonzero(flags[row:] != flags[row])
     return row + int(others[0]) if others.size else flags.size
 
@@ -99,7 +104,7 @@ def _read_row(slice_: Slice, row: int) -> Bytes:
     """Decompress one row by the readable codecs, into a buffer of its own. Raises: CorruptBatch."""
     table, plain = slice_.table, bytearray()
     position, size, count = (int(table[name][row]) for name in ("position", "size", "record_count"))
-    if count:  # what lies behind the header of an empty batch is not looked at, as in Kafka
+    if count:  # the bytes behind the header of an empty batch are not read, as in Kafka
         try:
             body = slice_.buf[position + HEADER_BYTES : position + size].data
             decompress_onto(plain, slice_.codec_of(row), body, DECOMPRESSED_BYTES_MAX)

@@ -1,7 +1,7 @@
-"""The batches of a ``.log`` as they lie there, sound or not, for who shows them.
+"""The batches of a ``.log`` as they are stored, sound or not, for commands that show them.
 
 No offset is expected of a batch and no checksum is required: a batch is passed over only if not even its length can be
-believed. What the kernels can read comes as rows; the rest comes batch by batch, for Python to read.
+believed. Batches that the kernels can read come as rows; the others come one by one, for Python to read.
 
 Source: Kafka ``FileLogInputStream``: where a batch ends beyond the file, or fewer than 18 bytes are left, the log ends.
 """
@@ -35,7 +35,7 @@ class StoredRows(NamedTuple):
 
     slice: Slice
     is_valid: npt.NDArray[np.bool_]
-    """For each row, whether its CRC-32C agrees."""
+    """Whether the CRC-32C of each row agrees."""
 
 
 class StoredBatch(NamedTuple):
@@ -54,7 +54,7 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
         Args:
             descriptor: of the file, open for reading; one in a store is read ahead.
             path: of the file, for errors.
-            end: the byte at which the log is taken to end; where the file ends before, the log does.
+            end: the byte at which the log is taken to end, if the file does not end before.
             start: the byte at which the first batch starts.
         """
         self._descriptor, self._path, self._buffer = descriptor, path, Buffer()
@@ -63,11 +63,11 @@ class StoredBatches(Iterator[StoredRows | StoredBatch]):
 
     @property
     def position(self) -> int:
-        """The byte at which the next batch starts, and in the end the one at which the log ends."""
+        """The byte at which the next batch starts; after the last batch, the byte at which the log ends."""
         return self._reader.position
 
     def __next__(self) -> StoredRows | StoredBatch:
-        """Return what comes next. Raises: CorruptBatch for a length that cannot be; UnreadableFile."""
+        """Return the next rows, or the next batch. Raises: CorruptBatch for an impossible length; UnreadableFile."""
         reader = self._reader
         if reader.end - reader.position > PREFIX_BYTES and (found := reader.read()) is not None:
             if rows := _rows_of_known_codecs(found.table):

@@ -1,7 +1,7 @@
 """An extent, chunk by chunk: batches verified, decompressed, and their records' fields located.
 
-A batch that is damaged is one ``Damage`` among the chunks, in its place; reading goes on behind it. If not even its
-length can be believed, the offset index says where the next batch starts.
+A damaged batch is a ``Damage`` among the chunks, in its place; reading goes on behind the batch. If not even its length
+can be believed, the offset index says where the next batch starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARENA_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records of some batches, valid until the next chunk is taken."""
+    """The records of some batches, valid until the next chunk is taken."""
 
     buf: Bytes
     """The buffer that the located fields index."""
@@ -45,7 +45,7 @@ class Chunk:
 
 
 class _Selection(NamedTuple):
-    """The records that are wanted; see ``Extent``."""
+    """The records to select; see ``Extent``."""
 
     offsets: OffsetRange
     since_ms: int | None
@@ -57,8 +57,7 @@ def chunks(reader: SegmentReader, extent: Extent, *, with_control: bool) -> Iter
 
     Args:
         reader: from ``open_extent``.
-        extent: what to read.
-        with_control: whether control batches are read, too.
+        extent: the batches to read. with_control: whether control batches are read, too.
 
     Raises: UnreadableFile.
     """
@@ -67,7 +66,7 @@ def chunks(reader: SegmentReader, extent: Extent, *, with_control: bool) -> Iter
 
 
 def every_chunk(reader: SegmentReader) -> Iterator[Chunk | Damage]:
-    """Read the data records of a file in their order: all of them, also those of aborted transactions.
+    """Read the data records of a file in their order: all of them, also records of aborted transactions.
 
     Args:
         reader: from ``open_whole``.
@@ -121,7 +120,7 @@ class _Locator:
             row = bad + 1
 
     def _is_wanted(self, table: Table) -> npt.NDArray[np.bool_]:
-        """Tell by the headers alone which batches are read; the others are not decompressed."""
+        """Tell by the headers alone which batches are to be read; the others are not decompressed."""
         selection = self._selection
         wanted: npt.NDArray[np.bool_] = table["record_count"] > 0
         wanted &= (table["last_offset"] >= selection.offsets.start) & (table["base_offset"] < selection.offsets.end)

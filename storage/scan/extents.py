@@ -1,8 +1,8 @@
-"""Slices: what one task reads of one segment, fixed when the read is planned.
+"""Extents: the part of one segment that one task reads, fixed when the read is planned.
 
 A segment is cut where its offset index says that batches start. An index is a hint: the segment is not cut where no
-such batch starts. Files and lengths are those of the moment of planning; that a file is still the same one is checked
-when a task opens it.
+such batch starts. Files and lengths are those of the moment of planning; a task that opens a file checks that it is
+still the same file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
 TASKS_WANTED: Final = 16
-"""Small extents are not packed into fewer tasks than about that many."""
+"""Small extents are packed into about this many tasks at least."""
 TASK_BYTES_MIN: Final = 4 << 20
 """The least bytes that a task reads, if there are as many. Spark's default for files, too (``openCostInBytes``)."""
 
@@ -38,13 +38,13 @@ class Extent:
     base_offset: int
     """The base offset of the segment."""
     start: int
-    """Byte of the file where its first batch starts."""
+    """The byte of the file where its first batch starts."""
     end: int
     """Byte behind its last batch."""
     offsets: OffsetRange
-    """Records outside are left out."""
+    """Records with offsets outside this range are left out."""
     since_ms: int | None
-    """Batches without a record as late are left out; epoch ms."""
+    """Batches without a record at or after this time, epoch ms, are left out."""
     aborted: tuple[AbortedTxn, ...]
     """Transactions whose records are left out."""
 
@@ -97,14 +97,18 @@ def _aborted(segments: Sequence[Segment], wanted: Wanted) -> tuple[AbortedTxn, .
 
 
 def _first_offset_since(segment: Segment, since_ms: int) -> int:
-    """No record below it is as late. Source: Kafka TimeIndex: later messages come after the entry's offset."""
+    """Return the first offset that may have a record as late: no record below it is. Source: Kafka TimeIndex: later
+    messages come after the entry's offset.
+    """
     entries = time_entries(segment)
     earlier = bisect_left(entries, since_ms, key=lambda entry: entry.timestamp_ms)
     return entries[earlier - 1].offset + 1 if earlier else 0
 
 
 def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int, OffsetRange]]:
-    """Yield bytes from and to, and the offsets there, of parts of about ``bytes_max`` that together hold the range."""
+    """Yield parts of about ``bytes_max`` that together hold the range: their first and last byte, and the offsets
+    there.
+    """
     entries = offset_entries(segment)
     with reading(segment.log.path) as descriptor:
         start = position_of(descriptor, segment, offsets.start)
@@ -114,7 +118,7 @@ def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tup
             if entry is None or entry.position >= end:
                 break
             if checked_position(descriptor, segment, entry) != entry.position:
-                break  # an index that is wrong once is not believed again
+                break  # after one wrong entry the index is not believed again
             first_offset = _base_offset_at(descriptor, segment, entry.position)
             yield start, entry.position, OffsetRange(offsets.start, first_offset)
             start, offsets = entry.position, OffsetRange(first_offset, offsets.end)
@@ -141,11 +145,13 @@ def _entry_from(entries: Sequence[OffsetIndexEntry], position: int) -> OffsetInd
 
 
 def packed(extents: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, ...]]:
-    """Yield the extents of each task. Small ones share a task, which costs more than reading a few megabytes.
+    """Yield the extents of each task.
+
+    Small extents share a task, because a task costs more than the reading of a few megabytes.
 
     Args:
         extents: of all partitions.
-        bytes_max: of one task; less where all are few, so that several tasks can share them.
+        bytes_max: of one task; less if the extents have few bytes in all, so that several tasks can share them.
     """
     share_bytes = sum(extent.size_bytes for extent in extents) // TASKS_WANTED
     bytes_max = min(bytes_max, max(share_bytes, TASK_BYTES_MIN))

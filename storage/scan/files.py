@@ -34,7 +34,7 @@ _READ_AHEAD_BYTES: Final = 16 << 20
 
 
 class SegmentGone(LogCleanerError):
-    """A segment that was there when a read was planned: retention deleted it, or a compaction put another there."""
+    """A segment that has gone since a read was planned: retention deleted it, or a compaction replaced it."""
 
     path: Path
 
@@ -46,14 +46,16 @@ class SegmentGone(LogCleanerError):
 
 
 class Buffer:
-    """Memory into which windows of files are read, one after the other."""
+    """The memory into which windows of files are read, one after the other."""
 
     def __init__(self, size_bytes: int = 0) -> None:
-        """Take so much memory; more follows when it is needed."""
+        """Take an amount of memory; it grows when a window needs more."""
         self._room: Bytes = np.empty(size_bytes, np.uint8)
 
     def read(self, descriptor: OpenFile, start: int, end: int) -> Bytes:
-        """Return ``[start, end)`` of a file, less if it ends before, valid until the next call. Raises: OSError."""
+        """Return ``[start, end)`` of a file, or less if the file ends before, valid until the next call. Raises:
+        OSError.
+        """
         if not isinstance(descriptor, int):
             return np.frombuffer(descriptor.pread(end - start, start), np.uint8)
         if self._room.size < end - start:
@@ -65,7 +67,7 @@ class Buffer:
 
 
 class FileBytes:
-    """The bytes of one file. Unless a kind of file says otherwise, there is nothing to let go of."""
+    """The bytes of one file. By default there is nothing to let go of."""
 
     @property
     def absent_bytes(self) -> int:
@@ -132,10 +134,10 @@ class MappedFile(FileBytes):
         self._populated_to = 0
         self._walked_to = 0
         self._asks = True
-        """Whether absent pages must be asked for before they are brought in.
+        """Whether a window's absent pages must be asked for before they are brought in.
 
-        Asking takes half as long as bringing in, so it is done for the first windows, and again from the first one on
-        that had to be read from disk without having been asked for: that one stays in memory.
+        To ask takes half as long as to bring them in, so the reader asks for the first windows, and again once a window
+        had to be read from disk unasked; that window stays in memory.
         """
 
     @property
@@ -170,11 +172,11 @@ class MappedFile(FileBytes):
         """Let the file go, so that unlinking it gives its space back. Calling it again does nothing."""
         self._buf = None
         if self._map is not None:
-            with suppress(BufferError):  # an error on its way up still holds a view; the map goes with it
+            with suppress(BufferError):  # an error that is being raised still holds a view; the map goes with the error
                 self._map.close()
 
     def _populate(self, buf: Bytes, start: int, end: int) -> bool:
-        """Bring in what of a window is not mapped. Return whether pages of it may have been read from disk."""
+        """Bring in the pages of a window that are not mapped. Return whether some may have been read from disk."""
         start = max(start, self._populated_to)
         if end <= start:
             return False
@@ -223,7 +225,7 @@ class StoredLog(FileBytes):
     """
 
     def __init__(self, path: StoredPath, inode: int, start: int, end: int) -> None:
-        """Have ``[start, end)`` of the version with a number read; nothing is asked of the store yet."""
+        """Prepare to read ``[start, end)`` of one version; the store is not asked yet."""
         from storage.stores.stored_file import StoredFile  # noqa: PLC0415 - who reads no URL does without
 
         self._path, self._lock = path, Lock()
@@ -240,7 +242,7 @@ class StoredLog(FileBytes):
         return buf, start
 
     def close(self) -> None:
-        """Let go of what is on its way. Calling it again does nothing."""
+        """Let go of the requests under way. Calling it again does nothing."""
         self._file.close()
 
 
@@ -263,7 +265,7 @@ class ExtentFile(FileBytes):
     """The file of an extent, as it was when a read was planned, read into one buffer again and again.
 
     If a compaction has put another file in its place, this raises an error and reads nothing. A file that retention
-    renamed is read under its new name, as long as that lasts.
+    renamed is read under its new name, as long as it is there.
     """
 
     def __init__(self, extent: Extent) -> None:

@@ -3,10 +3,9 @@
 A message, or a wrapper with the messages in it, is one row, as if it were a v2 batch. There are two ways to read them:
 
 ``read_keys``     for a compaction. Which records survive depends on keys, offsets and the absence of values alone: the
-                  buffer that the kernels walk holds just these, in the encoding of v2 records. A kernel reads them;
-                  what it leaves, the readable code of ``storage.records`` decides.
-``read_records``  for who wants the records: the buffer holds keys and values, and their fields are located in it. The
-                  readable code reads them.
+buffer that the kernels walk holds just these, in the encoding of v2 records. A kernel reads the messages; the readable
+code of ``storage.records`` reads those that the kernel does not take. ``read_records`` for the records themselves: the
+buffer holds keys and values, and their fields are located in it. The readable code reads the messages.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ MESSAGES_BYTES_MAX: Final = 128 << 20
 """The most bytes of a decompressed wrapper. It is below a v2 batch's bound, because the messages become Python objects.
 """
 KEYS_BYTES: Final = 8 << 20
-"""Keys, as the kernels read them, after which a run of rows is handed over."""
+"""The bytes of keys, as the kernels read them, after which a run of rows is handed over."""
 _ARENA_BYTES: Final = 4 << 20
-"""The bytes of a decompressed wrapper that the kernel reads; a larger one is for the readable code."""
+"""The most bytes of a decompressed wrapper that the kernel reads; the readable code reads a larger one."""
 
 NO_TIMESTAMP_TYPE: Final = 0x100
-"""Flag in the ``attributes`` of a row, outside the byte that is stored: messages of v0 have no timestamp."""
+"""The flag of a v0 message, which has no timestamp: a bit of a row's ``attributes`` outside the stored byte."""
 
 _BUFFER_BYTES: Final = 4 << 20
-"""Keys and values after which a run of rows is handed over."""
+"""The bytes of keys and values after which a run of rows is handed over."""
 _STORED_ATTRIBUTES: Final = 0x0F
 _OFFSET_DELTA_MAX: Final = (1 << 31) - 1
 _TIMESTAMP_MAX: Final = (1 << 63) - 2
@@ -68,19 +67,19 @@ class LegacyRows(NamedTuple):
     keys: Bytes
     """The buffer."""
     stopped: int
-    """Where in the window the first message not taken starts."""
+    """The position in the window of the first message that was not taken."""
     next_offset: int
     next_ordinal: int
     located: Integers | None = None
     """The located fields of the records: ``layout.LOCATED_FIELDS`` by records."""
     damage: CorruptBatch | None = None
-    """The damage of the last message, behind which ``stopped`` lies."""
+    """The damage of the last message; ``stopped`` lies behind that message."""
     status: Status = Status.OK
-    """BAD_SIZE if the header of the message at ``stopped`` cannot be."""
+    """BAD_SIZE if the header of the message at ``stopped`` is impossible."""
 
 
 class _Hand(threading.local):
-    """Buffers and codecs of a thread, made when it first reads messages."""
+    """The buffers and codecs of a thread, made when the thread first reads messages."""
 
     def __init__(self) -> None:
         self.keys = np.empty(KEYS_BYTES, np.uint8)
@@ -95,7 +94,7 @@ def read_keys(
     window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
     rows_max: int, *, verify: bool,
 ) -> LegacyRows:  # fmt: skip
-    """Read v0 and v1 messages until another version, the end of the window, or as much as a slice may hold.
+    """Read v0 and v1 messages up to another version, the end of the window, or the size limit of a slice.
 
     Args:
         window: bytes of a ``.log``.
@@ -142,7 +141,10 @@ def read_keys(
 def row_of_keys(
     batch: LegacyBatch, position: int, next_offset: int, next_ordinal: int
 ) -> tuple[tuple[int, ...], bytearray]:
-    """Return the row of a batch, and its keys, which the row says to begin the buffer. Raises: CorruptBatch."""
+    """Return the row of a batch, and the bytes of its keys.
+
+    The row takes them to begin the buffer. Raises: CorruptBatch.
+    """
     keys, records = bytearray(), batch.records(MESSAGES_BYTES_MAX)
     _check(batch, records, next_offset)
     for record in records:
@@ -153,7 +155,7 @@ def row_of_keys(
 
 
 def _check(batch: LegacyBatch, records: Sequence[Record], next_offset: int) -> None:
-    """Check what parsing does not: offsets that ascend and end with the batch, timestamps that can be written."""
+    """Check facts that parsing does not check: offsets ascend and end with the batch, and timestamps can be written."""
     offset = next_offset - 1
     for record in records:
         if record.offset <= offset:
@@ -171,7 +173,7 @@ def read_records(
     window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
     rows_max: int, *, verify: bool, offsets: OffsetRange,
 ) -> LegacyRows:  # fmt: skip
-    """Read v0 and v1 messages with their values, until another version, a damaged one or the end of the window.
+    """Read v0 and v1 messages with their values, up to another version, a damaged message or the end of the window.
 
     Args:
         window: bytes of a ``.log``.
@@ -182,7 +184,7 @@ def read_records(
         next_ordinal: nobody numbers these records.
         rows_max: not heeded: the buffer bounds what is read.
         verify: not heeded: every CRC is checked.
-        offsets: records outside are left out; messages behind are not read.
+        offsets: records outside this range are left out; messages behind it are not read.
     """
     del rows_max, verify
     located = _Locating(next_offset, offsets)
@@ -210,7 +212,7 @@ class _Locating:
 
     def __init__(self, next_offset: int, offsets: OffsetRange) -> None:
         self.next_offset = next_offset
-        self.data = bytearray(1)  # the count, zero, of the headers that no message has
+        self.data = bytearray(1)  # the count of headers, zero: no message has headers
         self._offsets = offsets
         self._rows: list[tuple[int, ...]] = []
         self._records: list[tuple[int, ...]] = []
@@ -263,7 +265,8 @@ def _attributes_of(header: LegacyHeader) -> int:
 
 
 def batch_at(window: Bytes, span: tuple[int, int], path: Path, file_position: int) -> LegacyBatch | None:
-    """Return the message that a span of a window begins with; None for another version, or if the span cuts it.
+    """Return the message at the beginning of a span of a window; None for another version, or if the span cuts the
+    message.
 
     Raises: CorruptBatch.
     """

@@ -1,6 +1,6 @@
-"""The page cache: which bytes of a file are in it, and how to let go of the bytes that a reading brought in.
+"""The page cache: which bytes of a file are in it, and how to drop the bytes that a reading brought in.
 
-Whoever shares the machine keeps its hot pages only if a walk over cold terabytes does not push them out.
+Other programs keep their hot pages only if a walk over cold terabytes does not push them out.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _MADV_POPULATE_READ: Final = 22
 def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
     """Return the parts of a stretch of a file that are not in the page cache, by whole pages.
 
-    Nothing where the system does not tell: of the files of others, or without ``mincore``. (cachestat answers four
-    times as fast, but a systemd that does not know it, as Debian 12's, cannot allow it in a unit and kills the caller.)
+    Return nothing where the system does not tell: of the files of other users, or without ``mincore``. (cachestat
+    answers four times as fast, but a systemd that does not know it, as Debian 12's, cannot allow it in a unit and kills
+    the caller.)
     """
     start -= start % mmap.PAGESIZE
     try:
         window = mmap.mmap(descriptor, end - start, prot=mmap.PROT_READ, offset=start)
-    except (OSError, ValueError):  # shorter by now; who reads it will say so
+    except (OSError, ValueError):  # the file is shorter by now; the reading will raise the error
         return []
     pages = np.zeros(-(-(end - start) // mmap.PAGESIZE), np.uint8)
     view = np.frombuffer(window, np.uint8)
@@ -50,12 +51,12 @@ def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
 
 
 def populate(mapped: Bytes, start: int, end: int) -> bool:
-    """Bring the pages of a stretch of a mapping in, which begins on a page.
+    """Bring in the pages of a stretch of a mapping; the stretch begins on a page.
 
     Returns:
-        Whether some may have been read from disk; otherwise all were in the page cache.
+        Whether some pages may have been read from disk; if not, all were in the page cache.
 
-    Raises: OSError: EFAULT where the file is shorter by now, EINVAL before Linux 5.14.
+    Raises: OSError: EFAULT if the file is shorter by now, EINVAL before Linux 5.14.
     """
     before = _major_faults()
     _madvise(mapped, start, end, _MADV_POPULATE_READ)
@@ -63,13 +64,13 @@ def populate(mapped: Bytes, start: int, end: int) -> bool:
 
 
 def unmap_pages(mapped: Bytes, start: int, end: int) -> None:
-    """Take the pages of a stretch, which begins on a page, out of a mapping; whoever touches it brings them in anew."""
+    """Take the pages of a stretch, which begins on a page, out of a mapping; the next access brings them in anew."""
     if end > start:
         _madvise(mapped, start, end, mmap.MADV_DONTNEED)
 
 
 def _madvise(mapped: Bytes, start: int, end: int, advice: int) -> None:
-    """``mmap.madvise`` would keep the other threads from running meanwhile."""
+    """Call ``madvise``. ``mmap.madvise`` would keep the other threads from running meanwhile."""
     address, size = ctypes.c_void_p(mapped.ctypes.data + start), ctypes.c_size_t(end - start)
     if _LIBC.madvise(address, size, advice):
         raise OSError(ctypes.get_errno(), "madvise")
@@ -81,13 +82,13 @@ def _major_faults() -> int:
 
 
 def let_go(descriptor: int, ranges: Iterable[Range]) -> None:
-    """Take stretches out of the page cache; pages that are mapped, or not yet on disk, stay."""
+    """Take stretches of a file out of the page cache; pages that are mapped, or not yet on disk, stay."""
     for start, end in ranges:
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def available_bytes() -> int:
-    """Return the memory that can be had without swapping; 0 if the system does not tell."""
+    """Return the memory that is available without swapping; 0 if the system does not tell."""
     try:
         with Path("/proc/meminfo").open(encoding="ascii") as lines:
             return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)

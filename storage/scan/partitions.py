@@ -1,4 +1,4 @@
-"""Partition directories that paths and globs name, opened, and how far each can be read."""
+"""The partition directories that paths and globs name, opened, and the offset up to which each can be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storage.stores.paths import StoredPath, located, look_anew
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to choose partitions; with none of them all are chosen."""
+    """The choice of partitions by one option; without an option all partitions are chosen."""
 
     topics: frozenset[str] | None = None
     """``subscribe``."""
@@ -42,7 +42,7 @@ class Choice:
         return self.partitions is None or name in self.partitions
 
     def missing_from(self, found: Iterable[TopicPartition]) -> tuple[str, str] | None:
-        """Return the option and the first thing it names that was not found; None if all of it was."""
+        """Return the option and the first name in it that was not found; None if all were found."""
         names = set(found)
         missing = sorted((self.topics or set()) - {name.topic for name in names})
         if missing:
@@ -87,14 +87,14 @@ def parse_partitions(text: str) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
-    """A partition directory and the log start that its log dir's checkpoint says, 0 for none."""
+    """A partition directory, and its log start by the checkpoint of its log dir, 0 without one."""
 
     topic_partition: TopicPartition
     directory: Path
     log_start_offset: int
 
     def open(self) -> Log:
-        """Read what is there. Raises: CorruptBatch, UnreadableFile."""
+        """Open the log of the partition. Raises: CorruptBatch, UnreadableFile."""
         return Log.open(self.directory, LogConfig(), FileSystem(), log_start_offset=self.log_start_offset)
 
 
@@ -103,7 +103,7 @@ def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[F
 
     Args:
         paths: globs of log dirs, or of partition directories.
-        choice: what is left out need not be in one place only.
+        choice: only chosen partitions must lie in one place each.
 
     Raises: NotALogDir, InvalidConfig where two directories hold the same partition, CorruptCheckpoint, UnreadableFile.
     """

@@ -1,8 +1,8 @@
 """The one reader of batches in bulk: window by window, by the kernel that reads headers.
 
-It takes the batches that follow one another, and tells what stands behind them. What that means, and where reading
-goes on, is the asker's: of ``segments`` (who acts on records), ``walking`` (who looks for damage) and ``as_stored``
-(who shows a file, sound or not).
+It takes the batches that follow one another, and tells what stands behind them. The caller decides what that means, and
+where reading goes on: ``segments`` acts on records, ``walking`` looks for damage, ``as_stored`` shows a file, sound or
+not.
 
 Source: Kafka ``FileLogInputStream``.
 """
@@ -25,7 +25,7 @@ ends early if the file does."""
 
 
 class Found(NamedTuple):
-    """Batches that lie side by side, and what stands behind them."""
+    """Batches that lie side by side, and the status of the bytes behind them."""
 
     buf: Bytes
     """The window."""
@@ -34,21 +34,23 @@ class Found(NamedTuple):
     span: tuple[int, int]
     """The bytes of the window that were read: from the first batch on."""
     table: Table
-    """``layout.BATCH``, valid until the next are read; without rows if something else begins the span."""
+    """``layout.BATCH``, valid until the next batches are read; without rows if the span does not begin with a batch."""
     status: Status
-    """What stands behind them; END_OF_BUFFER without a row is a batch that ends behind the file."""
+    """The status of the bytes behind the batches; END_OF_BUFFER without a row means a batch that ends behind the end of
+    the file.
+    """
     least_offset: int
-    """The least that the first one could have."""
+    """The least offset that the first batch could have."""
     first_ordinal: int
 
     @property
     def position(self) -> int:
-        """The position in the file at which the first batch begins, or what is none."""
+        """The position in the file of the first batch, or of the bytes that are no batch."""
         return self.file_position + self.span[0]
 
 
 class BatchReader:
-    """A reading of the batches of a file. Whoever asks may set where it goes on, and which offsets fit there."""
+    """A reading of the batches of a file. The caller may set where the reading goes on, and which offsets fit there."""
 
     def __init__(self, window: ReadWindow, start: int, end: int, table: Table, window_bytes: int) -> None:
         """Prepare to read.
@@ -72,7 +74,7 @@ class BatchReader:
         self.ordinal = self.ordinal if ordinal is None else ordinal
 
     def read(self, takes: Callable[[int, int], bool] | None = None) -> Found | None:
-        """Read on, and pass the batches that were found; None at the end.
+        """Read on, and return the batches found; None at the end.
 
         Args:
             takes: whether the batch at a position, of so many bytes, is worth a window of its own.
@@ -91,7 +93,9 @@ class BatchReader:
         return None
 
     def bytes_here(self, size_bytes: int) -> memoryview | None:
-        """Return so many bytes, valid until the next are read; None if the file ends before. Raises: as ``read``."""
+        """Return a number of bytes, valid until the next are read; None if the file ends before. Raises: as
+        ``read``.
+        """
         if self._window_end - self.position < size_bytes:
             if self.end - self.position < size_bytes:
                 return None

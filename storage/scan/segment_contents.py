@@ -1,15 +1,12 @@
-"""The facts from one reading of a segment's files: its ends, its history, and its own faults.
+"""The facts from one reading of a segment's files: ends, history and faults.
 
-The leader epochs, producers and transactions that the batches of one segment tell of, in few values.
+The history is the leader epochs, producers and transactions of the batches, in few values. In a log of idempotent
+producers each batch names one, so Python works batch by batch only where a transaction or an epoch begins or ends.
 
-A log of idempotent producers names one in each batch, so nothing here works batch by batch in Python, but where a
-transaction begins or ends, or an epoch does.
-
-The index files of a segment, held against the batches of its ``.log`` while a walk meets them.
-
-Kafka's own entries look different by version, and all of these lead readers right: the offset of an entry may be the
-first or the last one of its batch, or the last one of several batches that were appended together. So an entry of an
-offset index is wrong where a reader that trusts it misses a record, or where its offset is that of no batch.
+The index files of a segment are compared with the batches of its ``.log`` during the walk. Kafka's own entries differ
+by version, and all of them lead readers right: the offset of an entry may be the first or the last one of its batch, or
+the last one of several batches that were appended together. So an entry of an offset index is wrong where a reader that
+trusts it misses a record, or where its offset is that of no batch.
 """
 
 from __future__ import annotations
@@ -69,7 +66,7 @@ class BatchHistory:
     """The history that the batches of one segment tell, taken in their order."""
 
     def __init__(self, path: Path) -> None:
-        """Begin with no batch."""
+        """Begin without a batch."""
         self.epochs: list[EpochRun] = []
         self.producers: dict[int, LastBatch] = {}
         self.steps = TxnSteps(path)
@@ -77,7 +74,7 @@ class BatchHistory:
         """The first gap."""
         self.gaps = 0
         self.is_full = True
-        """Whether every batch still has all the records that its offsets speak of, as far as headers tell."""
+        """Whether every batch still has a record for each of its offsets, as far as headers tell."""
         self.batches = self.empty_batches = self.empty_bytes = 0
 
     def take(self, rows: Rows) -> None:
@@ -142,7 +139,7 @@ class TxnSteps:
     """The steps of transactions that the batches of one segment tell, taken in their order."""
 
     def __init__(self, path: Path) -> None:
-        """Begin with no batch, and no transaction open."""
+        """Begin without a batch and without an open transaction."""
         self.events: list[TxnEvent] = []
         self._path = path
         self._open: dict[int, bool] = {}
@@ -181,7 +178,9 @@ class TxnSteps:
                 )
 
     def _marker(self, found: Slice, row: int) -> int | None:
-        """Return what a control batch says; None for an empty one, and for what is no marker of a transaction."""
+        """Return the transaction marker in a control batch; None for an empty batch, and for another kind of control
+        record.
+        """
         batch = found.table[row]
         if batch["record_count"] != 1:
             return None
@@ -200,15 +199,17 @@ class TxnSteps:
 _OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _SMALL_BYTES: Final = 1 << 16
-"""An index file of so few bytes is read as a whole."""
+"""An index file of at most so many bytes is read as a whole."""
 _TOLD_MAX: Final = 10
-"""Wrong entries told of one index: it is built anew as a whole."""
+"""The most wrong entries to report of one index: a repair makes the whole index anew."""
 _SPARSE_BYTES: Final = 1 << 20
-"""Kafka indexes every 4 KiB by default; so many bytes without an entry are no usual setting."""
+"""The bytes without an entry that no usual setting explains: Kafka indexes every 4 KiB by default."""
 
 _TIMES_ALONE_MAX: Final = 2
-"""A broker writes a time entry beside an offset entry, but for one when the segment is closed. A truncation, which goes
-by offsets, may leave one more. Source: Kafka LogSegment.append, onBecomeInactiveSegment, TimeIndex.truncateTo."""
+"""The time entries without an offset entry beside them: a broker writes one when the segment is closed, and a
+truncation, which goes by offsets, may leave one more. Source: Kafka LogSegment.append, onBecomeInactiveSegment,
+TimeIndex.truncateTo.
+"""
 
 
 class IndexBytes(NamedTuple):
@@ -222,7 +223,7 @@ NO_INDEX: Final = IndexBytes(b"", 0)
 
 
 def read_index(path: Path) -> IndexBytes:
-    """Read an index file. That of an active segment is preallocated, so that nearly all of it may be a hole.
+    """Read an index file. The index of an active segment is preallocated, and nearly all of it may be a hole.
 
     Raises: UnreadableFile.
     """
@@ -258,7 +259,7 @@ class OffsetIndexCheck(_Check):
     kind = FileKind.INDEX
 
     def __init__(self, file: IndexBytes, base_offset: int, walk: LogWalk) -> None:
-        """Take the bytes of the file; what is wrong with them alone is seen at once."""
+        """Take the bytes of the file, and note the faults that the bytes alone show."""
         super().__init__(walk)
         data, size = file.data, _OFFSET_ENTRY.itemsize
         if cut := file.size_bytes % size:
@@ -290,7 +291,7 @@ class OffsetIndexCheck(_Check):
         return positions
 
     def take(self, rows: Rows) -> None:
-        """Hold the entries of a stretch of the log against its batches."""
+        """Compare the entries of a stretch of the log with its batches."""
         starts, lasts = rows.table["position"] + rows.file_position, rows.table["last_offset"]
         behind = int(starts[-1] + rows.table["size"][-1])
         self._last_start = int(starts[-1])
@@ -345,7 +346,9 @@ class OffsetIndexCheck(_Check):
             self._tell(Anomaly.ENTRY_SKIPS, entry * _OFFSET_ENTRY.itemsize, offset, text)
 
     def _settle(self, starts: Integers, lasts: Integers) -> None:
-        """Find the batches that end at the offsets of pending entries: they were appended together with theirs."""
+        """Find the batches that end at the offsets of pending entries: they were appended together with the batches of
+        the entries.
+        """
         left = []
         for entry in self._pending:
             offset = int(self._offsets[entry])
@@ -370,7 +373,7 @@ class TimeIndexCheck(_Check):
     kind = FileKind.TIME_INDEX
 
     def __init__(self, file: IndexBytes, base_offset: int, walk: LogWalk) -> None:
-        """Take the bytes of the file; what is wrong with them alone is seen at once."""
+        """Take the bytes of the file, and note the faults that the bytes alone show."""
         super().__init__(walk)
         data, size = file.data, _TIME_ENTRY.itemsize
         if cut := file.size_bytes % size:
@@ -378,7 +381,7 @@ class TimeIndexCheck(_Check):
         entries = np.frombuffer(data, _TIME_ENTRY, len(data) // size)
         count = _without_zeros(entries["timestamp"], entries["offset"])
         if file.size_bytes == size:
-            count = 1  # the largest timestamp of a segment may be 0; the end of the walk tells
+            count = 1  # the largest timestamp of a segment may be 0; the end of the walk shows it
         if zeros := file.size_bytes // size - count:
             text = f"{zeros * size:,} zero bytes follow its entries"
             self._tell(Anomaly.TIMES_ZERO, count * size, None, text)
@@ -401,7 +404,7 @@ class TimeIndexCheck(_Check):
         return int(self._offsets.size)
 
     def take(self, rows: Rows) -> None:
-        """Hold the entries of a stretch of the log against its batches."""
+        """Compare the entries of a stretch of the log with its batches."""
         largest = rows.table["max_timestamp"]
         lasts = rows.table["last_offset"]
         upper = int(np.searchsorted(self._offsets, lasts[-1], side="right"))
@@ -456,7 +459,9 @@ def _without_zeros(*fields: np.ndarray) -> int:
 
 
 def _rising(values: Integers, lower: int, *, strictly: bool) -> np.ndarray:
-    """Tell for each value whether it is above the value before it; for the first, whether it is above ``lower``."""
+    """Tell for each value whether it is above the value before it; for the first value, whether it is above
+    ``lower``.
+    """
     before = np.concatenate(([lower], values[:-1])) if values.size else values
     return values > before if strictly else values >= before
 
@@ -469,7 +474,7 @@ _OF_AN_INDEX_ALONE: Final = frozenset(
         *(Anomaly.TIMES_CUT, Anomaly.TIME_ORDER, Anomaly.TIMES_ZERO),
     }
 )
-"""Where offsets of the log do not fit one another, entries are not held against them."""
+"""Where offsets of the log do not fit one another, entries are not compared with them."""
 _RECORDS_TOLD_MAX: Final = 100
 Spend = Callable[[int], None]
 
@@ -483,7 +488,7 @@ def read_segment_contents(
         segment: as listed; the ``.log`` may have grown since.
         upper_offset: base offset of the next segment; None for the last one.
         hand: buffers of this thread.
-        spend: told the bytes that were read; it may wait, or raise to end the reading.
+        spend: is called with the number of bytes read; it may wait, or raise to end the reading.
         is_deep: read every record, decompressed.
 
     Raises: UnreadableFile, PlanOutOfDate where a file shrank.
@@ -524,7 +529,7 @@ def read_segment_contents(
 
 
 def _without_consequences(seen: Sequence[SeenAnomaly]) -> list[SeenAnomaly]:
-    """Leave out what follows from an offset that does not fit: a batch with it also lies too far from the base."""
+    """Leave out the consequences of an offset that does not fit: its batch also lies too far from the base."""
     astray = {one.position for one in seen if one.anomaly in (Anomaly.OFFSET_BACK, Anomaly.BELOW_BASE)}
     return [one for one in seen if one.position not in astray or one.anomaly not in _CONSEQUENCES]
 
@@ -543,7 +548,7 @@ def _read_txn_index(data: bytes, segment: Segment) -> tuple[tuple[AbortedTxn, ..
 
 
 class _RecordsCheck:
-    """Every record of a segment, decompressed where it has to be, and walked over by the kernels."""
+    """The check of every record of a segment: decompressed if need be, and walked over by the kernels."""
 
     def __init__(self, segment: Segment, hand: Hand) -> None:
         self.seen: list[SeenAnomaly] = []
@@ -571,7 +576,7 @@ class _RecordsCheck:
         table, row = slice_.table, 0
         needed = int(table["record_count"].max()) * LOCATED_FIELDS
         if self._room.size < needed:
-            self._room = np.empty(needed, np.int64)  # nothing is written there: no record is as late as is asked for
+            self._room = np.empty(needed, np.int64)  # nothing is written there: no record is as late as the given time
         while row < table.size:
             try:
                 for run in self._hand.arena.runs(slice_, row, table.size):

@@ -1,4 +1,4 @@
-"""Reads the batches of a segment in bulk: it walks over them window by window, slice by slice."""
+"""Readers of the batches of a segment in bulk: window by window, slice by slice."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from storage.scan.witness import WitnessFile
 
 WINDOW_BYTES: Final = 8 << 20
-"""The bytes of a kernel call: few enough to stay in cache between the checksum and the walk over the records, and for
-signals to be served in between. A larger batch gets a window of its own.
+"""The bytes of a kernel call: few enough to stay in cache between the checksum and the walk over the records, and to
+let signals be served in time. A larger batch gets a window of its own.
 """
 EXTENT_WINDOW_BYTES: Final = 1 << 20
-"""The same for an extent: a batch of Arrow comes of a window."""
+"""The bytes of a kernel call for an extent: a window becomes a batch of Arrow."""
 ROWS_MAX: Final = 16_384
 
 
@@ -53,9 +53,9 @@ class Manner(NamedTuple):
     window_bytes: int
     read_messages: ReadMessages
     upper_offset: int | None = None
-    """A batch that reaches it is damaged."""
+    """A batch that reaches this offset is damaged."""
     end_offset: int = OFFSET_MAX
-    """Nothing is read behind a batch that reaches it."""
+    """Nothing is read behind a batch that reaches this offset."""
     is_reused: bool = False
     """Whether a slice is valid only until the next one is taken."""
 
@@ -69,7 +69,7 @@ def open_segment(
         segment: with a ``.log``.
         upper_offset: the next segment's base offset; a batch that reaches it is damaged.
         is_locked: whether we hold the lock of the log dir. If so, the file is mapped until the reader is closed.
-        start: where its first batch to read begins; the beginning of the file if none is given.
+        start: the position of the first batch to read; default: the beginning of the file.
 
     Raises: UnreadableFile, PlanOutOfDate if a file to map has another size than was listed.
     """
@@ -106,7 +106,7 @@ def open_whole(file: WitnessFile) -> SegmentReader:
 class SegmentReader:
     """The batches of a segment, or of an extent of one.
 
-    The first walk over them is one thread's; slices of it, several may read again.
+    One thread walks over them first; several threads may then read slices again.
     """
 
     def __init__(self, path: Path, start: Position, end: int, file: FileBytes, manner: Manner) -> None:
@@ -117,7 +117,7 @@ class SegmentReader:
             start: of the first slice; the least offset there is the segment's base offset, unless it is known better.
             end: the byte of the file at which the last batch ends.
             file: its bytes; the reader closes it.
-            manner: how it is read.
+            manner: how the file is read.
         """
         self.path = path
         self.start = start
@@ -145,17 +145,17 @@ class SegmentReader:
         self._file.let_go()
 
     def leave(self, start: int, end: int) -> None:
-        """Say that nobody touches a stretch of the file any more: pages that lie in it in full are unmapped."""
+        """Say that nobody touches a stretch of the file any more: the whole pages in the stretch are unmapped."""
         self._file.leave(start, end)
 
     def slice_at(self, start: Position, rows: int) -> Slice:
-        """Return a slice of so many rows that was walked over before. Raises: as ``slices``."""
+        """Return a slice of a number of rows over which a walk has gone. Raises: as ``slices``."""
         return next(self.slices(checksums=Checksums.DONE, start=start, rows_max=rows))
 
     def slices(
         self, *, checksums: Checksums, start: Position | None = None, rows_max: int | None = None
     ) -> Iterator[Slice]:
-        """Walk over the batches. The first batch that cannot be read raises its error.
+        """Walk over the batches. The first batch that cannot be read raises an error.
 
         Args:
             checksums: who verifies them.
@@ -170,7 +170,9 @@ class SegmentReader:
             yield found
 
     def slices_and_damage(self) -> Iterator[Slice | Damage]:
-        """Walk over the batches, and verify their checksums. Damage stands in the place of a batch that cannot be read.
+        """Walk over the batches, and verify their checksums.
+
+        A ``Damage`` stands in the place of a batch that cannot be read.
 
         Raises: UnreadableFile.
         """
@@ -222,7 +224,7 @@ class SegmentReader:
         return found
 
     def _unreadable(self, cause: str, position: int, *, goes_on: bool) -> tuple[Damage, int]:
-        """Return the damage of bytes of which nobody knows how many they are, and where reading goes on."""
+        """Return the damage of bytes of unknown length, and the position at which reading goes on."""
         behind = self._end
         if goes_on:
             behind = self._next_indexed(position)
@@ -230,7 +232,7 @@ class SegmentReader:
         return Damage(CorruptBatch(self.path, position, cause), None), behind
 
     def _next_indexed(self, position: int) -> int:
-        """Return the next byte at which the offset index has a batch start, else the end.
+        """Return the next byte at which a batch starts by the offset index, else the end.
 
         The index of a ``.log.deleted`` is the ``.index.deleted``: a rename takes both.
         """
@@ -247,6 +249,6 @@ class SegmentReader:
 
 
 def _behind(found: Slice, row: int, least_offset: int) -> tuple[int, int]:
-    """Return where reading goes on behind a damaged row, and the least offset there: its own word is not taken."""
+    """Return the position behind a damaged row, and the least offset there. The row's own offsets are not believed."""
     behind = found.position_of(row) + int(found.table["size"][row])
     return behind, int(found.table["last_offset"][row - 1]) + 1 if row else least_offset

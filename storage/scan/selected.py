@@ -1,4 +1,4 @@
-"""The selection of records by offset, time and key: told by the headers of batches as far as they tell it."""
+"""The selection of records by offset, time and key, by the headers of batches as far as these suffice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class RecordSelection:
-    """The records that are wanted. Both ends of a range are in it."""
+    """The records to select. A range includes both ends."""
 
     first_offset: int = INT64_MIN
     last_offset: int = INT64_MAX
@@ -41,13 +41,13 @@ class RecordSelection:
         return self.key is None or self.key == key
 
     def batches_taken(self, table: Table) -> npt.NDArray[np.bool_]:
-        """Tell by the headers alone which rows of ``layout.BATCH`` may have a record that is wanted."""
+        """Tell by the headers alone which rows of ``layout.BATCH`` may have a selected record."""
         is_there: npt.NDArray[np.bool_] = table["last_offset"] >= self.first_offset
         is_there &= table["base_offset"] <= self.last_offset
         return is_there & (table["max_timestamp"] >= self.since_ms)
 
     def records_taken(self, buf: Bytes, located: Integers) -> npt.NDArray[np.bool_]:
-        """Tell which records are wanted: ``layout.LOCATED_FIELDS`` by records, which index ``buf``."""
+        """Tell which records are selected. Their ``layout.LOCATED_FIELDS``, by records, index ``buf``."""
         offsets, times = located[OFFSET], located[TIMESTAMP]
         is_taken: npt.NDArray[np.bool_] = (offsets >= self.first_offset) & (offsets <= self.last_offset)
         is_taken &= (times >= self.since_ms) & (times <= self.until_ms)

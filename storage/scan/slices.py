@@ -1,4 +1,4 @@
-"""Slices, which are the batches of one window, and the causes of damage that a reader of batches reports."""
+"""Slices, which are the batches of one window, and the damage that a reader of batches reports."""
 
 from __future__ import annotations
 
@@ -32,19 +32,21 @@ CAUSES: Final = {
 
 
 class Checksums(Enum):
-    """The answers to who verifies the checksums of a slice."""
+    """The ones who verify the checksums of a slice."""
 
     ON_READ = auto()
     """The reader, before it hands the slice out."""
     BY_CALLER = auto()
-    """The reader those of v0 and v1 messages, as it reads them. The caller those of v2 batches: once a round, before
-    it uses a byte of them."""
+    """The reader verifies v0 and v1 messages as it reads them.
+
+    The caller verifies v2 batches, once a round, before it uses a byte of them.
+    """
     DONE = auto()
     """Nobody: an earlier walk did."""
 
 
 class Damage(NamedTuple):
-    """A batch that cannot be read, or what lies up to the next batch start that the offset index knows."""
+    """A batch that cannot be read, or the bytes up to the next batch start that the offset index knows."""
 
     error: CorruptBatch
     base_offset: int | None
@@ -56,13 +58,13 @@ class Slice:
     """The batches of one window, as rows of a table."""
 
     buf: Bytes
-    """The window that ``table`` speaks of."""
+    """The window that the rows of ``table`` index."""
     file_position: int
     """The position of ``buf[0]`` in the file."""
     table: Table
     """``layout.BATCH``."""
     first_row: int
-    """Place of ``table[0]`` among the segment's batches."""
+    """The place of ``table[0]`` among the segment's batches."""
     path: Path
     keys: Bytes | None = None
     """For a slice of v0 and v1 messages: the buffer with the parts that were read."""
@@ -71,12 +73,12 @@ class Slice:
 
     @property
     def is_legacy(self) -> bool:
-        """Tell a slice of v0 and v1 messages; no slice holds both these and v2 batches."""
+        """Return whether the slice holds v0 and v1 messages; no slice holds both these and v2 batches."""
         return self.keys is not None
 
     @property
     def is_plain(self) -> bool:
-        """Tell a slice of v2 batches without a compressed one."""
+        """Return whether the slice holds v2 batches, none of them compressed."""
         return not self.is_legacy and not (self.table["attributes"] & CODEC_MASK).any()
 
     def legacy_batch(self, row: int) -> LegacyBatch:
@@ -119,15 +121,15 @@ class Slice:
         return self.table.size if bad < 0 else bad
 
     def rows(self, table: Table) -> Slice:
-        """Return a slice of some of the rows, which are consecutive or not; ``table`` is a copy or a part of them."""
+        """Return a slice of some of the rows, consecutive or not. Its ``table`` is a part or a copy of this one."""
         return replace(self, table=table)
 
     def damage(self, status: int, row: int) -> Damage:
-        """Return the damage of ``row``, whose header is believed, as a kernel tells it."""
+        """Return the damage of ``row``, whose header is believed, by a kernel's status."""
         return Damage(self.fail(status, row), int(self.table["base_offset"][row]))
 
     def fail(self, status: int, row: int) -> CorruptBatch:
-        """Return the error of a kernel that stopped at ``row``."""
+        """Return the error for a kernel that stopped at ``row``."""
         return CorruptBatch(self.path, self.position_of(row), CAUSES[Status(status)])
 
     def codec_of(self, row: int) -> Compression:
@@ -144,7 +146,7 @@ class Position(NamedTuple):
     position: int
     """The position in the file."""
     next_offset: int
-    """The least that the next batch can have."""
+    """The least offset that the next batch can have."""
     ordinal: int
     row: int
 

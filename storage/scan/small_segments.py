@@ -1,7 +1,7 @@
 """Reads segments of at most a mebibyte by one reading each, into buffers that serve one segment after the other.
 
-A log dir may have a hundred thousand of them. For each, opening a reader costs more than its bytes. Damage, and
-messages of v0 and v1, are left to ``segments``.
+A log dir may have a hundred thousand such segments, and to open a reader for each costs more than to read its bytes.
+``segments`` reads damaged segments, and messages of v0 and v1.
 """
 
 from __future__ import annotations

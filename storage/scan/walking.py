@@ -1,8 +1,8 @@
-"""One walk over a ``.log`` that is there to find damage: every batch's length, header, checksum and place.
+"""A walk over a ``.log`` in search of damage: it checks every batch's length, header, checksum and place.
 
 The walk reads window by window into one buffer, which stays in the cache between the copy and the checksum. It never
-maps a file: a log dir that a broker works on may change at any moment. Behind a batch that is damaged, the walk goes on
-where its length says, if something like a batch stands there, else where the offset index has the next sound one.
+maps a file: a log dir that a broker works on may change at any moment. Behind a damaged batch, the walk goes on where
+the batch's length says, if something like a batch stands there, else at the next sound batch of the offset index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from storage.scan.reader import BatchReader, Found
 from storage.scan.slices import CAUSES
 
 WINDOW_BYTES: Final = 1 << 20
-"""Read at once: so few bytes that they are still in the second cache when their checksum is computed."""
+"""The bytes that are read at once: few enough to be still in the second cache when their checksum is computed."""
 ROWS_MAX: Final = 16_384
 SEEN_MAX: Final = 100
 """The most anomalies that are reported for one file."""
@@ -41,12 +41,12 @@ _CODEC_MAX: Final = 4
 _MAGIC_V2: Final = 2
 _RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _PIECE_BYTES: Final = 64 << 20
-"""A batch of more is verified piece by piece before memory is taken for it: its length may be damage."""
+"""A larger batch is verified piece by piece before memory is taken for it, because its length may be damaged."""
 _TRIES_MAX: Final = 1_000
 
 
 class Hand:
-    """The buffers of one thread: one walk after another uses them."""
+    """The buffers of one thread, which one walk after another uses."""
 
     def __init__(self) -> None:
         self.buffer = Buffer(WINDOW_BYTES)
@@ -72,7 +72,7 @@ class Rows(NamedTuple):
     """The position of ``buf[0]`` in the file."""
     is_legacy: bool
     first_offset: int
-    """The offset behind the batch before them."""
+    """The offset behind the batch in front of the rows."""
 
 
 class LogFile(NamedTuple):
@@ -86,7 +86,7 @@ class LogFile(NamedTuple):
     upper_offset: int | None
     """Base offset of the next segment; None for the last one."""
     known_starts: list[int]
-    """Positions, ascending, where batches start, as the offset index says. They are not believed unseen."""
+    """Positions, ascending, where batches start, as the offset index says. The walk checks each of them."""
 
 
 class _Batch(NamedTuple):
@@ -101,7 +101,7 @@ class _Batch(NamedTuple):
 
 
 class _Neighbour(NamedTuple):
-    """The last batch taken, and the offset behind the batch before it."""
+    """The last batch taken, and the offset behind the batch before that one."""
 
     position: int
     base_offset: int
@@ -117,7 +117,7 @@ class LogWalk:
         Args:
             file: what is read.
             hand: buffers.
-            spend: told the bytes that were read; it may wait, or raise to end the walk.
+            spend: is called with the number of bytes read; it may wait, or raise to end the walk.
         """
         self.seen: list[SeenAnomaly] = []
         self.damaged: list[tuple[int, int]] = []
@@ -127,7 +127,7 @@ class LogWalk:
         self.next_offset = file.base_offset
         """The offset behind the last sound batch."""
         self.is_disordered = False
-        """Whether a batch was met whose offset does not fit its neighbours, so that offsets tell little."""
+        """Whether the offset of a batch did not fit its neighbours, so that offsets tell little."""
         self._file, self._hand, self._spend = file, hand, spend
         self._reader = BatchReader(self._window, 0, file.size_bytes, hand.table, WINDOW_BYTES)
         self._last = _Neighbour(-1, -1, file.base_offset)
@@ -139,10 +139,10 @@ class LogWalk:
         return not (self.damaged or self.is_disordered)
 
     def rows(self, *, stops_at_damage: bool = False) -> Iterator[Rows]:
-        """Yield the sound batches, in runs; what else is met goes to ``seen`` and ``damaged``.
+        """Yield the sound batches, in runs; all else goes to ``seen`` and ``damaged``.
 
         Args:
-            stops_at_damage: end before the first batch that is not sound, and tell nothing of it.
+            stops_at_damage: end before the first batch that is not sound, and do not report that batch.
 
         Raises: PlanOutOfDate where the file is shorter than it was, OSError, and what ``spend`` raises.
         """
@@ -180,11 +180,11 @@ class LogWalk:
         return buf, start
 
     def _takes(self, position: int, size_bytes: int) -> bool:
-        """Tell whether memory is taken for a batch that is there in full: its length may be damage."""
+        """Return whether to take memory for a batch that is there in full: its length may be damaged."""
         return size_bytes <= _PIECE_BYTES or self._is_sound(self._batch_at(position))
 
     def _read_legacy(self, read: Found) -> Table:
-        """Return v0 and v1 messages as rows, until one that is damaged or of another version."""
+        """Return v0 and v1 messages as rows, up to a message that is damaged or of another version."""
         table, data, count, next_offset = self._hand.table, read.buf.data, 0, read.least_offset
         position, end = read.span
         while count < table.size:
@@ -206,7 +206,7 @@ class LogWalk:
         return table[:count]
 
     def _take(self, rows: Rows) -> None:
-        """Note sound batches, and what is wrong with their places."""
+        """Note sound batches, and the faults of their places."""
         table, file = rows.table, self._file
         last = table[-1]
         self.end_position = rows.file_position + int(last["position"] + last["size"])
@@ -227,7 +227,9 @@ class LogWalk:
         self._last = _Neighbour(rows.file_position + int(last["position"]), int(last["base_offset"]), lower_offset)
 
     def _tell_first(self, anomaly: Anomaly, rows: Rows, offset: int, text: str) -> None:
-        """Report the first batch that reaches an offset, once a file: all batches behind it reach it, too."""
+        """Report the first batch that reaches an offset, once a file, because all batches behind reach the
+        offset, too.
+        """
         if anomaly not in self._told:
             self._told.add(anomaly)
             self._tell(anomaly, rows, int(np.searchsorted(rows.table["last_offset"], offset)), text)
@@ -238,7 +240,7 @@ class LogWalk:
         self.seen.append(SeenAnomaly(anomaly, FileKind.LOG, position, offset, f"the batch of offset {offset} {text}"))
 
     def _past(self, status: Status, position: int) -> int:
-        """Tell what is wrong at a byte, and return where the walk goes on."""
+        """Report the fault at a byte, and return the position at which the walk goes on."""
         found = self._batch_at(position)
         if not found.is_here:
             return self._past_unreadable(position, CAUSES.get(status, "the file ends within a batch"))
@@ -261,7 +263,7 @@ class LogWalk:
         return behind
 
     def _accepts(self, found: _Batch) -> bool:
-        """Take a sound batch that only its offset sets apart; tell which of two neighbours is in the wrong place."""
+        """Take a sound batch whose offset alone does not fit; tell which of two neighbours is in the wrong place."""
         if found.base_offset >= self.next_offset or not 0 <= found.base_offset < OFFSET_MAX:
             return False
         last, file = self._last, self._file
@@ -322,7 +324,7 @@ class LogWalk:
         return _Batch(position, base_offset, size_bytes, magic, is_here=size_bytes > 0 and magic <= _MAGIC_V2)
 
     def _is_sound(self, found: _Batch) -> bool:
-        """Compute the checksum of a batch that is there in full, piece by piece."""
+        """Check the checksum of a batch that is there in full, piece by piece."""
         pieces = self._pieces(found.position, found.position + found.size_bytes)
         return agrees(next(pieces), found.magic, pieces)
 

@@ -1,1 +1,1 @@
-"""Writing: what an append is checked for, what becomes of its batches, and what the producers say to it."""
+"""Writing: the checks of an append, the bytes that its batches become, and the state of the producers."""

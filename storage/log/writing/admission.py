@@ -1,7 +1,7 @@
 """The entrance of a log: a kernel admits regular batches, its readable twin looks at all others.
 
-A producer's batch takes the kernel 3 microseconds, and the twin 20 for each record. What the kernel leaves, the twin
-judges from the beginning: it has the last word, on valid batches and on others.
+The kernel takes 3 microseconds for a producer's batch, the twin 20 for each record. The twin judges every append that
+the kernel does not admit, from the beginning, and has the last word.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Admission:
         self._rules = 2 * config.is_compacted + 4 * self._takes_log_time
 
     def admit(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        """Check what a leader is to append, and stamp it with offsets and leader epoch; a quorum's leader did that.
+        """Check an append of a leader, and stamp it with offsets and leader epoch, unless a quorum's leader did so.
 
-        Returns: None where there is not one whole batch. What is returned lasts until the next call.
+        Returns: None if there is no whole batch. The result lasts until the next call.
         Raises: as ``analyze``, ``validate`` and ``as_given``.
         """
         if origin is AppendOrigin.RAFT_LEADER:
@@ -89,7 +89,7 @@ class Admission:
         return as_given(analysis, data, self._path, stamp.next_offset) if analysis.batches else None
 
     def by_twin(self, data: bytes | memoryview, origin: AppendOrigin, stamp: Stamp) -> Admitted | None:
-        """Return what the readable code makes of an append. Returns and raises as ``admit``."""
+        """Return the append as the readable code admits it. Returns and raises as ``admit``."""
         analysis = analyze(data, self._path, origin, stamp.leader_epoch, self._config.max_message_bytes)
         return validate(analysis, self._path, self._config, origin, stamp) if analysis.batches else None
 
@@ -141,7 +141,7 @@ class Admission:
         return Admitted(room.batch[:size_bytes], (batch,), newest_ms, last_offset, log_time_ms, stamp.next_offset)
 
     def _plain(self, data: bytes | memoryview, codec: int) -> memoryview | None:
-        """Return the decompressed records; None if the batch gets another codec, or they cannot be had."""
+        """Return the decompressed records; None if the batch gets another codec, or does not decompress."""
         if codec > max(Compression) or target_codec(self._config, Compression(codec)) != codec:
             return None
         if not codec:
@@ -161,13 +161,13 @@ class Admission:
 
 
 def as_given(analysis: AppendAnalysis, data: bytes | memoryview, path: Path, log_end_offset: int) -> Admitted:
-    """Return what is written of an append whose batches are analyzed and at least one.
+    """Return the bytes to write of an append, of which at least one batch was analyzed.
 
     Args:
         analysis: of ``data``.
         data: begins with the batches.
         path: of the partition.
-        log_end_offset: nothing may begin below it; of a batch that does not say where it begins, nothing may end there.
+        log_end_offset: no batch may begin below it; a batch that does not state its beginning may not end below it.
 
     Raises: UnexpectedAppendOffset.
     """

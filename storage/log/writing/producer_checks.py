@@ -1,6 +1,6 @@
-"""The producers of an append: whether it repeats, follows or is refused, and their state behind it.
+"""The producers of an append: whether their batches repeat, follow or are refused, and the state after the append.
 
-The state itself changes on ``commit`` alone, once the append is written.
+The state of the log changes on ``commit`` alone, once the append is written.
 
 Source: Kafka UnifiedLog.analyzeAndValidateProducerState, ``ProducerAppendInfo``, ``ProducerStateEntry``.
 """
@@ -35,7 +35,7 @@ class _Ended(NamedTuple):
 
 
 class ProducerChanges:
-    """The producers of one append: their state as it was, and as it will be."""
+    """The producers of one append: their state before and after it."""
 
     def __init__(self, state: ProducerState, path: Path, origin: AppendOrigin) -> None:
         self._state, self._path, self._origin = state, path, origin
@@ -44,7 +44,7 @@ class ProducerChanges:
         self._ended: list[_Ended] = []
 
     def duplicate_of(self, batch: NewBatch) -> BatchMetadata | None:
-        """Return the batch in the log that a client sends again; only the last five of a producer are known.
+        """Return the batch in the log that a client sends again; only the last five batches of a producer are known.
 
         Source: Kafka ProducerStateEntry.findDuplicateBatch.
         """
@@ -117,7 +117,7 @@ class ProducerChanges:
         updated.last_timestamp_ms = marker.timestamp_ms
 
     def _check_epoch(self, batch: NewBatch, updated: ProducerEntry) -> None:
-        """Refuse the batch of a producer that was fenced; a follower takes what its leader has."""
+        """Refuse the batch of a fenced producer; a follower takes every batch of its leader."""
         if batch.producer_epoch < updated.epoch and self._origin is not AppendOrigin.REPLICATION:
             raise InvalidProducerEpoch(
                 self._path,
@@ -126,7 +126,9 @@ class ProducerChanges:
             )
 
     def _check_sequence(self, batch: NewBatch, current: ProducerEntry, updated: ProducerEntry) -> None:
-        """Refuse a batch that leaves a gap; any may be the first of a producer that the log does not know.
+        """Refuse a batch that leaves a gap.
+
+        The first batch of a producer that the log does not know may have any sequence.
 
         Source: Kafka ProducerAppendInfo.checkSequence.
         """
@@ -146,7 +148,7 @@ class ProducerChanges:
         )
 
     def aborted(self) -> list[AbortedTxn]:
-        """Return what the transaction index gets for the markers of this append.
+        """Return the entries that the transaction index gets for the markers of this append.
 
         Source: Kafka ProducerStateManager.lastStableOffset, ``completeTxn``.
         """
@@ -163,7 +165,7 @@ class ProducerChanges:
         return entries
 
     def commit(self) -> None:
-        """Make the state behind the append the state of the log. Source: Kafka ProducerStateManager.update."""
+        """Make the state after the append the state of the log. Source: Kafka ProducerStateManager.update."""
         for producer_id, updated in self._updated.items():
             known = self._state.producers.setdefault(producer_id, updated)
             if known is not updated:

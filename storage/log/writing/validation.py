@@ -1,4 +1,6 @@
-"""The validator: whether an append may be written, and as which bytes. The readable twin of the kernel ``admit``.
+"""The validator: it decides whether an append may be written, and as which bytes.
+
+The readable twin of the kernel ``admit``.
 
 The batches of an append are taken apart, and checked before a log looks at its own state. A batch of version 2 that
 needs no other codec is stamped as it is. Everything else is written anew as one batch of version 2: older versions,
@@ -81,7 +83,7 @@ class AppendOrigin(Enum):
     """The origin of batches, which decides what they are checked for. Source: Kafka AppendOrigin."""
 
     REPLICATION = auto()
-    """A leader; its follower takes offsets and epochs as they are, and refuses no producer."""
+    """The leader of the partition; its follower takes offsets and epochs as they are, and refuses no producer."""
     COORDINATOR = auto()
     """A coordinator of the broker: it may write markers, and its batches have no sequence numbers to check."""
     CLIENT = auto()
@@ -110,7 +112,7 @@ class Appended(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """An append that was found good, stamped with offsets and leader epoch."""
+    """An admitted append, stamped with offsets and leader epoch."""
 
     data: memoryview
     batches: Sequence[NewBatch]
@@ -119,7 +121,7 @@ class Admitted(NamedTuple):
     log_append_time_ms: int = NO_TIMESTAMP
     """The time that the log gave the records; -1 for their own."""
     first_offset: int | None = None
-    """The offset that a leader numbered it from; None where it was numbered already."""
+    """The offset from which a leader numbered the append; None if it was numbered already."""
 
 
 class NewBatch(NamedTuple):
@@ -138,7 +140,7 @@ class NewBatch(NamedTuple):
     is_transactional: bool
     is_control: bool
     control: Batch | None = None
-    """The control batch of a producer itself: its marker is read late."""
+    """The control batch of a producer, whose marker is read late."""
     is_legacy: bool = False
 
     def marker(self) -> TxnMarker | None:
@@ -184,7 +186,7 @@ class Producer:
 
 
 def build_batch(records: Sequence[Record], now_ms: int, compression: Compression, producer: Producer | None) -> bytes:
-    """One batch of records, numbered from 0. One without a timestamp gets ``now_ms``."""
+    """Build one batch of records, numbered from 0. A record without a timestamp gets ``now_ms``."""
     numbered = [
         replace(record, offset=place, timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else now_ms)
         for place, record in enumerate(records)
@@ -213,7 +215,7 @@ def validate(analysis: AppendAnalysis, path: Path, config: LogConfig, origin: Ap
 
     Raises:
         InvalidRecords, InvalidTimestamp, IllegalRecords, UndecompressableRecords, UnevenOffsets, CorruptBatch.
-        BatchTooLarge: what was written anew is above ``max.message.bytes``.
+        BatchTooLarge: a batch that was written anew exceeds ``max.message.bytes``.
     """
     return _Validation(analysis, path, config, origin, stamp).run()
 
@@ -224,7 +226,7 @@ def target_codec(config: LogConfig, source: Compression) -> Compression:
 
 
 class AppendAnalysis(NamedTuple):
-    """The batches of an append, each sound in itself; what follows the last whole one is left out."""
+    """The batches of an append, each sound in itself, without the bytes behind the last whole batch."""
 
     batches: Sequence[Batch | LegacyBatch]
     codec: Compression
@@ -233,7 +235,7 @@ class AppendAnalysis(NamedTuple):
 
     @property
     def first_offset(self) -> int | None:
-        """The first offset, as stated; None where the first batch, of version 0 or 1, does not say."""
+        """The first offset, as stated; None if the first batch, of version 0 or 1, does not state one."""
         first = self.batches[0]
         return first.base_offset if isinstance(first, Batch) else None
 
@@ -247,12 +249,12 @@ def analyze(
     *,
     needs_rising_offsets: bool = False,
 ) -> AppendAnalysis:
-    """Take apart what is to be appended.
+    """Take an append apart.
 
     Args:
-        data: batches. What is left over at the end, because a batch was cut short, counts as not there.
+        data: batches. A batch that is cut short at the end counts as absent.
         path: of the partition, for errors.
-        origin: who hands them in. For a follower, the batches of later leader epochs than its own are left out.
+        origin: the sender of the batches. For a follower, the batches of later leader epochs than its own are left out.
         leader_epoch: of the leader, or the follower's own.
         batch_bytes_max: ``max.message.bytes``; None: not looked at.
         needs_rising_offsets: whether the last offsets of the batches must rise.
@@ -278,7 +280,7 @@ def analyze(
         last_offset, newest_ms = batch.last_offset, max(newest_ms, batch.header.max_timestamp_ms)
         codec = _codec_of(batch, path) or codec
         taken.append(batch)
-    if disorder is not None:  # what is wrong with any batch comes first
+    if disorder is not None:  # a fault of any batch comes first
         raise OffsetsOutOfOrder(path, disorder)
     return AppendAnalysis(taken, codec, newest_ms)
 
@@ -293,12 +295,12 @@ class Sighting(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Sighting:
-        """Return what the checks look at in a record."""
+        """Return the fields of a record that the checks look at."""
         return cls(record.offset, record.timestamp_ms, record.key is not None, record)
 
 
 class RecordChecks:
-    """Checks the records of one append, then says what was wrong with them."""
+    """The checks of the records of one append, and the faults that they found."""
 
     def __init__(self, path: Path, config: LogConfig, now_ms: int) -> None:
         self._path, self._config, self._now_ms = path, config, now_ms
@@ -306,11 +308,11 @@ class RecordChecks:
         self._is_a_matter_of_time = False
 
     def refuse(self, place: int, cause: str) -> None:
-        """Note what is wrong with the record of this number."""
+        """Note the fault of the record with this number."""
         self._errors.append((place, cause))
 
     def is_good(self, place: int, found: Sighting, has_log_append_time: bool) -> bool:
-        """Check the key and the timestamp of the record of this number, in a batch that has this timestamp type."""
+        """Check the key and the timestamp of the record with this number, in a batch of this timestamp type."""
         if self._config.is_compacted and not found.has_key:
             self.refuse(place, "a record without a key in a compacted topic")
             return False
@@ -331,7 +333,7 @@ class RecordChecks:
         self.refuse(place, cause)
 
     def finish(self) -> None:
-        """Raise what the records of one batch amount to. Raises: InvalidRecords, InvalidTimestamp."""
+        """Raise the error for the faults of one batch, if there are any. Raises: InvalidRecords, InvalidTimestamp."""
         if self._errors:
             shown = "; ".join(f"record {place}: {cause}" for place, cause in self._errors[:_SHOWN_MAX])
             kind = InvalidTimestamp if self._is_a_matter_of_time else InvalidRecords
@@ -471,7 +473,7 @@ class _Validation:
         return good
 
     def _sightings(self, batch: Batch | LegacyBatch, *, whole: bool = False) -> Iterator[Sighting | str]:
-        """Read the records; a string says what is wrong with one. Raises: InvalidRecord, CorruptCompressedData."""
+        """Yield the records; a string tells the fault of a record. Raises: InvalidRecord, CorruptCompressedData."""
         if isinstance(batch, LegacyBatch):
             yield from self._legacy_sightings(batch)
             return
@@ -479,7 +481,7 @@ class _Validation:
         if header.record_count < 0:
             raise InvalidRecord(f"a batch of {header.record_count} records")
         if header.record_count == 0:
-            return  # what lies behind the header is not looked at, as in Kafka
+            return  # the bytes behind the header are not read, as in Kafka
         data = memoryview(decompress(header.compression, batch.payload, DECOMPRESSED_BYTES_MAX))
         if header.compression and not whole:
             yield from sightings(data, header)
@@ -544,7 +546,9 @@ def _written(header: BatchHeader, batch: Batch, *, has_new_crc: bool) -> bytes:
 
 
 def _cannot_be_built(header: BatchHeader | LegacyHeader) -> str | None:
-    """Return what keeps Kafka from writing the batch anew. Source: Kafka MemoryRecordsBuilder.validateProducerState."""
+    """Return the reason why Kafka does not write the batch anew. Source: Kafka
+    MemoryRecordsBuilder.validateProducerState.
+    """
     if header.producer_id == NO_PRODUCER_ID:
         return "a transactional batch of no producer" if header.is_transactional else None
     if header.producer_epoch == NO_PRODUCER_EPOCH:
