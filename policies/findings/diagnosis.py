@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,6 +22,7 @@ from policies.findings.of_log_dir import (
     partition_name_findings,
     set_aside_finding,
     topic_id_finding,
+    twice_findings,
     unread_topic_id_finding,
 )
 from policies.findings.of_partition import epoch_findings, file_findings
@@ -39,7 +39,6 @@ from policies.plan import PartitionPlan
 from policies.preflight.facts import NEWEST
 from policies.preflight.start import StartVerdict
 from policies.reasons import counted, duration, moment, size
-from storage.names import TopicPartition
 
 EMPTY_BATCHES_MIN: Final = 100
 """Fewer empty batches are what idempotent producers leave."""
@@ -195,20 +194,6 @@ def identity_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
         yield topic_id_finding(seen.path, own.topic_id, known, BY_METADATA)
 
 
-def twice(log_dirs: Iterable[LogDirSymptoms]) -> Iterator[Finding]:
-    """Yield the partitions that lie in two log dirs under their plain name."""
-    found: defaultdict[TopicPartition, list[str]] = defaultdict(list)
-    for log_dir in log_dirs:
-        for partition in log_dir.partitions:
-            found[partition.topic_partition].append(partition.path)
-    for topic_partition, paths in found.items():
-        if len(paths) > 1:
-            text = f"{topic_partition} lies in {counted(len(paths), 'log dir')}: a broker refuses to start. The other: "
-            text += ", ".join(paths[1:])
-            remedy = "Find out which one is newer (logcleaner topics), and move the other one out of the log dir."
-            yield Finding(FindingCode.PARTITION_TWICE, Harm.NO_START, paths[0], f"{text}.", remedy)
-
-
 def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterator[Finding]:
     """Yield what the directories are that are no live partition."""
     for entry in entries:
@@ -327,7 +312,7 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetad
     return Diagnosis(
         now_ms,
         tuple(log_dir.path for log_dir in seen),
-        tuple(worst_first([*found, *twice(seen)])),
+        tuple(worst_first([*found, *twice_findings((one.topic_partition, one.path) for one in partitions)])),
         len(partitions),
         sum(partition.walked.bytes_read for partition in partitions),
         sum(partition.walked.bytes_unread for partition in partitions),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
@@ -404,6 +405,19 @@ def meta_findings(befores: Sequence[IdentityBefore], metadata_dir: str | None) -
             text = f"{cause[0].upper()}{cause[1:]}; {so}."
             yield Finding(FindingCode.META_PROPERTIES, Harm.NO_START, path, text, remedy)
         told.add(path)
+
+
+def twice_findings(partitions: Iterable[tuple[TopicPartition, str]]) -> Iterator[Finding]:
+    """Yield the partitions that lie in two log dirs of a broker under their plain name; each with its path."""
+    found: defaultdict[TopicPartition, list[str]] = defaultdict(list)
+    for topic_partition, path in partitions:
+        found[topic_partition].append(path)
+    for topic_partition, paths in found.items():
+        if len(paths) > 1:
+            text = f"{topic_partition} lies in {counted(len(paths), 'log dir')}: a broker refuses to start. The other: "
+            text += ", ".join(paths[1:])
+            remedy = "Find out which one is newer (logcleaner topics), and move the other one out of the log dir."
+            yield Finding(FindingCode.PARTITION_TWICE, Harm.NO_START, paths[0], f"{text}.", remedy)
 
 
 def log_dir_name_findings(log_dir: str, entries: Iterable[NamedEntry]) -> Iterator[Finding]:

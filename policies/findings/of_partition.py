@@ -1,7 +1,6 @@
 """Tell what is wrong with one partition by the ends of its files, its names and its checkpoints.
 
 What the ends of the files show is judged by the rules of ``of_files`` and ``of_history``, as a check of every byte is.
-Which checkpoints and snapshots speak of offsets that the log lacks is told together, once a partition.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from policies.findings.of_log_dir import (
     meta_findings,
     set_aside_finding,
     topic_id_findings,
+    twice_findings,
 )
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.metadata import METADATA_DIR
@@ -401,6 +402,7 @@ class _Check:
         if not self._request.is_whole:
             identities = [one for one in identities if not one.is_missing]
         self._findings += meta_findings(identities, metadata_dir)
+        self._findings += twice_findings((name, str(one.log_dir.path / str(name))) for one in dirs for name in one.read)
 
     def _everywhere(self, dirs: Sequence[_Dir]) -> set[TopicPartition]:
         """Return the partitions with a directory in any log dir, whatever its suffix."""

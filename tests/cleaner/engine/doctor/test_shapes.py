@@ -553,6 +553,8 @@ def test_partition_in_two_log_dirs(tmp_path: Path, capsys) -> None:
     one.stopped()
     status, findings = seen(capsys, one.log_dir, other)
     assert (status, [finding["code"] for finding in findings]) == (4, ["PARTITION_TWICE"])
+    by_verify = seen(capsys, one.log_dir, other, command="verify")[1]
+    assert [found["text"] for found in by_verify if found["code"] == "PARTITION_TWICE"] == [findings[0]["text"]]
 
 
 @pytest.mark.usefixtures("clock")
