@@ -20,12 +20,17 @@ from storage.names import FileKind, TopicPartition
 from storage.records import iter_headers, read_batch
 from storage.scan.partitions import OffsetRange
 from storage.segment import Segment, reading
+from storage.stores.paths import StoredPath
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
 TASKS_WANTED: Final = 16
 """Small extents are packed into about this many tasks at least."""
 TASK_BYTES_MIN: Final = 4 << 20
-"""The least bytes that a task reads, if there are as many. Spark's default for files, too (``openCostInBytes``)."""
+"""The least cost of a task, if there is as much."""
+OPEN_BYTES: Final = 256 << 10
+"""What could be read in the time that it takes to open a file: 300 us."""
+OPEN_BYTES_IN_A_STORE: Final = 4 << 20
+"""The same in a store: 30 ms. Spark's default for files, too (``openCostInBytes``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,11 @@ class Extent:
     def size_bytes(self) -> int:
         """Return the size of its batches."""
         return self.end - self.start
+
+    @property
+    def cost_bytes(self) -> int:
+        """Return how many bytes could be read in the time that this extent takes, with the opening of its file."""
+        return self.size_bytes + (OPEN_BYTES_IN_A_STORE if isinstance(self.path, StoredPath) else OPEN_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,11 @@ def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wan
                 continue
         concerned = tuple(txn for txn in aborted if txn.last_offset >= start_offset and txn.first_offset < upper_offset)
         log, base_offset = segment.log, segment.base_offset
-        for piece in _cut(segment, OffsetRange(start_offset, upper_offset), wanted.partition_bytes_max):
+        is_whole = (
+            not is_last and start_offset == segment.base_offset and upper_offset == segments[place + 1].base_offset
+        )
+        offsets = OffsetRange(start_offset, upper_offset)
+        for piece in _cut(segment, offsets, wanted.partition_bytes_max, is_whole=is_whole):
             yield Extent(name, log.path, log.identity.inode, base_offset, *piece, wanted.since_ms, concerned)
 
 
@@ -105,10 +119,16 @@ def _first_offset_since(segment: Segment, since_ms: int) -> int:
     return entries[earlier - 1].offset + 1 if earlier else 0
 
 
-def _cut(segment: Segment, offsets: OffsetRange, bytes_max: int) -> Iterator[tuple[int, int, OffsetRange]]:
-    """Yield parts of about ``bytes_max`` that together hold the range: their first and last byte, and the offsets
-    there.
+def _cut(
+    segment: Segment, offsets: OffsetRange, bytes_max: int, *, is_whole: bool
+) -> Iterator[tuple[int, int, OffsetRange]]:
+    """Yield parts of about ``bytes_max`` that together hold the range: first and last byte, and the offsets there.
+
+    ``is_whole``: the range is all that a segment below another one can have.
     """
+    if is_whole and segment.size_bytes <= bytes_max:
+        yield 0, segment.size_bytes, offsets  # its listing says all: nothing of it is opened before a task reads it
+        return
     entries = offset_entries(segment)
     with reading(segment.log.path) as descriptor:
         start = position_of(descriptor, segment, offsets.start)
@@ -153,15 +173,15 @@ def packed(extents: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, 
         extents: of all partitions.
         bytes_max: of one task; less if the extents have few bytes in all, so that several tasks can share them.
     """
-    share_bytes = sum(extent.size_bytes for extent in extents) // TASKS_WANTED
+    share_bytes = sum(extent.cost_bytes for extent in extents) // TASKS_WANTED
     bytes_max = min(bytes_max, max(share_bytes, TASK_BYTES_MIN))
     together: list[Extent] = []
     filled_bytes = 0
     for extent in extents:
-        if together and filled_bytes + extent.size_bytes > bytes_max:
+        if together and filled_bytes + extent.cost_bytes > bytes_max:
             yield tuple(together)
             together, filled_bytes = [], 0
         together.append(extent)
-        filled_bytes += extent.size_bytes
+        filled_bytes += extent.cost_bytes
     if together:
         yield tuple(together)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from storage.log.listing import list_partition
 from storage.names import TopicPartition
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import OffsetRange
+from storage.stores.paths import StoredPath
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 from tests.spark.tables import read, reader
 
@@ -83,3 +85,25 @@ def test_small_slices_share_a_task(tmp_path: Path) -> None:
 def test_large_slices_have_a_task_each(log: Log, tmp_path: Path) -> None:
     cut = slices(tmp_path, maxPartitionBytes="10000")
     assert [len(together) for together in packed(cut, 10_000)] == [1] * len(cut)
+
+
+def test_a_segment_that_is_read_whole_is_not_opened_to_plan_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = PartitionDir(tmp_path, "orders-0").segment(0, keyed(0, "a=1")).segment(1, keyed(1, "b=1"))
+    segments = list_partition(made.segment(2, keyed(2, "c=1")).path).segments
+    opened = []
+    monkeypatch.setattr("storage.scan.extents.offset_entries", lambda segment: opened.append(segment.base_offset) or [])
+    for offsets, asked in ((OffsetRange(0, 3), [2]), (OffsetRange(0, 2), []), (OffsetRange(1, 3), [2])):
+        wanted = Wanted(offsets, None, 1 << 30, read_committed=False)
+        found = list(cut_partition(TopicPartition("orders", 0), segments, wanted))
+        assert [one.offsets.end - one.offsets.start for one in found] == [1] * len(found)
+        assert (opened, all(one.start == 0 < one.end for one in found)) == (asked, True)
+        opened.clear()
+
+
+def test_many_tiny_segments_are_several_tasks_for_each_has_to_be_opened(tmp_path: Path) -> None:
+    tiny = Extent(TopicPartition("orders", 0), tmp_path, 1, 0, 0, 100, OffsetRange(0, 1), None, ())
+    assert len(list(packed([tiny] * 20_000, 128 << 20))) > 30
+    stored = replace(tiny, path=StoredPath("s3://bucket/orders-0/0.log"))
+    assert len(list(packed([stored] * 20_000, 128 << 20))) > 600
