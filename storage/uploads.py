@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage.directory import OpenFile
 from storage.errors import LogCleanerError
@@ -27,6 +29,9 @@ from storage.stores.catalogue import catalogue_of
 from storage.stores.errors import StoreError
 from storage.stores.paths import StoredPath
 from storage.stores.store import StoredEntry, Upload
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _SMALL_BYTES_MAX: Final = 8 << 20
 _ZEROS: Final = bytes(1 << 20)
@@ -104,7 +109,7 @@ class UploadedFile(NewFile):
         return self.size_bytes
 
     def fsync(self) -> None:
-        """Have the file there, whole. Raises: OtherWriter if a small one is there already; as ``Upload``."""
+        """Have the file there, whole. Raises: OtherWriter if one is there already; as ``Upload``."""
         if self._entry is not None:
             return
         if self._upload is None:
@@ -113,6 +118,9 @@ class UploadedFile(NewFile):
             except FileExistsError as error:
                 raise OtherWriter(str(self._at), "it is there already") from error
         else:
+            with suppress(FileNotFoundError):  # the end of an upload knows no condition, so this is the last look
+                self._catalogue.store.look(self._at.key)
+                raise OtherWriter(str(self._at), "it is there already")
             self._entry = self._upload.finish()
             self._upload = None
         if self._mtime_ns is not None:
@@ -136,10 +144,33 @@ class UploadedFile(NewFile):
             self._upload = None
 
 
+class UploadStream(io.RawIOBase):
+    """A file being written into a store, for a library that writes to a binary stream. Closing it does nothing."""
+
+    def __init__(self, file: NewFile) -> None:
+        """Write to ``file``, which its opener completes."""
+        super().__init__()
+        self._file = file
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Append all of ``data``. Raises: as ``UploadedFile.write``."""
+        view = memoryview(data).cast("B")
+        self._file.write(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self._file.size_bytes
+
+
 class Uploads(FileSystem):
     """Writes new files into a store, and removes them again. What lies there is not changed."""
 
-    def __init__(self, go_on: Callable[[], None]) -> None:
+    def __init__(self, go_on: Callable[[], None] = lambda: None) -> None:
         """Write nothing yet. ``go_on`` is asked between two pieces of a file; it raises if the run is to end."""
         self._go_on = go_on
         self._digests: dict[Path, str] = {}

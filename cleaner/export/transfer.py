@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol, cast
 
 import numpy as np
 
 from cleaner.errors import UnusableOutput, as_unwritable
-from storage.directory import despite_vanishing
+from storage.directory import despite_vanishing, is_stored, is_there
 from storage.errors import UnreadableFile
+from storage.filesystem import Purpose
 from storage.scan.chunks import Chunk, chunks
 from storage.scan.extents import Extent, Wanted, cut_partition
 from storage.scan.files import SegmentGone
@@ -29,6 +30,8 @@ from storage.scan.partitions import FoundPartition, OffsetRange, readable_end
 from storage.scan.segments import open_extent
 from storage.scan.selected import EVERY_RECORD, INT64_MIN, RecordSelection
 from storage.scan.slices import Damage
+from storage.stores.paths import StoredPath
+from storage.uploads import Uploads, UploadStream
 
 SLICE_BYTES: Final = 8 << 20
 """The bytes that are read between two signs of progress."""
@@ -106,13 +109,20 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
 def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
     """Open a file to write. It gets its name at the end of the ``with``; if that ends with an error, the file goes.
 
+    In a store it is there at the end of the ``with``, and not before.
+
     Args:
         path: must not exist; its parent must exist.
         log_dir: no file may be written in this directory.
 
-    Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``.
+    Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``; OtherWriter, as of a store.
     """
     _check_usable(path, log_dir)
+    if isinstance(path, StoredPath):
+        with Uploads().create(path, path.parent, Purpose.COPY) as uploaded:
+            yield cast("BinaryIO", UploadStream(uploaded))
+            uploaded.fsync()
+        return
     hidden = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with as_unwritable(path):
@@ -161,12 +171,12 @@ def _selected(chunk: Chunk, selection: RecordSelection) -> Chunk:
 
 def _check_usable(path: Path, log_dir: Path) -> None:
     _check_absent(path)
-    if not path.parent.is_dir():
+    if not is_stored(path) and not path.parent.is_dir():
         raise UnusableOutput(path, f"{path.parent} is no directory", "make it first")
     if log_dir.resolve() in path.resolve().parents:
         raise UnusableOutput(path, f"lies in the log dir {log_dir}", "name a file outside it")
 
 
 def _check_absent(path: Path) -> None:
-    if os.path.lexists(path):
+    if is_there(path):
         raise UnusableOutput(path, "is there already, and is not replaced", "name another file, or remove it")

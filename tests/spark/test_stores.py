@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
+import pyarrow.parquet as pq
 import pytest
+from obstore.store import S3Store
 
+from cleaner.report.findings import TABLES
 from cleaner.spark import read_logs, register
 from cleaner.spark.table.options import parse_sink_options, s3_of
 from storage.errors import InvalidConfig
 from tests.conftest import Samples
-from tests.storage.stores.s3 import ENVIRONMENT, KEYS, serving, upload, writer
+from tests.storage.stores.s3 import ENVIRONMENT, KEYS, configuration, environment, serving, upload, writer
 
 WHOLE = "orders,payments,ledger,single,empty"
 """Topics of the new archive of which every record is there."""
@@ -119,3 +127,31 @@ def test_sink_writes_here_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="lies in a store, and the sink writes to directories of this machine"):
         parse_sink_options({"path": "s3a://tables/new"})
     assert parse_sink_options({"path": f"file://{tmp_path}"}).log_dir == tmp_path
+
+
+@pytest.mark.slow
+def test_analysis_of_a_bucket_is_that_of_the_log_dir_here(endpoint: str, samples: Samples) -> None:
+    """Another process than that of the other tests: its Spark workers have the credentials of the environment."""
+    told = []
+    for place in (str(samples.root / "before"), "s3a://tables/new"):
+        command = [sys.executable, "-m", "cleaner", "analyze", "--json", "--topic", "orders", "payments", "--log-dir"]
+        more = ["--output", "s3://tables/found"] if "://" in place else []
+        done = subprocess.run([*command, place, *more], capture_output=True, check=False, timeout=300,
+                              env=os.environ | environment(endpoint))  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+        told.append(json.loads(done.stdout.replace(place.replace("s3a", "s3").encode(), b"HERE")))
+    for document in told:
+        del document["now"], document["retention"]  # it goes by the time of the run
+    assert without_disk(told[1]) == without_disk(told[0])
+    found = S3Store("tables", config=configuration(endpoint), client_options={"allow_http": True})  # type: ignore[call-overload]
+    written = [meta["path"] for page in obstore.list(found, "found") for meta in page]
+    assert sorted({path.split("/")[1] for path in written}) == sorted(TABLES)
+    sizes = next(path for path in written if path.startswith("found/sizes/"))
+    assert pq.read_table(io.BytesIO(bytes(obstore.get(found, sizes).bytes()))).num_rows >= 2
+
+
+def without_disk(value: Any) -> Any:
+    """Return a document without figures of a disk, which a bucket has not."""
+    if isinstance(value, dict):
+        return {key: without_disk(one) for key, one in value.items() if "disk" not in key and key != "mtime_ms"}
+    return [without_disk(one) for one in value] if isinstance(value, list) else value

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import clock_ms
-from cleaner.cli.naming import add_log_dirs_operand, check_topics, warn_of_names, warn_of_symlinks
+from cleaner.cli.naming import add_log_dirs_operand, check_topics, place, warn_of_names, warn_of_symlinks
 from cleaner.cli.opening import add_log_dir_arguments, load, without_missing
 from cleaner.cli.showing import add_html_argument, check_html, provenance_if_asked, show, write_html
 
@@ -32,9 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.analysis/1")
     output.add_argument(
-        "--output", type=Path, metavar="DIR", help="also write Parquet: a directory for each table, a file for each run"
+        "--output",
+        type=place,
+        metavar="DIR",
+        help="also write Parquet: a directory for each table, a file for each run; DIR may be a URL",
     )
     add_html_argument(output)
+    parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from cleaner.cli.look.verify import check_unless_signalled, request_of
 from cleaner.cli.naming import add_log_dirs_operand
 from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
 from cleaner.cli.showing import add_quiet_argument, quiet_view, show
+from storage.directory import is_stored
 from storage.errors import Corrupt, InvalidConfig
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     sweeping.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would be done")
     add_danger_arguments(sweeping, "the sweep")
+    parser.set_defaults(reads_stores=True)
     parser.add_argument(
         "--json",
         action="store_true",
@@ -132,7 +134,7 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
         )
         found = examination.diagnosis(damage)
     problems = [str(absent) for absent in missing]
-    if not args.topic:
+    if not args.topic and not any(map(is_stored, loaded.log_dirs)):  # no broker starts on what lies in a store
         node = node_of(loaded, NEWEST, named=bool(args.log_dir))
         log_dirs = [*loaded.log_dirs, *(absent.path for absent in missing)]
         found = replace(found, start=start_verdict(log_dirs, node, reads_all=args.deep))

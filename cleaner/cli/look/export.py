@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.look.selecting import add_selection_arguments, selection_of
-from cleaner.cli.naming import OPERAND, OnePartition
+from cleaner.cli.naming import OPERAND, OnePartition, place
 from cleaner.cli.opening import add_place_arguments, one_partition
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
@@ -41,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "topic_partition", action=OnePartition, named=topic_partition, metavar=OPERAND, help="the partition to export"
     )
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="the file to write; it must not exist. - is stdout (jsonl only)"
+        "file",
+        type=place,
+        metavar="FILE",
+        help="the file to write, or its URL; it must not exist. - is stdout (jsonl only)",
     )
     parser.add_argument(
         "--to",

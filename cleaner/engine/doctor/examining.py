@@ -56,7 +56,7 @@ from policies.findings.symptoms import (
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.preflight.lost import LostPartition, SetAside
 from policies.preflight.metadata import METADATA_DIR
-from storage.directory import despite_vanishing, opened, status_of
+from storage.directory import despite_vanishing, entries, status_of
 from storage.errors import Corrupt, InvalidRecord, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.end import find_end
 from storage.log.listing import Listing, list_partition
@@ -97,8 +97,8 @@ def entries_of(
     Raises: UnreadableFile.
     """
     found: list[tuple[str, os.stat_result]] = []
-    with as_unreadable(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
-        for entry in entries:
+    with as_unreadable(log_dir), entries(log_dir) as listed:
+        for entry in listed:
             with suppress(FileNotFoundError):
                 found.append((entry.name, entry.stat(follow_symlinks=False)))
     for name, status in sorted(found, key=lambda pair: pair[0]):
@@ -139,7 +139,7 @@ def unlinked_of(log_dir: Path, files: Iterable[UnlinkedFile], now_ms: int) -> Un
         files: the unlinked files of its file system, the largest first.
         now_ms: the moment of the look, epoch ms.
     """
-    own = [file for file in files if Path(file.path).is_relative_to(log_dir) and _is_kept(file, now_ms)]
+    own = [file for file in files if path_of_text(file.path).is_relative_to(log_dir) and _is_kept(file, now_ms)]
     if not own:
         return None
     largest = own[0]

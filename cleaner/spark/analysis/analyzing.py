@@ -11,6 +11,7 @@ An analysis is written as Parquet: a directory for each table, with a file for e
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,15 +57,17 @@ from policies.facts import PartitionFacts
 from policies.plan import PartitionPlan, Plan, Request, path_of
 from policies.retention import curve_by_size, curve_by_time
 from storage.codecs.compression import Compression
-from storage.directory import despite_vanishing
+from storage.directory import despite_vanishing, is_stored
 from storage.errors import LogCleanerError
+from storage.filesystem import Purpose
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.names import TopicPartition
 from storage.records import ControlType
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import OffsetRange
-from storage.stores.paths import path_of_text
+from storage.stores.paths import StoredPath, path_of_text
+from storage.uploads import Uploads
 
 _TYPES: Final[dict[type, pa.DataType]] = {
     int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary(),
@@ -219,13 +222,14 @@ class Naming:
 def write_tables(analysis: Analysis, output: Path) -> None:
     """Write ``output/TABLE/MOMENT.parquet`` for each table, even without rows. ``analyzed_at`` tells the runs apart.
 
-    Raises: UnwritableFile.
+    Raises: UnwritableFile; as of a store.
     """
     name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
     for table, kind in TABLES.items():
         path = output / table / name
         with as_unwritable(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not is_stored(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, _arrow(table, kind, analysis))
 
 
@@ -422,6 +426,11 @@ def _day(day: int) -> str | None:
 
 def _write(path: Path, table: pa.Table) -> None:
     """Write a file that readers of the directory see whole or not at all: they ignore names with a leading dot."""
+    if isinstance(path, StoredPath):
+        made = io.BytesIO()
+        pq.write_table(table, made)
+        Uploads().replace_file(path, made.getvalue(), Purpose.COPY)
+        return
     hidden = path.with_name(f".{path.name}")
     pq.write_table(table, hidden)
     hidden.replace(path)

@@ -14,9 +14,10 @@ from tests.storage.stores.proxy import Fault, Proxy
 
 OF_A_DISK = {
     *("disk_bytes", "apparent_bytes", "free_bytes", "kinds", "file_systems", "runway", "runways", "space", "on_disk"),
+    "start",
     *("now", "next_expiry_ms", "seconds", "bytes_per_second", "generated_at", "mtime_ms", "freed_disk_bytes"),
 }
-"""Keys of figures that a store has not, or that pass with the time."""
+"""Keys of what a store has not, such as figures of a disk and the start of a broker, or that pass with the time."""
 REFUSED = "logcleaner: a run without --dry-run would be refused: HERE lies in a store, which is read only\n"
 COMMANDS = [
     "topics --json --log-dir {}",
@@ -36,6 +37,8 @@ COMMANDS = [
     "verify --json {}/ledger-0",
     "diff --json {} {}",
     "owners --json --log-dir {}",
+    "doctor --json {}",
+    "doctor --deep --json {}",
     "prove-erased no-such-key --json --log-dir {}",
 ]
 
@@ -97,8 +100,8 @@ def pruned(value: Any) -> Any:
         ("clean {}", "lies in a store, where nothing is changed in place; look at it with clean --dry-run, or write a"),
         ("free --target 1GiB {}", "lies in a store, where nothing is changed in place; "),
         ("verify {} --repair --yes", "lies in a store, where nothing is changed in place; "),
-        ("analyze --log-dir {}", "lies in a store, and analyze reads directories of this machine; copy it here first"),
-        ("doctor {}", "lies in a store, and doctor reads directories of this machine; copy it here first"),
+        ("preflight {}", "lies in a store, and preflight reads directories of this machine; copy it here first"),
+        ("doctor {} --sweep x --yes", "lies in a store, where nothing is changed in place; "),
     ],
 )
 def test_other_command_refuses_a_url_in_one_line(
