@@ -1,8 +1,8 @@
 """The codecs of many batches at a call: their records into an arena, and back, without the GIL.
 
-This is the fast twin of ``compression``. It handles what Kafka's clients write, and answers NEEDS_PYTHON for the rest.
-What it decompresses, ``compression`` decompresses to the same bytes; what it calls damaged, ``compression`` refuses,
-with the cause in words.
+This is the fast twin of ``compression``. It handles the bytes that Kafka's clients write, and answers NEEDS_PYTHON for
+all others. ``compression`` decompresses the same bytes to the same records, and refuses, with the cause in words, what
+this module calls damaged.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _decompress_row(
         return Status.BAD_SIZE, position
     if is_unverified and not is_sound(buf, table, row):
         return Status.BAD_CRC, position
-    if batch.record_count == 0:  # what lies behind the header of an empty batch is not looked at, as in Kafka
+    if batch.record_count == 0:  # the bytes behind the header of an empty batch are not read, as in Kafka
         return Status.OK, position
     status, end = decompress_body(
         batch.attributes & CODEC_MASK, buf, batch.position + HEADER_BYTES, batch.position + batch.size,
@@ -147,7 +147,7 @@ def compress_body(  # noqa: PLR0911  (each codec has its own)
     last_seen: LastSeen,
     version: int,
 ) -> tuple[int, int]:
-    """Do what ``compress_records`` does, for a batch of a version."""
+    """Compress as ``compress_records`` does, for a batch of a version."""
     start, end = max(start, 0), min(end, plain.size)
     if end < start or position < 0 or position > out.size:
         return Status.BAD_SIZE, position
@@ -213,7 +213,7 @@ def _proven_libraries() -> Libraries:
 
 
 def proven(found: Libraries) -> Libraries:
-    """Return the libraries through which a sample goes and comes back as it was; each is tried without its rivals."""
+    """Return the libraries that compress and decompress a sample without a change; each is tried without its rivals."""
     calls, by_zlib = CodecCalls(found), found._replace(isal=None, zlib_ng=None)
     return Libraries(
         lz4=found.lz4 if _round_trips(_LZ4, calls) else None,

@@ -1,10 +1,9 @@
 """The codecs of record batches, framed as Kafka frames them.
 
-The codecs write what Kafka's producer and cleaner write at a codec's default level, and what its brokers write at
-another one. They read what Kafka's own streams
-accept, oddities included. Decompression is bounded: no codec ever holds more than the caller's limit plus one block,
-whatever sizes the data claims. The first batch that needs a codec imports its module, so that a run that only deletes
-loads none.
+The codecs write the bytes that Kafka's producer and cleaner write at a codec's default level, and those that brokers
+write at another level. They read all that Kafka's own streams accept, oddities included. Decompression is bounded: no
+codec ever holds more than the caller's limit plus one block, whatever sizes the data claims. The first batch that needs
+a codec imports its module, so that a run that only deletes loads none.
 
 Source: Kafka ``Compression`` and its implementations ``GzipCompression``, ``SnappyCompression``,
 ``Lz4Compression``, ``ZstdCompression``.
@@ -70,8 +69,8 @@ def decompress(codec: Compression, data: bytes | memoryview, limit_bytes: int, m
     Args:
         codec: the codec; NONE gives ``data`` back, if it is within the limit.
         data: all the compressed bytes of the batch.
-        limit_bytes: what the result may take at most; memory stays below it plus one block of the codec.
-        message_version: magic of the batch: in version 0 an lz4 frame's header checksum is not looked at.
+        limit_bytes: the most bytes of the result; memory stays below it plus one block of the codec.
+        message_version: magic of the batch: in version 0 an lz4 frame's header checksum is not checked.
 
     Raises:
         CorruptCompressedData: the bytes are damaged, cut short, or grow beyond the limit.
@@ -84,7 +83,7 @@ def decompress(codec: Compression, data: bytes | memoryview, limit_bytes: int, m
 def decompress_onto(
     out: bytearray, codec: Compression, data: bytes | memoryview, limit_bytes: int, message_version: int = 2
 ) -> None:
-    """Append the decompressed records of a batch; the arguments and the errors of ``decompress``."""
+    """Append the decompressed records of a batch; arguments and errors are those of ``decompress``."""
     end = len(out) + limit_bytes
     for block in _decompressed_blocks(codec, memoryview(data), limit_bytes, message_version):
         if len(out) + len(block) > end:

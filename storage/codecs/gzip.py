@@ -1,6 +1,6 @@
 """gzip as Java writes and reads it: ISA-L reads it, and zlib-ng writes it; where these are missing, libz does.
 
-The kernels handle one member, and ignore what follows it. If that is another member, Python handles the body.
+The kernels handle one member, and ignore the bytes behind it. If another member follows, Python handles the body.
 
 Source: Kafka ``GzipCompression``; Java ``GZIPOutputStream``, ``GZIPInputStream``; zlib's manual.
 """

@@ -32,7 +32,7 @@ def compress(data: bytes | memoryview, level: int = LEVEL) -> bytes:
 def decompressed_blocks(data: bytes | memoryview) -> Iterator[bytes]:
     """Yield the content of all members, in pieces of at most 128 KiB.
 
-    What follows a member and does not start another is ignored, as ``GZIPInputStream`` does.
+    Bytes behind a member that do not start another one are ignored, as by ``GZIPInputStream``.
 
     Raises:
         CorruptCompressedData: damaged (checksum and size of each member are verified) or cut short.

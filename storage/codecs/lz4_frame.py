@@ -57,7 +57,7 @@ def compress(data: bytes | memoryview, hashes_magic: bool = False, level: int = 
     Args:
         data: what to compress.
         hashes_magic: into the frame's checksum, too, as message format 0 does.
-        level: Kafka takes the fast compressor at its default, and the thorough one at any other.
+        level: Kafka takes the fast compressor at its default level, and the thorough one at any other level.
     """
     mode: dict[str, Any] = {} if level == LEVEL else {"mode": "high_compression", "compression": level}
     checksum = _header_checksum(_MAGIC + _DESCRIPTOR if hashes_magic else _DESCRIPTOR)
@@ -76,7 +76,7 @@ def decompressed_blocks(data: bytes | memoryview, checks_header: bool = True) ->
     """Yield the blocks of the first frame, decompressed one by one; each is at most 4 MiB.
 
     Args:
-        data: a frame, and what may follow it (ignored, as Kafka ignores it).
+        data: a frame, and bytes that may follow it, which are ignored as in Kafka.
         checks_header: whether the header's checksum must be right: not in message format 0.
 
     Raises:

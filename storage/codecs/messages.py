@@ -1,8 +1,8 @@
 """The loop that reads messages of versions 0 and 1 into a batch table: each message, or wrapper with messages in it, is
 one row, as if it were a v2 batch.
 
-It handles what Kafka's clients and brokers write. At anything else it stops, and ``storage.scan.legacy_rows`` reads
-that message by the readable code.
+It handles the messages that Kafka's clients and brokers write. At any other message it stops, and
+``storage.scan.legacy_rows`` reads that message by the readable code.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _NONE: Final = -1  # of the fields that only v2 has
 
 @kernel()
 def _is_sound(buf: Bytes, position: int, size: int, calls: Integers) -> bool:
-    """Return whether the CRC of a message, which lies in ``buf``, is the one that it states.
+    """Return whether the CRC of a message, which lies in ``buf``, is the one that the message states.
 
-    ISA-L has instructions for it that no level of ours has: it takes a quarter of the time.
+    ISA-L uses instructions for it that no level of ours has, and takes a quarter of the time.
     """
     start, stated = position + MAGIC_AT, stated_checksum(buf, position)
     if calls[ISAL_CRC32]:

@@ -1,7 +1,7 @@
 """The loop that writes batches as ``decide_batches`` decided: copied, emptied or rebuilt from their kept records.
 
-A batch that is copied, emptied or dropped stays compressed. One that is rebuilt is decompressed before, and compressed
-with the same codec after.
+A batch that is copied, emptied or dropped stays compressed. A rebuilt batch is decompressed first, and then compressed
+with the same codec.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The loop that writes messages of v0 and v1 as ``decide_batches`` decided: copied, or rebuilt of those that stay.
+"""The loop that writes messages of v0 and v1 as ``decide_batches`` decided: copied, or rebuilt from the messages that
+stay.
 
 A rebuilt wrapper keeps its version, codec and kind of timestamp. If the log is upgraded, each row that stays becomes a
 v2 batch with the same codec and kind of timestamp.
@@ -149,7 +150,7 @@ def _upgrade(
     messages: Bytes, start: int, end: int, table: Table, row: int, bitmap: Words, time: int, horizon_ms: int,
     plain: Bytes, out: Bytes, position: int, calls: Integers, last_seen: LastSeen,
 ) -> tuple[int, int, int, int]:  # fmt: skip
-    """Write the messages of one row that stay as a v2 batch, and make the row say what that is.
+    """Write the messages of one row that stay as a v2 batch, and describe that batch in the row.
 
     Return its status, size, records and max timestamp.
     """
@@ -283,10 +284,10 @@ def rewrite_messages(  # noqa: PLR0917  (a kernel takes no structures)
 
     Args:
         buf: the window that the table was read from.
-        table: of ``read_messages``, with ``outcome``. A rebuilt row gets the offsets that it has then.
+        table: of ``read_messages``, with ``outcome``. A rebuilt row gets its new offsets.
         first: row to begin with.
         last: row to end before.
-        bitmap: the survivors; no other thing decides.
+        bitmap: the survivors; they alone decide.
         upgrades: whether what is rebuilt becomes v2.
         horizon_ms: the delete horizon of v2 batches with a tombstone, epoch ms; negative for none.
         arena: for the messages of one wrapper, decompressed.

@@ -1,7 +1,7 @@
 """snappy as snappy-java streams it: the stream and the blocks in it, without a library.
 
-The rules of the stream are those of ``storage.codecs.xerial``. A block is a length, then literals and copies from what
-came before them.
+The rules of the stream are those of ``storage.codecs.xerial``. A block is a length, then literals and copies of earlier
+bytes.
 
 Source: the snappy format description; Kafka ``SnappyCompression``; snappy-java ``SnappyInputStream``,
 ``SnappyOutputStream``.
@@ -103,7 +103,7 @@ def _take_short(buf: Bytes, at: int, out: Bytes, start: int, position: int, stop
     if kind == _COPY_4 or offset < 8 or offset > position - start or length > stop - position:
         return position, at
     done = 0
-    while True:  # eight by eight, as the first eight may be what the next are copied from
+    while True:  # eight by eight: the next eight bytes may be a copy of the first eight
         store_be64(out, position + done, load_be64(out, position + done - offset))
         store_be64(out, position + done + 8, load_be64(out, position + done + 8 - offset))
         done += _SHORT_BYTES
@@ -131,7 +131,7 @@ def _take_any(buf: Bytes, at: int, end: int, out: Bytes, start: int, position: i
 
 @kernel()
 def _take_elements(buf: Bytes, at: int, end: int, out: Bytes, start: int, stop: int) -> int:
-    """Literals and copies into ``out[start:stop]``; bytes of ``out`` behind it may be overwritten."""
+    """Write literals and copies into ``out[start:stop]``; bytes of ``out`` behind it may be overwritten."""
     position = start
     while at < end:
         before = position

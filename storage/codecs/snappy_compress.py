@@ -123,14 +123,17 @@ def _write_copy(out: Bytes, position: int, offset: int, length: int) -> int:
 def _find_match(
     source: Bytes, start: int, at: int, search_end: int, last_seen: LastSeen, shift: np.uint64
 ) -> tuple[int, int]:
-    """Find the first position from ``at`` on whose four bytes were seen, and where. Steps grow without a match."""
+    """Find the first position from ``at`` on whose four bytes were seen before, and the place of these.
+
+    Steps grow without a match.
+    """
     skipped = 32
     while at < search_end:
         four = _four_bytes(source, at)
         slot = _slot(four, shift)
         earlier = start + int(last_seen[slot])
         last_seen[slot] = at - start
-        if _four_bytes(source, earlier) == four:  # an entry not yet set means the start, which comes before too
+        if _four_bytes(source, earlier) == four:  # an entry that is not set yet means the start, which also lies before
             return at, earlier
         step = skipped >> 5
         at += step

@@ -3,11 +3,11 @@ calls them.
 
 The wheels of lz4, zstandard, isal and zlib-ng carry their libraries inside extension modules that export every
 function; libz is the one that Python's own ``zlib`` is linked with. If a library is missing, too old, or lacks a
-function, all its functions stay 0, and Python does the work of the codec; that of ISA-L and zlib-ng, libz does. Nothing
-here imports numba.
+function, all its functions stay 0. Python then does the work of the codec; libz does the work of ISA-L and zlib-ng.
+This module imports no numba.
 
-``CodecCalls.words`` is what the kernels get: addresses, contexts, two z_streams and ISA-L's state, in 64-bit words.
-Addresses differ from process to process, so they are never constants of a kernel.
+The kernels get ``CodecCalls.words``: addresses, contexts, two z_streams and ISA-L's state, in 64-bit words. Addresses
+differ from process to process, so they are never constants of a kernel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ INFLATE_STREAM: Final = 16
 DEFLATE_STREAM: Final = 32
 ISAL_STATE: Final = 48
 WORDS: Final = ISAL_STATE + (1 << 15)
-"""ISA-L's ``struct inflate_state`` takes less than 96 KiB in every version; what is not touched takes no memory."""
+"""ISA-L's ``struct inflate_state`` takes less than 96 KiB in every version; pages that are not touched take no
+memory.
+"""
 
 SNAPPY_TABLE_LOG2: Final = 14
 """Entries of ``CodecCalls.last_seen``, as a power of two: 32 KiB of it stay in the first cache."""
@@ -85,7 +87,7 @@ _ZLIB_NAMES: Final = (
 
 
 class Libraries(NamedTuple):
-    """The libraries that this process has; ``None`` for each that it has not."""
+    """The libraries that this process has; ``None`` for a missing library."""
 
     lz4: ctypes.CDLL | None
     zstd: ctypes.CDLL | None
@@ -219,7 +221,7 @@ class CodecCalls:
 
 
 def _end_stream(end: Callable[[ctypes.c_void_p], int], _words: npt.NDArray[np.int64], stream: ctypes.c_void_p) -> None:
-    """``_words`` hold the stream: being an argument keeps them until it is ended."""
+    """End a stream. As an argument, ``_words``, which hold the stream, live until then."""
     end(stream)
 
 

@@ -39,7 +39,7 @@ def decompressed_blocks(data: memoryview, block_bytes_max: int) -> Iterator[memo
     Args:
         data: a stream, streams one behind another, or (from producers other than Java's) one raw block
             without header.
-        block_bytes_max: a block that says it holds more is refused before memory is taken for it.
+        block_bytes_max: a block that states more is refused before memory is taken for it.
 
     Raises:
         CorruptCompressedData: damaged, cut short, or a block larger than ``block_bytes_max``.
@@ -68,7 +68,7 @@ def _raw_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _starts_stream(data: memoryview) -> bool:
-    """Return whether a concatenated stream starts here. Four bytes of magic and something else end the whole."""
+    """Return whether a concatenated stream starts here. Four bytes of magic, then others, end the data."""
     if len(data) < len(_HEADER):
         raise _corrupt("the header of a concatenated stream is cut short")
     return bytes(data[: len(_MAGIC)]) == _MAGIC

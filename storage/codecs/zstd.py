@@ -1,7 +1,7 @@
-"""zstd frames as Kafka writes them: this module measures their parts, libzstd does their content.
+"""zstd frames as Kafka writes them: this module measures their parts, and libzstd decompresses their content.
 
-The kernels handle one frame that takes all of the body, which is all that Kafka's clients write. Python handles the
-rest: frames one behind another, skippable frames, a dictionary, a window that Kafka's reader refuses.
+The kernels handle one frame that takes all of the body, as Kafka's clients write it. Python handles the rest: frames
+one behind another, skippable frames, a dictionary, a window that Kafka's reader refuses.
 
 Source: RFC 8878; Kafka ``ZstdCompression``.
 """
@@ -86,7 +86,10 @@ def _frame_status(buf: Bytes, start: int, end: int) -> int:
 
 @kernel()
 def _may_outgrow_window(buf: Bytes, start: int, content_bytes: int) -> bool:
-    """Return whether a block may hold more than the window: damage that is accepted here and refused in a stream."""
+    """Return whether a block may hold more than the window.
+
+    Such damage would be accepted here, and is refused in a stream.
+    """
     if load_u8(buf, start + 4) & _SINGLE_SEGMENT:
         return False
     window_bytes = _window_bytes(load_u8(buf, start + 5))

@@ -1,8 +1,8 @@
 """zstd frames, decompressed block by block.
 
-The library is fed one block at a time, so that a frame can be stopped as soon as it outgrows a limit: its own
-limit is ignored where the frame states its size, and its stream reader takes a frame that is cut short for a
-complete one.
+The library is fed one block at a time, so that a frame can be stopped as soon as it outgrows a limit: the library's own
+limit is ignored where the frame states its size, and its stream reader takes a frame that is cut short for a complete
+one.
 
 Source: Kafka ``ZstdCompression``; zstd-jni ``ZstdInputStream``; RFC 8878 for the frame's parts.
 """
@@ -37,8 +37,8 @@ _RLE_BLOCK: Final = 1
 
 def compress(data: bytes | memoryview, level: int = LEVEL) -> bytes:
     """Compress to one frame, without content size or checksum."""
-    # Flushed before it is ended, and as a stream although all of it is here: Kafka does so, and gets the
-    # parameters for an unknown size and an empty last block.
+    # As a stream that is flushed before its end, although all data is here: so Kafka does, and gets the parameters for
+    # an unknown size and an empty last block.
     stream = ZstdCompressor(level=level, write_content_size=False).compressobj()
     return stream.compress(data) + stream.flush(COMPRESSOBJ_FLUSH_BLOCK) + stream.flush()
 

@@ -1,8 +1,8 @@
 """Kernels as LLVM bitcode, for any CPU level: ``python -m storage.compiler.ahead ROOM FILE``.
 
-numba types and lowers each kernel once, and that is most of the work; ``level`` optimises what is written here for each
-level. As it stands numba optimises each kernel once more in each of its callers, makes machine code of it that this
-process could run, and a wrapper that Python could call: four fifths of the time, and none of that is wanted.
+numba types and lowers each kernel once, and that is most of the work; ``level`` optimises the bitcode for each level.
+By itself numba would also optimise each kernel in each of its callers, and make machine code for this process and a
+wrapper for Python: four fifths of the time, and nothing of that is needed.
 
 Not chosen: ``numba.pycc``, which makes a Python extension, and is to be removed from numba.
 """
@@ -34,25 +34,25 @@ class _Library(_codegen.AOTCodeLibrary):  # type: ignore[misc]
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        """Leave it to ``level``, which knows the CPU and has all kernels in one module."""
+        """Do nothing: ``level`` optimises, which knows the CPU and has all kernels in one module."""
 
     def get_pointer_to_function(self, _name: str) -> int:
-        """Return that no machine code can be run here."""
+        """Return 0: no machine code can run here."""
         self._ensure_finalized()
         return 0
 
 
 class _Generator(_codegen.AOTCPUCodegen):  # type: ignore[misc]
-    """Makes libraries for the plainest CPU of the architecture; it decides no more than sizes and layouts."""
+    """A maker of libraries for the plainest CPU of the architecture, which decides only sizes and layouts."""
 
     _library_class = _Library
 
     def set_env(self, _name: str, _env: Any) -> None:
-        """Let be: the variable is for code that runs in this process."""
+        """Do nothing: the variable is for code that runs in this process."""
 
 
 def only_ahead() -> None:
-    """Have numba make, from now on, code that another process will load."""
+    """Have numba make, from now on, code for another process."""
     context = _cpu_target.target_context
     context._internal_codegen = _Generator("logcleaner")
     context.create_cpython_wrapper = lambda *_args, **_options: None
@@ -60,7 +60,7 @@ def only_ahead() -> None:
 
 def entry_points(room: str) -> list[Kernel]:
     """Return the kernels of one room of ``storage`` that the libraries export, in the order of their names."""
-    own = f"storage.{room}."  # a module also has those that it imports
+    own = f"storage.{room}."  # a module also has the kernels that it imports
     found = {kernel.symbol: kernel for kernel in _kernels(room) if kernel.signature and kernel.symbol.startswith(own)}
     return [found[symbol] for symbol in sorted(found)]
 

@@ -1,4 +1,4 @@
-"""All libraries of this architecture, and the module that says what they were made of."""
+"""All libraries of this architecture, and the module that names their sources and tools."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def environment() -> dict[str, str]:
 
 
 def cpu_name(level: str) -> str:
-    """Return what LLVM calls the CPU of a level."""
+    """Return LLVM's name of the CPU of a level."""
     return _CPU_NAMES.get(level, level)
 
 
@@ -76,7 +76,7 @@ def build_id(sources: str) -> str:
 
 
 def is_built(directory: Path = COMPILED) -> bool:
-    """Return whether the directory holds, undamaged, what these tools would make of these sources."""
+    """Return whether the directory holds, undamaged, the libraries that these tools would make of these sources."""
     libraries = [directory / f"{level}.so" for level in levels()]
     module = directory / "build.py"
     if not all(path.is_file() for path in (*libraries, module)):
@@ -97,7 +97,7 @@ def build(directory: Path = COMPILED, wanted: Iterable[str] | None = None, *, if
     Args:
         directory: made if it is missing.
         wanted: some levels; all of this architecture without it.
-        if_needed: do nothing if the directory holds them already.
+        if_needed: do nothing if the directory holds the libraries already.
 
     Raises:
         BuildRefused: the directory cannot be written, or the sources changed meanwhile.

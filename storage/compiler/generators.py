@@ -124,7 +124,7 @@ def _word_at(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 @_instruction
 def load_acquire(_context: Any, words: Any, _index: Any) -> Any:
-    """Generate ``(words, index)``: load a word, and see all that its writer wrote before its ``store_release``."""
+    """Generate ``(words, index)``: load a word, and see all writes of its writer before the ``store_release``."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_word_at(context, builder, signature, args), "acquire", _WORD_BYTES)

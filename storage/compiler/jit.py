@@ -48,7 +48,7 @@ def optimizable(entry: Any, signature: Signature) -> tuple[str, bytes]:
     """Return the symbol of an entry point that ``jitted`` made, and its LLVM module as bitcode.
 
     Raises:
-        RuntimeError: this version of numba passes arguments in another way than ``storage.machine.entry`` does.
+        RuntimeError: this version of numba passes arguments in another way than ``storage.machine.entry``.
     """
     (result,) = entry.overloads.values()
     passed = result.target_context.call_conv.get_function_type(result.signature.return_type, result.signature.args)

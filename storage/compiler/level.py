@@ -1,6 +1,6 @@
 """An object file of all kernels for a CPU level: ``python -m storage.compiler.level LEVEL FILE BUILD_ID BITCODE...``.
 
-The object is the same on any machine: LLVM optimises for the level that is named there, not for the CPU it runs on.
+The object is the same on any machine: LLVM optimises for the named level, not for the CPU on which it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.machine.library import BUILD_ID_SYMBOL, CPU_LEVEL_SYMBOL
 def object_file(level: str, build_id: str, parts: list[bytes]) -> bytes:
     """Compile the modules of ``ahead`` into one position-independent object, which exports the entry points alone.
 
-    That of the lowest level, if there are several, exports the kernel alone that tells the level of a CPU.
+    With several levels, the object of the lowest one exports only the kernel that tells the level of a CPU.
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

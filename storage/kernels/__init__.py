@@ -7,7 +7,7 @@ leads from the hash of a key to the greatest ordinal seen; the *survivor bitmap*
 
 A round: ``scan`` fills the table, ``crc`` verifies the batches, ``map_walk`` puts their keys into the ``offset_map``
 and marks survivors, ``decide`` decides each batch, ``rebuild`` (called by ``storage.codecs.rewrite_batches``) writes
-it, ``index`` says which index entries it gets. Kernels hold no state and raise nothing: each returns a
+it, ``index`` makes the index entries of the batches written. Kernels hold no state and raise nothing: each returns a
 ``status.Status`` with the row where it stopped, and the caller makes the error.
 """
 
@@ -16,9 +16,9 @@ from contextlib import suppress
 
 
 def check_usable() -> None:
-    """Raise what keeps kernels from running: an installation that is not whole, or a CPU without SSE4.2.
+    """Raise the reason why kernels cannot run: an installation that is not whole, or a CPU without SSE4.2.
 
-    To ask imports no numpy, which such a CPU cannot import either.
+    This imports no numpy, which such a CPU cannot import either.
 
     Raises:
         KernelsUnusable: one line for the user.
@@ -37,12 +37,12 @@ def check_level() -> None:
     from storage.machine.library import LEVEL_VARIABLE, KernelsUnusable, level_name  # noqa: PLC0415 - as above
 
     if LEVEL_VARIABLE in os.environ:
-        with suppress(KernelsUnusable):  # whoever needs kernels tells that
+        with suppress(KernelsUnusable):  # whoever needs kernels reports it
             level_name()
 
 
 def why_unusable() -> str | None:
-    """Return the line that says what keeps kernels from running; None if they run. Raises: InvalidConfig."""
+    """Return the reason why kernels cannot run, as one line; None if they run. Raises: InvalidConfig."""
     from storage.machine.library import KernelsUnusable  # noqa: PLC0415 - as above
 
     try:

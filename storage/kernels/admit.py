@@ -1,8 +1,8 @@
-"""The check of one regular v2 batch as Kafka's validator makes it, and the stamp of what the log decides.
+"""The check of one regular v2 batch as Kafka's validator makes it, and the stamp of the fields that the log sets.
 
 The kernel admits a batch, or leaves it to its readable twin, ``storage.log.writing.validation``. The twin also takes
-batches that are valid but not regular, and says what is wrong with the others. Regular is what producers send: one
-batch, records one offset apart, no control records.
+batches that are valid but not regular, and tells the fault of the others. Producers send regular batches: one batch,
+records one offset apart, no control records.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _largest_timestamp(records: Bytes, start: int, end: int, batch: Bytes, facts
 
 @kernel()
 def _stamp(batch: Bytes, largest: int, facts: Integers) -> None:
-    """Write what the log decides. Source: Kafka DefaultRecordBatch#setLastOffset, #setMaxTimestamp."""
+    """Write the fields that the log sets. Source: Kafka DefaultRecordBatch#setLastOffset, #setMaxTimestamp."""
     store_be64(batch, 0, facts[NEXT_OFFSET])
     store_be32(batch, 12, facts[LEADER_EPOCH])
     attributes = load_be16(batch, 21)
@@ -109,12 +109,12 @@ def admit(batch: Bytes, plain: Bytes, facts: Integers) -> int:
 
     Args:
         batch: begins with the batch; other bytes may follow it.
-        plain: begins with the batch's records, decompressed; not looked at if ``PLAIN_BYTES`` is negative.
+        plain: begins with the batch's records, decompressed; not read if ``PLAIN_BYTES`` is negative.
         facts: of ``FACTS`` items.
 
     Returns:
-        1: the batch is stamped, and the facts about it are filled in. 0: it is as it was, and its readable twin has
-        to look at it.
+        1: the batch is stamped, and the facts about it are filled in. 0: the batch is unchanged, and the readable twin
+        has to check it.
     """
     if facts.size < FACTS or not _is_regular(batch, facts):
         return 0

@@ -1,4 +1,4 @@
-"""The survivor bitmap: bit ``n & 63`` of word ``n >> 6`` speaks for the record with ordinal ``n``."""
+"""The survivor bitmap: bit ``n & 63`` of word ``n >> 6`` belongs to the record with ordinal ``n``."""
 
 from __future__ import annotations
 

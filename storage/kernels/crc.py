@@ -1,9 +1,9 @@
-"""CRC-32C (Castagnoli), the checksum of v2 batches, and CRC-32, that of messages of v0 and v1.
+"""CRC-32C (Castagnoli), the checksum of v2 batches, and CRC-32, the checksum of messages of v0 and v1.
 
 The crc32 instruction takes 3 cycles, but a new one can start each cycle. So three lanes of the input are fed side by
 side, and their results joined. A CRC is linear: to append n zero bytes is to multiply by a 32x32 bit matrix, which is
 kept as four tables of 256 entries. A CPU without the instruction uses Intel's slicing-by-8: eight look-ups for 8 bytes.
-So does CRC-32 on every CPU: no level has an instruction for it.
+CRC-32 does so on every CPU, because no level has an instruction for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _zeros_tables(log2_bytes: int) -> npt.NDArray[np.uint32]:
 
 
 def _slicing_tables(polynomial: int) -> npt.NDArray[np.uint32]:
-    """Make the tables ``[k][byte]``: what ``byte`` followed by ``k`` zero bytes does to the CRC."""
+    """Make the tables ``[k][byte]``: the CRC of ``byte`` followed by ``k`` zero bytes."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(polynomial), table >> 1).astype(np.uint32)
@@ -145,13 +145,13 @@ def crc32(buf: Bytes, start: int, end: int) -> int:
 
 @kernel()
 def crc32c_portable(buf: Bytes, start: int, end: int) -> int:
-    """Compute what ``crc32c`` does, without the instruction."""
+    """Compute the CRC-32C as ``crc32c`` does, without the instruction."""
     return _by_tables(buf, max(start, 0), min(end, buf.size))  # type: ignore[return-value]
 
 
 @kernel()
 def agrees(buf: Bytes, position: int, size: int, stated: int) -> bool:
-    """Return whether the CRC of a v2 batch, which lies in ``buf``, is the one that it states."""
+    """Return whether a v2 batch, which lies in ``buf``, has the CRC that it states."""
     return checksum(buf, position + 21, position + size) == stated  # type: ignore[no-any-return]
 
 

@@ -87,7 +87,7 @@ def _decide(buf: Bytes, table: Table, row: int, bitmap: Words, now_ms: int) -> t
     fate = table[row].fate
     if fate == BatchFate.KEEP:
         return Status.OK, BatchAction.COPY
-    if fate == BatchFate.KEEP_STAMPED:  # without a record there is nothing to protect by a horizon
+    if fate == BatchFate.KEEP_STAMPED:  # without a record no horizon is needed
         return Status.OK, BatchAction.STAMP if table[row].record_count else BatchAction.EMPTY
     if fate == BatchFate.DISCARD:
         return Status.OK, BatchAction.DROP
@@ -104,7 +104,7 @@ def decide_batches(buf: Bytes, table: Table, first: int, last: int, bitmap: Word
     ``records_end``, and decide it again with the buffer that holds its records.
 
     Returns:
-        ``(status, row)``: OK and ``last``, else what is wrong with ``row``.
+        ``(status, row)``: OK and ``last``, else the fault of ``row``.
 
     Source: Kafka MemoryRecords#filterTo, Cleaner#shouldRetainRecord.
     """

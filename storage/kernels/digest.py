@@ -1,7 +1,7 @@
 """Records as fixed rows: offset, time, and keyed hashes in place of the bytes.
 
-They serve to compare or gather records far from where they lie: two logs, or the keys of a log over many machines.
-Equal records have equal rows under the same secret. Nobody who does not know the secret can make unequal records agree.
+With them records of two logs are compared, or the keys of a log are gathered from many machines. Equal records have
+equal rows under the same secret. Without the secret nobody can make unequal records agree.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The probe of a key filter: have two sets of key hashes one in common? See ``cleaner.engine.compaction.key_filter``.
+"""The probe of a key filter: it tells whether two sets of key hashes have a hash in common.
+
+See ``cleaner.engine.compaction.key_filter``.
 
 The hashes of a set are sorted into buckets by their top bits; of each hash the bucket keeps the rest. A *sketch* of the
 set (a Bloom filter a word wide) excludes nearly every other hash at one look: the top bits of a hash choose a word of
-the sketch, its last bits choose three bits of that word, and these are set. The hashes that are looked for are in
-order, too, so all is read from front to back.
+the sketch, its last bits choose three bits of that word, and these are set. The hashes to find are sorted, too, so the
+probe reads from front to back.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ REST_BITS: Final = 32
 
 @kernel(inline=True)
 def _word_shift(sketch: Words) -> np.uint64:
-    """Return the shift that leaves of a hash the number of its word; the number of words is a power of two."""
+    """Return the shift that turns a hash into the number of its word; the number of words is a power of two."""
     return np.uint64(HASH_BITS) - popcount(np.uint64(sketch.size - 1))
 
 

@@ -26,7 +26,8 @@ def index_batches(
     time_keys: Integers,
     time_offsets: Integers,
 ) -> tuple[int, int, int, int]:
-    """Make the index entries of ``written[:rows]`` by Kafka's rule: one whenever more than ``interval_bytes`` lack one.
+    """Make the index entries of ``written[:rows]`` by Kafka's rule: one entry once more than ``interval_bytes`` have
+    none.
 
     Args:
         written: as ``rewrite_batches`` left it.

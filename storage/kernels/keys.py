@@ -20,7 +20,7 @@ from storage.machine.signatures import BYTES, I64, U64, integers, signed
 GROUP: Final = 64
 """The keys hashed side by side, in the lanes of vector registers: 5 ns a key of 16 bytes; one by one takes 15."""
 _GROUP_LENGTH_MAX: Final = 128
-"""The bytes of a key in a group at most. If one key is longer, all are hashed one by one."""
+"""The most bytes of a key in a group. If one key is longer, all keys are hashed one by one."""
 _STATE_WORDS: Final = 4 * GROUP
 
 

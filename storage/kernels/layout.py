@@ -1,8 +1,8 @@
 """The tables that kernels and callers share, as numpy dtypes, without numba.
 
 ``BATCH`` has one row for each record batch. ``scan`` fills all of it. A caller changes ``fate``, ``tombstones`` and,
-after it decompressed a batch, ``records_start`` and ``records_end``: these two always index the buffer that is passed
-to the kernel together with the row.
+after it decompressed a batch, ``records_start`` and ``records_end``; these two always index the buffer that is passed
+to the kernel with the row.
 """
 
 from __future__ import annotations

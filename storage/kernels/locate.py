@@ -1,8 +1,8 @@
 """The columns of the records of some batches, in the layout of Arrow: offsets, bytes, one validity bit a value.
 
-First ``locate_records`` walks the records and notes where each field lies. Then one call gathers each column that is
-asked for, so that the others cost nothing. Arrow counts bytes and elements in 32 bits: a call that would need more
-answers OUTPUT_FULL.
+First ``locate_records`` walks the records and notes where each field lies. Then one call gathers each wanted column, so
+that the other columns cost nothing. Arrow counts bytes and elements in 32 bits: a call that would need more answers
+OUTPUT_FULL.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _set_null(validity: Bytes, place: int) -> None:
 def _locate_batch(
     buf: Bytes, table: Table, row: int, start_offset: int, end_offset: int, located: Integers, at: int
 ) -> tuple[int, int]:
-    """Return status, and where the next record goes; nothing counts as noted unless the status is OK."""
+    """Return status, and the place of the next record; unless the status is OK, no record counts as noted."""
     batch = table[row]
     position, end, base_offset = batch.records_start, batch.records_end, batch.base_offset
     if position == NOT_HERE:
@@ -88,8 +88,8 @@ def locate_records(
     """Note the fields of the records in ``table[first:last]``.
 
     Args:
-        buf: what the rows' ``records_start`` and ``records_end`` index; CRCs were verified.
-        table: plain batches, or such as were decompressed.
+        buf: the buffer that the rows' ``records_start`` and ``records_end`` index; CRCs were verified.
+        table: plain or decompressed batches.
         first: row to begin with.
         last: row to end before.
         start_offset: records below it are checked and left out.

@@ -88,7 +88,7 @@ def _resolve(
 def _ready(
     buf: Bytes, table: Table, row: int, first_ordinal: int, bitmap: Words, marking: bool, is_unverified: bool
 ) -> int:
-    """Check that the row can be walked, or passed over."""
+    """Check that the walk can read the row, or pass over it."""
     if is_unverified and not is_sound(buf, table, row):
         return Status.BAD_CRC
     if table[row].fate > BatchFate.RETAIN_EMPTY:
@@ -143,7 +143,7 @@ def _walk(  # noqa: PLR0912, PLR0917  (one loop, whose state stays in registers)
     """Check every record of the data batches ``[first, last)``; map or mark the keys in both ranges.
 
     The checksum of a batch is verified just before the walk over it, which then finds the bytes in the nearest cache.
-    The walk in turn fetches the next batch ahead, since it waits for memory least.
+    The walk also fetches the next batch ahead, since the walk waits for memory least.
     """
     queue, ready, noted = stack_words(_QUEUE_WORDS), stack_words(_READY_WORDS), 0
     waiting, row_of_waiting, keyless_of_waiting = 0, first, counters[KEYLESS]

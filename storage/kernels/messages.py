@@ -1,6 +1,6 @@
 """Messages of versions 0 and 1, read as strictly as ``storage.records.legacy`` reads them.
 
-What is not a message by these rules is left to that readable code, which has the last word and the words for it.
+Bytes that are no message by these rules are left to that readable code, which has the last word and makes the errors.
 
 ``append_key`` writes a message as a v2 record with the key alone: the kernels that walk records then read keys of every
 version alike.
@@ -108,7 +108,7 @@ def stated_checksum(buf: Bytes, position: int) -> int:
 
 @kernel(inline=True)
 def is_writable_time(timestamp: int) -> bool:
-    """Return whether its distance from ``NO_TIMESTAMP`` is an int64, and not negative."""
+    """Return whether the distance of a time from ``NO_TIMESTAMP`` is an int64, and not negative."""
     return NO_TIMESTAMP <= timestamp <= _TIMESTAMP_MAX
 
 
@@ -135,7 +135,7 @@ def append_key(
 def write_message_header(
     out: Bytes, position: int, end: int, offset: int, magic: int, attributes: int, timestamp: int
 ) -> None:
-    """Write all that stands before the key of the message that ends at ``end``, its CRC included."""
+    """Write all bytes before the key of the message that ends at ``end``, its CRC included."""
     store_be64(out, position, offset)
     store_be32(out, position + 8, end - position - _LOG_OVERHEAD_BYTES)
     store_be16(out, position + MAGIC_AT, magic << 8 | attributes)
@@ -146,7 +146,7 @@ def write_message_header(
 
 @kernel(inline=True)
 def fields_at(position: int, magic: int) -> int:
-    """Return where the length of a message's key stands."""
+    """Return the position of the length of a message's key."""
     return position + _PREFIX_BYTES + (_TIMESTAMP_BYTES if magic else 0)
 
 

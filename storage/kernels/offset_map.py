@@ -30,7 +30,7 @@ from storage.machine.signatures import BOOLEAN, I64, INTEGERS, U64, VOID, WORDS,
 SLOT_BYTES: Final = 16
 WORDS_A_SLOT: Final = SLOT_BYTES // 8
 ASIDE_WORDS: Final = WORDS_A_SLOT << 12
-"""The words set aside for slots at the front, whose keys find no room behind themselves when a map doubles."""
+"""The words set aside for the slots at the front, whose keys may find no room when a map doubles."""
 TAG_MAX: Final = (1 << 24) - 1
 ORDINAL_MAX: Final = (1 << 40) - 3
 _ORDINAL_BITS: Final = 40
@@ -61,7 +61,7 @@ def new_map(log2_slots: int, load_factor: float) -> tuple[Words, Integers]:
 
 @kernel(inline=True)
 def home_of(words: Words, low: np.uint64) -> np.uint64:
-    """Return the slot where a hash belongs: the top bits of its low word, so that twice the slots keep the order."""
+    """Return the slot of a hash: the top bits of its low word, so that the order stays when the slots double."""
     slots = np.uint64(words.size // WORDS_A_SLOT)
     return low >> np.uint64(64 - popcount(slots - np.uint64(1)))
 
@@ -150,7 +150,7 @@ def collect_survivors(words: Words, bitmap: Words) -> int:
 
 @kernel()
 def _range_of(bounds: Integers, ordinal: int) -> int:
-    """Count the bounds that the ordinal is not below, without a branch that depends on its value."""
+    """Count the bounds at or below the ordinal, without a branch that depends on its value."""
     found, size = 0, bounds.size
     while size > 0:
         half = (size + 1) >> 1
@@ -161,7 +161,7 @@ def _range_of(bounds: Integers, ordinal: int) -> int:
 
 @kernel(VOID(WORDS_READ, INTEGERS, INTEGERS, WORDS))
 def hashes_by_range(words: Words, bounds: Integers, ends: Integers, low_words: Words) -> None:
-    """List the low words of the hashes in a map, those whose ordinals lie in one range side by side.
+    """List the low words of the hashes in a map. Hashes with ordinals in one range lie side by side.
 
     Args:
         words: from ``new_map``.

@@ -1,6 +1,6 @@
 """The writing of one batch: verbatim, as an empty header, or rebuilt from its kept records.
 
-A rebuilt batch keeps base offset, last offset, producer fields, leader epoch and flags. Its records are the same bytes
+A rebuilt batch keeps base offset, last offset, producer fields, leader epoch and flags. Its records keep their bytes
 but for length and timestamp delta, which are encoded anew against the new base timestamp.
 """
 

@@ -40,7 +40,10 @@ def _read_unsigned(buf: Bytes, position: int, end: int, bytes_max: int) -> tuple
 
 @kernel(inline=True)
 def _read_short(buf: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Read a zigzag number of one or two bytes, as nearly all are. If it is longer, the next position is 0."""
+    """Read a zigzag number of one or two bytes, which nearly all numbers have.
+
+    If it is longer, the next position is 0.
+    """
     if position < end:
         low = load_u8(buf, position)
         if low < 0x80:
@@ -161,7 +164,7 @@ def parse_record(  # noqa: PLR0911  (each check has its status)
 
 @kernel()
 def check_payload(buf: Bytes, table: Table, row: int) -> int:
-    """Check that the row's plain records are at hand, inside ``buf``, and can be as many as the row says."""
+    """Check that the row's plain records are there, inside ``buf``, and can be as many as the row says."""
     start, end = table[row].records_start, table[row].records_end
     if start == NOT_HERE:
         return Status.NEEDS_RECORDS

@@ -29,7 +29,7 @@ class Status(IntEnum):
 
 
 class BatchFate(IntEnum):
-    """The fate of a batch as its header decides it, before the records are looked at one by one.
+    """The fate of a batch by its header, before its records are read one by one.
 
     ``policies.retain`` decides it by transaction and producer; the kernels find it in the batch table, as a number.
 
@@ -37,9 +37,9 @@ class BatchFate(IntEnum):
     """
 
     DELETE_EMPTY = 0
-    """Records by their own fate; without any left, the batch goes."""
+    """Each record has its own fate; without a record left, the batch goes."""
     RETAIN_EMPTY = 1
-    """Records by their own fate; without any left, an empty batch stays."""
+    """Each record has its own fate; without a record left, an empty batch stays."""
     DISCARD = 2
     """All records and the batch go."""
     DISCARD_RETAIN_EMPTY = 3
@@ -47,7 +47,7 @@ class BatchFate(IntEnum):
     KEEP = 4
     """The batch stays as it is: a control batch, or one beyond the range of the round."""
     KEEP_STAMPED = 5
-    """A marker whose transaction has no data left: it stays, and gets a delete horizon."""
+    """The batch is a marker whose transaction has no data left: it stays, and gets a delete horizon."""
 
 
 class BatchAction(IntEnum):

@@ -29,7 +29,7 @@ _RAISED: Final = -1
 _ADDRESSES_MAX: Final = 64
 
 _addresses: Final[dict[int, tuple[weakref.ref[Any], int]]] = {}
-"""The addresses of arrays that were passed lately, by ``id``. numpy takes 2 microseconds to return one."""
+"""The addresses of recently passed arrays, by ``id``. numpy takes 2 microseconds to return one."""
 
 
 class Entry:
@@ -58,9 +58,10 @@ class Entry:
         return results[0] if self._result.length else None
 
     def bound(self, *arrays: Any) -> Callable[[], int]:
-        """Return the call with these arrays and no other arguments, for one number. The call keeps the arrays.
+        """Return the call with these arrays, which takes one number and no other argument. The call keeps the arrays.
 
-        It computes their addresses once, because that would take most of a call of 2 microseconds. Raises: TypeError.
+        It computes the arrays' addresses once, because that would take most of a call of 2 microseconds. Raises:
+        TypeError.
         """
         result, error, function = self._results(), ctypes.c_void_p(), self._function
         parameters = [parameter for parameter in self._parameters if isinstance(parameter, Array)]

@@ -1,4 +1,7 @@
-"""Stand-ins for the instructions that numba lacks. A kernel names them; their generators are imported to compile it."""
+"""Stand-ins for the instructions that numba lacks.
+
+A kernel names the stand-ins; their generators are imported when the kernel is compiled.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The libraries of compiled kernels, one for each CPU level, and the choice among them.
 
 ``storage.compiler`` makes them when the package is built, and writes ``compiled/build.py`` beside them. Each process
-chooses by what the CPU itself says (CPUID), not by ``/proc/cpuinfo``, which a container or a unit may hide.
+chooses by the CPU's own answer (CPUID), not by ``/proc/cpuinfo``, which a container or a unit may hide.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVELS: Final = {"x86_64": ("x86-64", "x86-64-v2", "x86-64-v3"), "aarch64": ("aa
 """By ``uname -m``: levels of the psABI, lowest first. The kernels begin at the second, if there are several.
 
 x86-64-v3 is 3 to 7 % faster than v2; v4 (AVX-512) was not 2 % faster than v3, and took a third of the compiling.
-The library of the first then holds ``cpu_level`` alone: code that may ask any CPU what it is.
+The library of the first level then holds ``cpu_level`` alone, which runs on any CPU and tells its level.
 """
 _BUILD_MODULE: Final = "storage.machine.compiled.build"
 _BUILD_COMMAND: Final = "run: python -m storage.compiler"
@@ -57,7 +57,7 @@ def check() -> None:
 
 
 def sources_hash(storage: Path = _STORAGE) -> str:
-    """Return 16 hex digits that change with any source file that machine code is made of."""
+    """Return 16 hex digits that change with any source file of machine code."""
     digest = hashlib.sha256()
     for source in sorted(path for pattern in _SOURCES for path in storage.glob(pattern)):
         content = source.read_bytes()

@@ -53,7 +53,10 @@ INTEGERS: Final = Array(np.dtype(np.int64))
 
 
 signed: Final[Callable[[np.uint64], int]] = instruction("signed")
-"""Reads an unsigned word as signed. Kernels never mix the two, since numba would make a float of them."""
+"""The conversion of an unsigned word to a signed one.
+
+Kernels never mix the two, since numba would make a float of them.
+"""
 
 
 def integers(count: int, of: Result = I64) -> Result:

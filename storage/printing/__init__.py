@@ -1,5 +1,5 @@
-"""Records and batches as lines: what ``cleaner.dump`` prints, at full speed.
+"""Records and batches as lines, for ``cleaner.dump``, at full speed.
 
-One kernel prints both forms, in the words of the vocabulary that it is handed. The readable twins are
+One kernel prints text and JSON, in the words of the vocabulary that the caller hands it. The readable twins are
 ``cleaner.dump.text`` and ``cleaner.dump.json_lines``.
 """

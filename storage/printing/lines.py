@@ -218,7 +218,9 @@ def _put_record(
 def _rows_due(
     buf: Bytes, table: Table, located: Integers, records: int, flags: int, row: int, place: int
 ) -> tuple[int, int]:
-    """Return whether the record at a place can be printed, and the row behind those to print before it."""
+    """Return whether the record at a place can be printed, and the row up to which batches are to be printed
+    before it.
+    """
     if place >= records:
         return Status.OK, table.size if flags & _ALL_FLAG else row
     behind = located[ROW * (located.size // LOCATED_FIELDS) + place] + 1

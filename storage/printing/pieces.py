@@ -1,4 +1,7 @@
-"""Numbers, words and text, put into a buffer. No piece checks for room: the caller knows the most that it takes."""
+"""Numbers, words and text, put into a buffer.
+
+No function checks for room: the caller knows the most bytes that a piece takes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from storage.machine.signatures import signed
 from storage.printing.vocabulary import SLOT_BYTES, Word
 
 _DIGITS_MAX: Final = 19
-"""Of an int64."""
+"""The most digits of an int64."""
 _PAIRS: Final = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _ONES: Final = np.uint64(0x0101010101010101)
@@ -32,7 +35,7 @@ def widened(value: int) -> int:
 
 @kernel(inline=True)
 def put_word(out: Bytes, at: int, words: Bytes, word: int) -> int:
-    """Put a word of a vocabulary; what its slot holds behind it is overwritten later. Return the next position."""
+    """Put a word of a vocabulary; the rest of its slot is overwritten later. Return the next position."""
     slot = word * SLOT_BYTES
     copy_bytes(out, at, words, slot, SLOT_BYTES)
     return at + load_u8(words, slot + SLOT_BYTES - 1)
@@ -120,7 +123,7 @@ def _step_of_four(buf: Bytes, at: int, end: int) -> int:
 
 @kernel()
 def utf8_step(buf: Bytes, at: int, end: int) -> int:
-    """Return how many bytes the character takes that begins at a byte; negative: how many are no UTF-8.
+    """Return the number of bytes of the character at a byte; negative: the number of bytes that are no UTF-8.
 
     Source: JDK 17 ``String.decodeUTF8_UTF16``, which puts one U+FFFD for those.
     """
@@ -206,7 +209,7 @@ def _put_escaped(out: Bytes, at: int, byte: int) -> int:
 
 @kernel()
 def put_json_text(out: Bytes, at: int, buf: Bytes, start: int, end: int) -> int:
-    """Put UTF-8 as it stands within the quotes of a JSON string, six bytes for one at most. Return the next place."""
+    """Put UTF-8 as within the quotes of a JSON string, at most six bytes for one. Return the next place."""
     while start + 8 <= end:
         bits = load_le64(buf, start)
         if _has_escapes(bits):

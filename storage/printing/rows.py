@@ -21,9 +21,9 @@ from storage.kernels.status import Status
 from storage.machine.kernel import kernel
 
 BATCH_BYTES_MAX: Final = 1024
-"""More than a line of a batch takes, and a slot of a word behind it."""
+"""More than the bytes of a batch's line and of a word's slot behind it."""
 _RECORD_BYTES: Final = 768
-"""More than the line of a record takes without its fields, and a slot of a word behind it."""
+"""More than the bytes of a record's line without its fields, and of a word's slot behind it."""
 _FIELD_BYTES: Final = 6
 """The most bytes that a byte of a field takes when printed: as a control character in JSON."""
 _HEADER_BYTES: Final = 48

@@ -1,4 +1,4 @@
-"""The parts that the printing kernel is asked to print, and the words that it puts between them; without numba.
+"""The parts that the printing kernel can print, and the words between them; without numba.
 
 A vocabulary is one array of bytes: each word has a slot of ``SLOT_BYTES``, whose last byte is the length of the word.
 So a word is put with one copy of a fixed size, whatever the vocabulary.
@@ -19,7 +19,7 @@ SLOT_BYTES: Final = 32
 
 
 class Print(IntFlag):
-    """Parts of what is printed."""
+    """The parts to print."""
 
     BATCHES = 1
     """A line for each batch that has a record."""
@@ -31,12 +31,12 @@ class Print(IntFlag):
     HIDE_KEYS = 32
     HIDE_VALUES = 64
     JSON = 128
-    """Keys and values as JSON has them; goes with ``JSON_WORDS`` and METADATA."""
+    """Keys and values as in JSON; goes with ``JSON_WORDS`` and METADATA."""
 
 
 @unique
 class Word(IntEnum):
-    """The words. What depends on a number is a word, and the ones behind it."""
+    """The words. Where the text depends on a number, the words of all numbers follow one another."""
 
     BATCH = 0
     LAST_OFFSET = auto()
@@ -91,7 +91,7 @@ class Word(IntEnum):
 
 WORDS: Final = 72
 UTF8_END: Final = 1
-"""Words of a field, counted from its own: behind text, behind base64, two for null, two for what is hidden."""
+"""The words of a field, counted from its own: behind text, behind base64, two for null, two for a hidden field."""
 BASE64_END: Final = 2
 NULL: Final = 3
 HIDDEN: Final = 5

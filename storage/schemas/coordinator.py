@@ -1,8 +1,8 @@
-"""The records of a coordinator's topic: what the framing of their keys and values says, and the tables of their fields.
+"""The records of a coordinator's topic: the framing of their keys and values, and the tables of their fields.
 
 A key begins with its type, an int16; ``apiKey`` in Kafka's schemas. A value begins with its version, an int16. Beside
-them stand the tables of messages within records: values of control records, what a member of a classic group states,
-``__share_group_state`` and ``__transaction_state``.
+them stand the tables of messages within records: values of control records, the metadata of a member of a classic
+group, ``__share_group_state`` and ``__transaction_state``.
 
 Source: Kafka ``CoordinatorRecordSerde``, ``CoordinatorRecordType``; Kafka 4.4
 ``clients/src/main/resources/common/message/*.json``, ``share-coordinator/src/main/resources/common/message/*.json``,

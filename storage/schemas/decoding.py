@@ -41,7 +41,7 @@ def decode(message: Message, version: int, data: bytes, position: int = 0, *, wi
             leaves these out.
 
     Raises:
-        InvalidRecord: an unknown version, a length that reaches past the end, a value that cannot be, bytes left over.
+        InvalidRecord: an unknown version, a length that reaches past the end, an impossible value, bytes left over.
     """
     if not message.versions.holds(version):
         known = f"{message.versions.first} to {message.versions.last}"
@@ -59,7 +59,7 @@ def decode(message: Message, version: int, data: bytes, position: int = 0, *, wi
 
 
 class _Cursor:
-    """A position in some bytes that nothing may be read behind ``end`` of."""
+    """A position in some bytes, of which none behind ``end`` may be read."""
 
     def __init__(self, data: bytes, position: int, end: int, *, with_defaults: bool) -> None:
         self.data, self.position, self.end, self.with_defaults = data, position, end, with_defaults
@@ -140,7 +140,7 @@ def _read_tagged(cursor: _Cursor, known: dict[int, _Tagged]) -> dict[int, Any]:
 
 def _field_reader(field: Field, version: int, *, is_flexible: bool) -> _Read:
     is_nullable = field.nullable is not None and field.nullable.holds(version)
-    is_null_value = is_nullable and not field.is_array  # else the array itself may be null, its elements are not
+    is_null_value = is_nullable and not field.is_array  # else the array itself may be null, but not its elements
     if field.kind in _FIXED:
         value = _FIXED[field.kind]
     elif field.kind in _LENGTHS:
@@ -242,7 +242,7 @@ _read_int8: Final = _FIXED["int8"]
 
 
 def _default_of(field: Field, version: int) -> Callable[[], Any]:
-    """Return what makes the value of a tagged field that was left out."""
+    """Return the maker of the value of a tagged field that was left out."""
     if field.default == "null":
         return lambda: None
     if field.is_array:
@@ -257,4 +257,4 @@ def _default_of(field: Field, version: int) -> Callable[[], Any]:
 
 
 _DEFAULTS: Final = {"string": "", "bytes": b"", "records": b"", "uuid": NO_UUID, "bool": False}
-"""The defaults of the types of which it is no number."""
+"""The defaults of the types whose default is no number."""

@@ -9,9 +9,10 @@ flexible, if any. Below it is a line for each field, in Kafka's order, two blank
       topicId uuid 4+ tag 0
 
 A field states its name, its type, its versions if it is not in all of them, ``null`` if it may be null (``null 2+`` in
-some versions only), the ``tag`` of a tagged field, and its ``default``. Without a default it is Kafka's: zero, empty or
-false. A type is a primitive, ``[]type``, or the name of a struct. The fields of a struct stand below the field of
-that type, two blanks further in; if several fields have the type, below a line ``struct Name`` at the message's end.
+some versions only), the ``tag`` of a tagged field, and its ``default``. Without ``default`` Kafka's default counts:
+zero, empty or false. A type is a primitive, ``[]type``, or the name of a struct. The fields of a struct stand below the
+field of that type, two blanks further in; if several fields have the type, below a line ``struct Name`` at the
+message's end.
 
 Source: Kafka ``clients/src/main/resources/common/message/README.md``.
 """
@@ -87,7 +88,7 @@ def parse_messages(table: str) -> dict[str, Message]:
 
 
 def _nested(lines: list[str], depth: int) -> Iterator[_Line]:
-    """Take the lines from the front of a list that are as deep as ``depth``, each with those below it."""
+    """Take the lines from the front of a list that are as deep as ``depth``, each with the lines below it."""
     while lines and _depth(lines[0]) == depth:
         words = tuple(lines.pop(0).split())
         yield _Line(words, tuple(_nested(lines, depth + 1)))
@@ -127,7 +128,7 @@ def _field(line: _Line, all_versions: Versions, structs: Mapping[str, tuple[_Lin
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield what the words behind the type of a field say; versions stand alone, and ``null`` may."""
+    """Yield the options in the words behind the type of a field; versions stand alone, and ``null`` may."""
     while words:
         word = words.pop(0)
         if word in ("tag", "default") or (word == "null" and words and words[0][0].isdigit()):
