@@ -1,7 +1,7 @@
 """Debian's headless Chromium for the tests: fetched with all that it needs, and not installed.
 
-What is installed on the machine is fetched, too: the shell finds its data only beside itself, and what is installed
-today may be gone tomorrow. Only the C library is the machine's own.
+Packages that are installed on the machine are fetched, too: the shell finds its data only beside itself, and an
+installed package may be gone tomorrow. Only the C library is the machine's own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FONTS: Final = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontcon
 
 @contextmanager
 def a_chromium() -> Iterator[Browser]:
-    """Start a headless Chromium, and end it. The test is skipped aloud where there is none."""
+    """Start a headless Chromium, and end it. Without one the test is skipped aloud."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:

@@ -316,7 +316,7 @@ def _quiet(log_dir: Path, name: str) -> PartitionDir:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process; ended children are not in it, and there are none."""
+    """Return user and system time of a process without ended children, of which there are none."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_A_SECOND
 

@@ -195,7 +195,9 @@ def test_heavy_packages_are_imported_in_one_place() -> None:
 
 
 def test_no_file_loads_the_types_of_documents_when_it_runs() -> None:
-    """They are for mypy and for the schemas, and stand below ``if TYPE_CHECKING``: pydantic comes with them."""
+    """The types are for mypy and for the schemas, and stand below ``if TYPE_CHECKING``, because pydantic comes with
+    them.
+    """
     texts = {m.place: (ROOT / m.place).read_text() for m in modules() if not m.place.startswith("cleaner/documents")}
     importing = {place: text for place, text in texts.items() if "from cleaner.documents" in text}
     assert importing

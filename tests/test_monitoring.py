@@ -100,7 +100,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """It scrapes a real endpoint and has seen it a few times."""
+    """A Prometheus that scrapes a real endpoint, and has seen it a few times."""
     directory, port = tmp_path_factory.mktemp("prometheus"), free_port()
     with MetricsServer("127.0.0.1:0", busy(), Silent()) as server:
         config = directory / "prometheus.yml"

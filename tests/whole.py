@@ -68,7 +68,7 @@ PARTS: Final[Mapping[str, Part]] = {
 
 
 def tried(parts: Mapping[str, Part], notes: Path, sources: str) -> Iterator[tuple[str, bool]]:
-    """Run every part that did not pass yet on these sources. Note those that pass, and yield what came of each."""
+    """Run every part that did not pass yet on these sources. Note the parts that pass, and yield the result of each."""
     passed = _passed(notes, sources)
     for name, part in parts.items():
         if name not in passed:

@@ -62,7 +62,10 @@ def small_map(keys_max: int) -> tuple[str, ...]:
 
 @dataclass
 class Life:
-    """One partition, ``orders-0``, made where there is none. Every value is the offset that its record got."""
+    """One partition, ``orders-0``, made if it is missing.
+
+    The value of every record is the offset that the record got.
+    """
 
     log_dir: Path
     set_options: tuple[str, ...] = ()

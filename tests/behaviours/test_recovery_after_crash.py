@@ -11,7 +11,7 @@ from tests.partition_dirs import PartitionDir, file_names, keyed, records_in
 
 KINDS = (".log", ".index", ".timeindex")
 SPLIT = (0, 2)
-"""Bases of the two segments that one of four records was split into."""
+"""The bases of the two segments into which a segment of four records was split."""
 
 
 def move(directory, base, old, new):

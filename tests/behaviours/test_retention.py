@@ -38,7 +38,7 @@ def life(drawn, tmp_path):
 
 
 def retained(life, high_watermark, log_start=None, **config):
-    """Bases that one run leaves."""
+    """Return the bases of the segments that one run leaves."""
     (life.log_dir / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {high_watermark}\n")
     if log_start is not None:
         (life.log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {log_start}\n")

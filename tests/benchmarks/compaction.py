@@ -148,7 +148,7 @@ class Bench:
 
 
 def _check_is_clean(log_dir: Path, records: int) -> None:
-    """That one run was enough."""
+    """Check that one run was enough."""
     path = log_dir / CLEANER_OFFSET_CHECKPOINT
     cleaned_to = parse_offset_checkpoint(path.read_bytes(), path)[PARTITION]
     if cleaned_to != records:

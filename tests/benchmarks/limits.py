@@ -1,4 +1,4 @@
-"""What the machine gives at most: memory, checksums, codecs; one thread, in memory, nothing else done."""
+"""The limits of the machine: memory, checksums and codecs, by one thread, in memory, with no other work."""
 
 from __future__ import annotations
 

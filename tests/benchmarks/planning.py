@@ -1,4 +1,4 @@
-"""What commands take over a log dir of very many segments, as processes from start to exit, against the plan alone.
+"""The cost of commands over a log dir of very many segments, as processes from start to exit, beside the plan alone.
 
     python -m tests.benchmarks.planning [--segments 100000] [--partitions 2000] [--rounds 5] [--scratch DIR]
 

@@ -1,4 +1,4 @@
-"""What was measured, and the JSON file that holds it: written anew as soon as one more workload is done."""
+"""The measurements, and the JSON file that holds them. The file is written anew after each workload."""
 
 from __future__ import annotations
 

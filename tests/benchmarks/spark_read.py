@@ -162,7 +162,7 @@ def _of_compaction(spark: SparkSession, log_dir: Path, gib: float) -> Figure:
 
 
 def _shuffle_bytes(spark: SparkSession) -> int:
-    """That all executors wrote so far."""
+    """Return the bytes that all executors wrote so far."""
     context = spark.sparkContext._jsc.sc()  # Python has no way to ask
     context.listenerBus().waitUntilEmpty()
     executors = context.statusStore().executorList(False)

@@ -1,4 +1,4 @@
-"""What ``kafka-log`` is measured against: a source that only hands Arrow to Spark, and one that yields rows."""
+"""The sources beside which ``kafka-log`` is measured: one only hands Arrow to Spark, and one yields rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the codecs allow at most is measured on whole logs, with what a compaction calls."""
+"""The limits of the codecs are measured on whole logs, with the functions that a compaction calls."""
 
 from __future__ import annotations
 

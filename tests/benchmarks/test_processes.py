@@ -1,4 +1,4 @@
-"""What a command cost is its own: neither its parent's memory, nor a success where it failed."""
+"""The measured cost is the command's own, without its parent's memory, and a failure counts as no success."""
 
 from __future__ import annotations
 

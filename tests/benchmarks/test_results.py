@@ -1,4 +1,4 @@
-"""Results outlive the run that measured them, and are not mixed with those of another."""
+"""Results outlive the run that measured them, and do not mix with the results of another run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark is measured on, by the source's own code: both sources hand over the same."""
+"""The log on which Spark is measured: both sources hand over the same records of it."""
 
 from __future__ import annotations
 

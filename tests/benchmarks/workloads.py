@@ -1,4 +1,4 @@
-"""What is measured: the logs, by name."""
+"""The logs that are measured, by name."""
 
 from __future__ import annotations
 

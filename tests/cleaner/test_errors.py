@@ -69,7 +69,7 @@ def test_segment_that_is_there_already_is_told_with_that_cause(tmp_path: Path) -
 
 
 def test_segment_that_somebody_rolled_since_the_plan_is_a_change_and_planned_anew(tmp_path: Path) -> None:
-    """It had failed the partition, and the report had named the path and nothing else."""
+    """Once the change failed the partition, and the report named nothing but the path."""
 
     root = tmp_path / "data"
     partition = PartitionDir(root, "clicks-0").segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 2 * DAY_MS))

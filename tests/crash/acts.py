@@ -155,7 +155,7 @@ def leave_zeros(log_dir: Path, _fs: FileSystem) -> object:
 
 
 def cut_zeros(log_dir: Path, fs: FileSystem) -> object:
-    """They are cut off."""
+    """Cut zeros off."""
     return _repaired(log_dir, fs, _last_logs(log_dir), RepairGroup.ZERO_TAIL)
 
 
@@ -169,7 +169,7 @@ def tear_ends(log_dir: Path, _fs: FileSystem) -> object:
 
 
 def end_logs(log_dir: Path, fs: FileSystem) -> object:
-    """They end behind their last whole batch, and what is cut off is kept."""
+    """Cut logs behind their last whole batch, and keep the bytes that are cut off."""
     return _repaired(log_dir, fs, _last_logs(log_dir), RepairGroup.LOG_END)
 
 

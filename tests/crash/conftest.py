@@ -20,7 +20,7 @@ MEMORY: Final = Path("/dev/shm")
 
 @pytest.fixture(scope="session")
 def memory() -> Iterator[Path]:
-    """In memory where that can be: what lasts is not what is tested by thousands of small files."""
+    """A directory in memory, if possible: thousands of small files do not test whether bytes last."""
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:
         yield Path(directory)
 
@@ -37,5 +37,5 @@ SCENES_TRIED: Final = 9
 
 @pytest.fixture(scope="session", params=some(list(SCENES), SCENES_TRIED, always=("groups", "retention")))
 def expected(request: pytest.FixtureRequest, memory: Path) -> Expected:
-    """A scene, with what comes of it uninterrupted."""
+    """A scene, with its result if nothing interrupts it."""
     return Expected.of(SCENES[request.param], memory / request.param)

@@ -1,4 +1,4 @@
-"""A disk that knows what of it would outlast a power loss, and the states that one may leave.
+"""A disk that knows which of its bytes and names would outlast a power loss, and the states that a loss may leave.
 
 Of a file, its bytes up to its last fsync; of a directory, its names as of its own last fsync. Of what came later, any
 part may have reached the disk: any subset of a directory's changes, and of each file none of the newer bytes, half of
@@ -48,7 +48,7 @@ class Inode:
     content: bytes
     mtime_ns: int
     durable_mtime_ns: int | None = None
-    """As of the last fsync; None where it is what it was."""
+    """The content as of the last fsync; None if it has not changed."""
 
     @property
     def is_durable(self) -> bool:

@@ -89,7 +89,7 @@ def seen(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A scene, and what comes of it uninterrupted."""
+    """A scene, and its result if nothing interrupts it."""
 
     scene: Scene
     drawn: Path

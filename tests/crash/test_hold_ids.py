@@ -104,7 +104,7 @@ def try_power_losses(tmp_path: Path, story: str) -> int:
 
 
 def check_end(log_dir: Path, story: str) -> None:
-    """Nothing is left of what is over."""
+    """Check that nothing is left of a hold that is over."""
     held = {ORDERS: NOW_MS} if story == "is released" else {ORDERS: NOW_MS, CLICKS: LATER_MS}
     assert LogDir(log_dir).holds() == held
     assert LogDir(log_dir).hold_ids(held).keys() == held.keys()

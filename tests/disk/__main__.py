@@ -105,7 +105,7 @@ _OPERATIONS: Final[dict[str, int]] = {}
 
 
 def operations_of(name: str, case: Case, scratch: Path) -> int:
-    """About how many operations an act has: those that its first run had in this process."""
+    """Return about how many operations an act has: as many as its first run in this process."""
     if name not in _OPERATIONS:
         _OPERATIONS[name] = len(recorded(case, scratch).operations)
     return _OPERATIONS[name]

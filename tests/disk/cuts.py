@@ -410,7 +410,7 @@ def told(change: Change, names: Mapping[int, str]) -> str:
 
 
 def _some_of(numbers: Sequence[int], of_one: Sequence[int], dice: Random) -> list[int]:
-    """A subset, of those that break something sooner than others: all, none, one, all but one, the latest, any."""
+    """Return a subset of a kind that breaks something soon: all, none, one, all but one, the latest, any."""
     if not numbers:
         return []
     place = dice.randrange(len(numbers))

@@ -70,7 +70,7 @@ def caching(cache: Path) -> patch.dict:
 
 @contextmanager
 def at(time_ms: int) -> Iterator[None]:
-    """It is that time, for every clock of the process; a lock that was free is free."""
+    """Set every clock of the process to a time, and count a lock that was free as free."""
     with patch.object(SystemClock, "now_ms", lambda _: time_ms), patch("storage.lock.SETTLE_SECONDS", 0.0):
         yield
 

@@ -60,7 +60,9 @@ FILE_SYSTEMS: Final[Mapping[str, Kind]] = {
 
 
 def _program(name: str) -> tuple[str, dict[str, str]]:
-    """Path of a program, and the environment in which it finds its libraries; skipped aloud where there is none."""
+    """Path of a program, and the environment in which it finds its libraries; without such a program the test is
+    skipped aloud.
+    """
     if found := shutil.which(name):
         return found, {}
     places = []

@@ -69,7 +69,7 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class Case(Expected):
-    """An act on a disk that was drawn, and what comes of it uninterrupted."""
+    """An act on a drawn disk, and its result if nothing interrupts it."""
 
     name: str = ""
     root: Path = Path()
@@ -90,7 +90,7 @@ class Case(Expected):
         Expected.check_stopped(self, {name: state for name, state in found.items() if name not in new}, where)
 
     def check_copy(self, root: Path, where: object) -> None:
-        """With its manifest a copy is whole; without, it is none."""
+        """Check that a copy with a manifest is whole; without one there is no copy."""
         copy = root / COPY
         if (copy / MANIFEST_FILE).exists():
             manifest = json.loads((copy / MANIFEST_FILE).read_text())

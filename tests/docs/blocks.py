@@ -32,7 +32,7 @@ class Block(NamedTuple):
 
 
 def blocks(language: str) -> list[Block]:
-    """Return every block of a language, or, for an empty name, those that name none."""
+    """Return every block of a language; for an empty name, the blocks that name no language."""
     return [
         Block(path.name, place, *found.groups())
         for path in PAGES

@@ -116,7 +116,7 @@ def _reseal(data: bytearray, at: int, value: int) -> None:
 
 
 def _batch_around(data: bytearray, at: int) -> tuple[int, int]:
-    """Start and size of the batch that holds a byte; size 0 where there is none."""
+    """Return start and size of the batch that holds a byte; size 0 if no batch does."""
     start = 0
     while len(data) - start > _HEADER_BYTES // 2:
         size = int.from_bytes(data[start + 8 : start + 12], "big") + 12

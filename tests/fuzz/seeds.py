@@ -1,4 +1,4 @@
-"""A small log dir with every kind of file that one can hold, to be damaged."""
+"""A small log dir with every kind of file that a log dir can hold, to be damaged."""
 
 from __future__ import annotations
 

@@ -169,10 +169,10 @@ def _without_records(segment: Segment, as_before: frozenset[str]) -> Segment:
 
 
 def _largest_timestamp(segment: Segment, as_before: frozenset[str]) -> int:
-    """As retention sees it; 0 where that is not of the segment's content.
+    """Return the largest timestamp as retention sees it; 0 if it does not come from the segment's content.
 
-    An empty one has the time of its file. One that is left keeps its time index: for messages of version 0, which have
-    no timestamp, the old Kafka writes there those that newer clients gave them, and rebuilds the index without.
+    An empty segment has the time of its file. One that is left keeps its time index: for messages of version 0, which
+    have no timestamp, the old Kafka writes there those that newer clients gave them, and rebuilds the index without.
     """
     is_left = f"{segment.base_offset:020}.log" in as_before
     if not segment.batches or (is_left and any(batch.magic == 0 for batch in segment.batches)):

@@ -69,7 +69,7 @@ def left_without_cleaner(kafka: str, log_dir: Path) -> Path:
 
 
 def send_one_ahead(writer: Writer) -> None:
-    """Ten records, one that lies far ahead, and more; all but that one are old."""
+    """Send ten records, one whose time lies far ahead, and more; all others are old."""
     producer = writer.producer()
     writer.send(producer, "future", 10)
     producer.produce("future", key="ahead", value=b"x", timestamp=int(time.time() * 1000) + AHEAD_MS)

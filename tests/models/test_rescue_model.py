@@ -186,7 +186,7 @@ def by_size(plan_: Plan, volumes_, target):
 
 
 def with_gap(plan_: Plan, volumes_, target):
-    """Broken: takes what lies behind a linked segment, that one too since a log has no gap."""
+    """Broken: takes segments behind a linked one, and with them the linked one, since a log has no gap."""
     chosen = narrowed(plan_, volumes_, target)
     counts = {p.key: len(p.deletion.segments) for p in chosen.partitions if p.deletion}
     if any(target.short_bytes(volume) for volume in volumes_):

@@ -148,7 +148,7 @@ def test_only_a_plain_file_of_this_user_alone_is_read(
 def test_a_temporary_file_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for has_tmpfile in (True, False):
         if not has_tmpfile:
-            monkeypatch.setattr(os, "O_TMPFILE", os.O_TMPFILE | os.O_CREAT)  # refused, as where there are none
+            monkeypatch.setattr(os, "O_TMPFILE", os.O_TMPFILE | os.O_CREAT)  # refused, as on a file system without them
         with PrivateDirectory.open(tmp_path / "cache") as directory, directory.temporary() as file:
             file.write(b"content")
             file.seek(0)

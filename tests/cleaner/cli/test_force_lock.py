@@ -1,4 +1,4 @@
-"""A log dir whose lock may keep nobody out, by a crafted list of mounts: refused, unless that is meant."""
+"""A log dir whose lock may keep nobody out, by a crafted list of mounts: refused, unless the user confirms it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 def blocks_of_logs(data: Path) -> int:
-    """What the files of all segments of topics take, those that wait to be unlinked, too."""
+    """Return the blocks of the files of all segments of topics, also of files that wait to be unlinked."""
     kinds = {".log", ".index", ".timeindex", ".txnindex"}
     return sum(path.stat().st_blocks * 512 for path in data.glob("[!_]*/*") if kinds & set(path.suffixes))
 

@@ -1,4 +1,4 @@
-"""What the user names and nothing has: a topic, a partition, a pattern, a log dir."""
+"""Names that match nothing: a topic, a partition, a pattern, a log dir."""
 
 from __future__ import annotations
 

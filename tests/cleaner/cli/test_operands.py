@@ -69,7 +69,9 @@ def test_every_command_on_log_dirs_takes_one_as_an_operand_or_has_operands_of_it
 
 
 def without_measures(text: str) -> list[str]:
-    """The lines without those that tell speed, or what others keep in the file system: both change between two runs."""
+    """Return the lines without those about speed and about other files of the file system, which change between two
+    runs.
+    """
     changing = ("free", "/s", "unlinked", "elsewhere")
     return [line for line in text.splitlines() if not any(word in line for word in changing)]
 

@@ -1,4 +1,5 @@
-"""What protects when a run is planned protects until it has acted: the configuration is read again under the lock.
+"""A configuration that protects when a run is planned protects until the run has acted: it is read again under the
+lock.
 
 By ``keep.toml`` topic ``orders`` keeps everything. The cluster metadata says that both topics keep a day. So a run that
 loses the file on its way to the lock would take the old segments of ``orders``, too.

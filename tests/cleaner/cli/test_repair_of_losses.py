@@ -1,4 +1,6 @@
-"""A repair never makes a wrong file of a log that lacks records: what tells of the loss stays, with status 4."""
+"""A repair never makes a wrong file of a log that lacks records: the files that tell of the loss stay, with
+status 4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A symlink that leads to a log dir is the operator's word; one inside it is not followed, and told."""
+"""A symlink to a log dir is followed, because the operator named it; a symlink inside the log dir is reported, and not
+followed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What everybody may write to is told, once each."""
+"""Each path to which everybody may write is reported once."""
 
 import json
 

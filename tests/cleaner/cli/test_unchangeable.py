@@ -1,4 +1,4 @@
-"""Files that may not be read, or not be changed: their partition fails, alone, once, and nothing of it was touched."""
+"""Files that may not be read, or not be changed: their partition alone fails, once, and no file of it is touched."""
 
 from __future__ import annotations
 

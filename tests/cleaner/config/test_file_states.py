@@ -1,4 +1,4 @@
-"""What changes the state of a directory, and what does not."""
+"""The changes of a directory that change its state, and those that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is told to read: once, if it can be read only once; several files as one configuration."""
+"""The inputs of a command: a pipe is read once, and several files are one configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose configuration is it? One of another broker is held back in place, and only told where nothing is changed."""
+"""The configuration of another broker holds a run back; a dry run and a copy only report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done under a configuration ends with it: no swap, and no further partition, under one that holds no more."""
+"""Work under a configuration ends with that configuration: after a change no swap and no further partition follow."""
 
 from __future__ import annotations
 

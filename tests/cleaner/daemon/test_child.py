@@ -270,7 +270,7 @@ with LogDir(log_dir).lock(FileSystem()) as lock:
 
 
 def test_a_child_does_not_outlive_the_daemon_even_if_it_stands_still(log_dir):
-    """It would hold the locks, and keep brokers out."""
+    """Such a child would hold the locks, and keep brokers out."""
     with subprocess.Popen([sys.executable, "-c", _PARENT, str(log_dir)], stdout=subprocess.PIPE) as daemon:
         pid = int(daemon.stdout.readline())
         time.sleep(0.2)

@@ -49,7 +49,7 @@ class Scraped:
             return error.code, error.read().decode()
 
     def metric(self, name: str) -> float | None:
-        """The value of a series, as it stands in the text; None where there is none."""
+        """Return the value of a series as written in the text; None without such a series."""
         found = re.search(rf"^logcleaner_{re.escape(name)} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
         return float(found[1]) if found else None
 

@@ -1,4 +1,6 @@
-"""The daemon's first retention opens every partition, for what a crash left; later ones those that lose something."""
+"""The daemon's first retention opens every partition, to find the leftovers of a crash; later ones open only partitions
+that lose something.
+"""
 
 from __future__ import annotations
 

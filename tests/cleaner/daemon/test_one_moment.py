@@ -1,4 +1,4 @@
-"""What the daemon acts on is read under its lock: a broker's session between any two of its rounds is obeyed."""
+"""The daemon acts on facts that it read under its lock, and obeys a broker's session between any two of its rounds."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_metadata_that_was_read_and_is_gone_changes_nothing(tmp_path, gone):
 
 
 def test_a_file_that_was_rejected_is_tried_again_although_it_did_not_change(tmp_path):
-    """It names a server.properties that is written later."""
+    """The file names a server.properties that is written later."""
     from cleaner.config.settings import read_settings
 
     log_dir, file = drawn(tmp_path / "data", 25 * TICK_MS), tmp_path / "c.toml"

@@ -1,4 +1,4 @@
-"""Saving is not applying: what was saved, but lets much more go than what was confirmed last, waits."""
+"""Saving is not applying: saved limits that let much more go than those confirmed last wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Log dirs that are damaged, foreign or full: what stays as it was, what is told, and who goes on."""
+"""Log dirs that are damaged, foreign or full: partitions stay as they were, the cause is reported, and the others go
+on.
+"""
 
 from __future__ import annotations
 
@@ -299,7 +301,7 @@ def test_damaged_transaction_index_leaves_its_partition_as_it_was(log_dir, conte
     before = contents(log_dir / "orders-0")
     _, _, errors = clean(log_dir)
     if errors[ORDERS] is None:
-        assert offsets(log_dir, "orders-0") == [1, 10, 20]  # a torn last entry is none
+        assert offsets(log_dir, "orders-0") == [1, 10, 20]  # a torn last entry does not count
     else:
         assert "txnindex" in errors[ORDERS]
         assert contents(log_dir / "orders-0") == before

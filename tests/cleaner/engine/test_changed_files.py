@@ -1,4 +1,4 @@
-"""Files that somebody changes between the plan and the step: left alone, told, planned anew, once."""
+"""Files that somebody changes between the plan and the step: they stay, are reported, and are planned anew, once."""
 
 import os
 import shutil

@@ -1,4 +1,6 @@
-"""Real disks with 0 bytes free: what retention allows goes, nothing else does, and what follows is written."""
+"""Real disks with 0 bytes free: the segments that retention allows go, no other ones, and the journal lines and
+checkpoints follow.
+"""
 
 from __future__ import annotations
 

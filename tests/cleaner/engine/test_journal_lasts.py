@@ -1,4 +1,6 @@
-"""What the journal says is on disk survives a power loss, and what could not be written is neither lost nor made up."""
+"""A journal line that counts as written survives a power loss; a line that could not be written is neither lost nor
+made up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a crash left in several partitions: one that cannot be finished does not keep the others from it."""
+"""Leftovers of a crash in several partitions: one partition that cannot be recovered does not keep the others
+from it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several log dirs: where the lock of one is refused, those taken before it are let go."""
+"""Several log dirs: if the lock of one is refused, the locks taken before are released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a one-shot run acts on is read under its lock: what a broker does between the reading and the lock is obeyed."""
+"""A one-shot run acts on facts that it read under its lock, and so obeys a broker's change between the plan and the
+lock.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,7 @@ def test_limits_of_server_properties_that_change_meanwhile_are_obeyed(tmp_path, 
 
 
 def test_what_the_cluster_lets_go_meanwhile_ends_it(log_dir, before_the_lock, monkeypatch, capsys):
-    """The answer on the terminal speaks of what was shown, not of what a broker made of it since."""
+    """The answer on the terminal confirms the plan that was shown, not a state that a broker has made since."""
     import io
 
     class Terminal(io.StringIO):

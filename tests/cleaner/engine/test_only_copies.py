@@ -1,6 +1,6 @@
-"""What is the only copy of records stays, whatever unlinks: six kinds of it, and all that unlinks.
+"""The only copy of records stays, whichever command unlinks: six kinds of only copies, and all commands that unlink.
 
-Beside each only copy lies a leftover that may go, so that a test tells what stays from what nobody came to.
+Beside each only copy lies a leftover that may go, so that a test knows that the command came by.
 """
 
 from __future__ import annotations
@@ -276,7 +276,9 @@ def gaps_in(findings: list[Any]) -> list[Any]:
 def test_no_compaction_goes_beyond_missing_records(
     healthy: Healthy, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
-    """It would put what lies above them into the segment below, so that nothing could be put back."""
+    """Such a compaction would put the records above them into the segment below, so that no missing record could be put
+    back.
+    """
     log = healthy.file("orders-0", ".log", 1)
     kept = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
     if how == "removed":

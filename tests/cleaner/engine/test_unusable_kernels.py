@@ -182,7 +182,7 @@ COMMANDS = {
 
 
 def without_overrides(errors):
-    """The lines but those that say which topics ``--set`` overrides: they come before anything is read."""
+    """Return the lines but those about topics that ``--set`` overrides, which come before anything is read."""
     return [line for line in errors.splitlines() if not line.startswith("logcleaner: --set ")]
 
 

@@ -75,7 +75,7 @@ def file_differences(kafka: Path, ours: Path, *, recompresses: bool, strays: Col
     Args:
         kafka: the directory that Kafka's log has.
         ours: the directory that our log has.
-        recompresses: compare what compressed records say, not their bytes, nor the places that hang on them.
+        recompresses: compare the content of compressed records, not their bytes, nor the positions that depend on them.
         strays: files that one side may lack.
     """
     theirs, own = _files(kafka), _files(ours)

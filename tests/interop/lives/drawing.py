@@ -18,7 +18,9 @@ _SPECIAL_TIMES: Final = (-1, -2, -3, -3, -4, -5, -6)
 
 
 def draw(life: Life, index: int, state: State) -> list[Step]:
-    """Return what the step number ``index`` of a life does: one call, or those that close a log and open it again."""
+    """Return the calls of the step number ``index`` of a life: one call, or those that close a log and open it
+    again.
+    """
     return Drawing(life, index, state).steps()
 
 

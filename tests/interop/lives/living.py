@@ -52,7 +52,7 @@ class Lived:
         return f"{kind} | " + "".join(letter for letter in first if not letter.isdigit())[:110]
 
     def story(self, life: Life) -> str:
-        """All that one needs to see what happened, and to see it again."""
+        """Return the facts that show what happened, and how to repeat it."""
         numbers = ",".join(map(str, sorted({index for index, _ in self.done} & set(self.indexes))))
         lines = [f"seed {self.seed}: python -m tests.interop.lives {self.seed} --steps {numbers}"]
         lines += [f"  {life.config} role={life.role} expiration={life.expiration_ms}"]

@@ -1,4 +1,4 @@
-"""Small logs laid down as files, and read back: what the engine makes of them is what the model made."""
+"""Small logs laid down as files, and read back: the engine and the model make the same of them."""
 
 from __future__ import annotations
 

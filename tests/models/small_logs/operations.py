@@ -64,7 +64,7 @@ BUMPING: Final = 3
 
 
 def happened(world: World, letter: str, *, replicates_later: bool = False) -> World | None:
-    """The log after one letter that is none of ours; None where it cannot happen, or changes nothing."""
+    """Return the log after one operation that is not ours; None if the operation is impossible, or changes nothing."""
     if letter in APPENDS:
         return _appended(world, _data(world, APPENDS[letter]), (), replicates_later=replicates_later)
     if letter in MARKERS:

@@ -25,7 +25,7 @@ from tests.storage.kernels.strategies import compiled, damaged_logs, logs
 _fates = st.lists(st.sampled_from(list(BatchFate)), min_size=5, max_size=5)
 NOW, HORIZON = 50, 50 + 86_400_000
 _horizons = st.sampled_from((HORIZON, 0, 2**62, 2**63 - 1, -1, -(2**63)))
-"""A negative one is none: ``new_delete_horizon_ms``."""
+"""A negative horizon stands for no horizon: ``new_delete_horizon_ms``."""
 
 
 def _set_fates(found, rows: list[twin.Row], fates: list[BatchFate]) -> None:

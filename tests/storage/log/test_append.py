@@ -245,7 +245,7 @@ def test_a_leader_epoch_below_0_is_refused_and_no_checkpoint_has_it(tmp_path: Pa
 
 
 def test_an_epoch_that_wrote_nothing_is_forgotten_by_an_opened_log(tmp_path: Path) -> None:
-    """It began, and its append was refused. A start of Kafka forgets it, too."""
+    """The epoch began, and its append was refused. A start of Kafka forgets the epoch, too."""
     with a_log(tmp_path, LogConfig(segment_bytes=200)) as log:
         append(log)
         with pytest.raises(RecordBatchTooLarge):

@@ -50,7 +50,7 @@ def test_the_largest_timestamp_may_lie_below_the_log_start(tmp_path: Path) -> No
 
 
 def test_a_segment_that_lost_its_batches_hides_none_behind_it(tmp_path: Path) -> None:
-    """It counts by its time index; by the time of its file it would be later than all records."""
+    """The segment counts by its time index; by the time of its file it would be later than all records."""
     with a_log(tmp_path) as log:
         append(log, NOW_MS)
         log.roll(NOW_MS)

@@ -288,7 +288,7 @@ def test_the_level_is_what_the_system_says_of_the_cpu() -> None:
 
 @pytest.mark.parametrize("level", LEVELS[MACHINE])
 def test_a_library_needs_nothing_but_copying_of_libc(level: str) -> None:
-    """It loads with glibc and musl alike, and exports the entry points alone."""
+    """The library loads with glibc and musl alike, and exports the entry points alone."""
     data = (library.COMPILED / f"{level}.so").read_bytes()
     assert b"libc." not in data
     assert b"GLIBC" not in data

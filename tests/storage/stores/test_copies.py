@@ -272,7 +272,7 @@ def test_killed_run_leaves_no_copy(
 def test_second_run_at_once_is_refused(
     few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It saw an empty place as well, and only one of them can make the mark."""
+    """Both runs saw an empty place, and only one of them can make the mark."""
     first = f"copy/{INCOMPLETE_FILE}"
 
     def raced(method: str, path: str) -> Fault:

@@ -1,4 +1,4 @@
-"""Key filters: what they spare a round to read, and that the round leaves the same log without them."""
+"""Key filters spare a round some reading, and the round leaves the same log without them."""
 
 from __future__ import annotations
 

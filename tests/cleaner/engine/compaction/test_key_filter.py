@@ -1,4 +1,4 @@
-"""Key filters: what they hold they never deny, what they do not hold they nearly always do, and damage shows."""
+"""Key filters never deny a key that they hold, nearly always deny any other key, and show damage."""
 
 from __future__ import annotations
 

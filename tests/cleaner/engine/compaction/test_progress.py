@@ -1,4 +1,4 @@
-"""The progress of a compaction adds up to what it was said to read."""
+"""The progress of a compaction adds up to the bytes that the plan names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``clean --output`` beside a writer that ignores the lock: at every step of the copy, no manifest, and why.
 
-The writer does in one go what a broker's session does. What it changed behind the last look is of no concern: the copy
-is what the log dir was until then.
+The writer does in one go what a broker's session does. A change behind the last look does not matter: the copy has the
+log dir as it was until then.
 """
 
 from __future__ import annotations

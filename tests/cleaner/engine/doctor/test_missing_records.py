@@ -1,4 +1,4 @@
-"""What stands where records should be: hollow ``.swap`` logs, emptied segments, the only copy of a gap."""
+"""The traces of missing records: hollow ``.swap`` logs, emptied segments, the only copy of a gap."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_the_end_of_a_log_that_was_truncated_goes(healthy: Healthy, capsys: pyte
 
 
 def test_what_retention_took_goes(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
-    """It cuts the leader epochs at the new log start."""
+    """Retention cuts the leader epochs at the new log start."""
     epochs = healthy.file("clicks-0", "leader-epoch-checkpoint")
     epochs.write_bytes(format_leader_epochs([LeaderEpochEntry(1, 2), LeaderEpochEntry(2, 4)]))
     (gone,) = swept(healthy, capsys, retire(healthy, "clicks-0", 0, ".index", ".timeindex"))

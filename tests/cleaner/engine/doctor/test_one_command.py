@@ -98,7 +98,7 @@ def test_no_start_is_predicted_beside_a_broker_nor_of_some_topics(
 def test_a_log_dir_without_the_cluster_metadata_sets_nothing_aside(
     healthy: Healthy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They may lie in another log dir of the broker."""
+    """The cluster metadata may lie in another log dir of the broker."""
     shutil.rmtree(healthy.log_dir / "__cluster_metadata-0")
     assert told(capsys, healthy.log_dir)[0] == "Kafka 4.4 will start."
 

@@ -1,4 +1,4 @@
-"""``doctor --sweep``: what is named goes by its rules, and nothing else does."""
+"""``doctor --sweep`` takes the named leftovers by its rules, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATER_MS = 10 * 60_000
 
 @pytest.fixture
 def healthy(tmp_path: Path) -> Healthy:
-    """A log dir with a leftover of each kind, and one that is none."""
+    """A log dir with a leftover of each kind, and a file that is no leftover."""
     made = Healthy(tmp_path / "data")
     (made.log_dir / WAITING).write_bytes(bytes(5000))
     (made.log_dir / f"clicks-0/{0:020d}.log.swap").write_bytes(b"1")

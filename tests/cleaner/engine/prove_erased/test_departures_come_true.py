@@ -1,4 +1,4 @@
-"""A key is gone by the date that is told, once all was done that is told; a moment before, it is still there."""
+"""A key is gone by the reported date once all reported needs are met; a moment before, the key is still there."""
 
 from __future__ import annotations
 

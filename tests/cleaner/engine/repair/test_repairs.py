@@ -1,4 +1,4 @@
-"""What was derived from a log is derived again: the old file waits, the journal tells, no record changes."""
+"""Files derived from a log are made anew: the old file waits, the journal has a line, no record changes."""
 
 from __future__ import annotations
 
