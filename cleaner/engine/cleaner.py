@@ -137,14 +137,15 @@ class Cleaner:
         if self._stopping:
             raise Stopped
 
-    def plan(self, request: Request, listed: Listed = unheard) -> Plan:
+    def plan(self, request: Request, listed: Listed = unheard, *, is_glance: bool = False) -> Plan:
         """Read the facts and make the plan for a request. No lock is taken, and nothing is created.
 
         Args:
             request: what was asked.
             listed: called with the listing of each partition directory.
+            is_glance: as of ``Survey``.
         """
-        survey = self._survey(request)._replace(listed=listed)
+        survey = self._survey(request)._replace(listed=listed, is_glance=is_glance)
         return self._planned([self._facts(log_dir, survey) for log_dir in self._log_dirs], request)
 
     def uncleanable(self, planned: Plan) -> dict[PartitionKey, str]:

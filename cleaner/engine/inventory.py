@@ -120,6 +120,10 @@ class Survey(NamedTuple):
     wanted: Wanted = everything
     """A predicate, asked about each partition that the globs name, just before it is read."""
     listed: Listed = unheard
+    is_glance: bool = False
+    """Whether only figures are wanted: then two files that alone stop a broker are not read in a store, where none
+    starts, since each would be a request for each partition.
+    """
 
     def wants(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition is wanted, and a glob names it or its topic."""
@@ -260,8 +264,9 @@ def survey_partition(
     rule: OnlyCopies,
 ) -> PartitionFacts:
     """Read the facts of one partition, as if the leftovers of a crash were recovered. Raises: LogCleanerError."""
-    _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
-    read_leader_epochs(listing.directory)  # a garbled file stops a broker, so report it now
+    if not (survey.is_glance and isinstance(listing.directory, StoredPath)):
+        _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
+        read_leader_epochs(listing.directory)  # a garbled file stops a broker, so report it now
     recovery = plan_recovery(listing)
     recovered = recovery.listing
     segments = recovered.segments

@@ -65,7 +65,7 @@ class FakeCleaner:
         self.compactor = compactor
         return self
 
-    def plan(self, request: Request, listed: object = None) -> Plan:
+    def plan(self, request: Request, listed: object = None, *, is_glance: bool = False) -> Plan:
         self._remember("plan", request)
         return self.given
 
