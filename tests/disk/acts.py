@@ -235,6 +235,7 @@ ACTS: Final = {
     "repair-ends": Act(
         _repair("log-end"),
         (scenes.clicks, scenes.payments),
+        goes_on=_repair("log-end,zero-tail"),  # if the new size did not last, there may be zeros: verify says so
         prepare=of_crash(crash_acts.tear_ends),
         mends=True,
         is_refused=True,
