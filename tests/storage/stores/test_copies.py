@@ -27,7 +27,7 @@ from storage.stores.paths import StoredPath, look_anew
 from tests.conftest import Samples
 from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import KEYS, configuration, environment, writer
+from tests.storage.stores.s3 import KEYS, OTHER_SERVER, configuration, environment, writer
 from tests.storage.stores.test_faults import faulty
 
 NOW = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
@@ -286,6 +286,7 @@ def test_second_run_at_once_is_refused(
     assert to.files("copy") == {INCOMPLETE_FILE: b"of another run"}
 
 
+@pytest.mark.skipif(OTHER_SERVER in os.environ, reason="NOT RUN: another server checks what signs the header")
 @pytest.mark.parametrize("name", [INCOMPLETE_FILE, "orders-0/00000000000000000000.log", "orders-0/more", "more"])
 def test_place_that_another_run_takes_all_the_same_becomes_no_copy(
     few_logs: Path, to: Destination, through: Proxy, name: str, capsys: pytest.CaptureFixture[str]
