@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Final, Self
 
-from storage.directory import open_entry, open_plain
+from storage.directory import ImmutableFile, is_unchangeable, open_entry, open_plain, opened
 from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose, UnsafeOwner, check_owner, created_like, typed
 from storage.names import LOCK_FILE
@@ -383,6 +383,10 @@ def _unreadable(path: Path, error: OSError) -> UnreadableFile:
         owner = path.parent.stat()
         if error.errno == errno.EROFS:
             return LockNotMade(path, f"{path.parent} is mounted read-only; mount it for writing, or use --dry-run")
+        if error.errno == errno.EPERM:
+            with opened(path.parent) as directory:
+                if is_unchangeable(directory):
+                    return LockNotMade(path, str(ImmutableFile(path.parent)))
         if error.errno in (errno.EACCES, errno.EPERM):
             whose = f"{path.parent} belongs to uid {owner.st_uid} gid {owner.st_gid}"
             return LockNotMade(path, f"{whose}; {BE_THE_OWNER}")

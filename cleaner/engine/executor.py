@@ -327,12 +327,15 @@ class Executor:
 
     def _checkpoint(self, name: str, changed: dict[TopicPartition, int | None]) -> None:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""
-        if not changed:
-            return
-        with self._writing:
+
+        def write() -> None:
             offsets = {**self.log_dir.offsets(name), **changed}
             kept = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
-            self._reported(partial(self.log_dir.write_offsets, name, kept, self._means.fs))
+            self.log_dir.write_offsets(name, kept, self._means.fs)
+
+        if changed:
+            with self._writing:
+                self._reported(write)
 
     def _reported(self, write: Callable[[], None]) -> None:
         try:

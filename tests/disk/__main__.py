@@ -49,6 +49,9 @@ GOES_ON_EVERY: Final = 4
 """Acting again takes most of the time of a judgement."""
 
 
+OF_ACTS: Final = ", ".join(f"{name} (of {twin.act})" for name, twin in TWINS.items())
+
+
 class Notes:
     """What passed on these sources; begun again, it goes on behind that."""
 
@@ -212,15 +215,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peer", type=int, default=0, metavar="N", help="cuts of runs of Kafka's own cleaner")
     parser.add_argument("--act", choices=ACTS, nargs="+", default=list(ACTS), help="these alone")
     parser.add_argument("--seed", type=int, help="one run of one act, noted nowhere: its cuts, its kill, its faults")
-    parser.add_argument("--twin", choices=TWINS, default=WHOLE, help="with --seed: a broken twin of the program")
+    parser.add_argument(
+        "--twin", choices=TWINS, default=WHOLE, help=f"with --seed and --cuts, a broken twin: {OF_ACTS}"
+    )
     parser.add_argument("--notes", type=Path, default=cache_dir() / "disk.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
     if not (options.cuts or options.kills or options.faults or options.peer):
         parser.error("say how many: --cuts, --kills, --faults or --peer")
     if options.seed is not None and (len(options.act) > 1 or options.peer):
         parser.error("--seed is of one --act, without --peer")
-    if options.seed is None and options.twin != WHOLE:
-        parser.error("--twin needs --seed")
+    if options.twin != WHOLE and (options.seed is None or options.kills or options.faults):
+        parser.error("--twin is for --cuts of one --seed")
     with Referee(kafka_classpath(judging_version())) as referee:
         trials = Trials(options.act, Notes(options.notes), referee)
         if options.seed is not None:

@@ -94,6 +94,14 @@ def test_immutable_directory_fails_its_partition(log_dir: Path, capsys) -> None:
         assert errors["orders-0"].startswith(f"{log_dir}/orders-0: is immutable")
 
 
+def test_immutable_log_dir_in_which_no_lock_can_be_made_is_told_as_one(log_dir: Path, capsys) -> None:
+    (log_dir / ".lock").unlink(missing_ok=True)
+    chattr("+i", log_dir)
+    assert main(["clean", "--log-dir", str(log_dir)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{log_dir}: is immutable or append-only (lsattr shows it); take that off with chattr -i -a" in line
+
+
 def test_dry_run_leaves_a_failing_partition_out_of_its_figures_as_the_run_does(log_dir: Path, capsys) -> None:
     chattr("+i", second_log(log_dir, "clicks-0"))
     results = []

@@ -12,9 +12,11 @@ from cleaner.engine.means import Means, Silent
 from policies.config.config_layers import Configured
 from policies.plan import Only
 from storage.checkpoints import parse_offset_checkpoint
+from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
-from storage.names import TopicPartition
+from storage.log_dir import LogDir
+from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from tests.faults import after_power_loss, crashes
 from tests.partition_dirs import (
     COMPACT,
@@ -243,3 +245,30 @@ def test_deletion_without_a_delay_cut_short_anywhere_loses_nothing_else_and_conv
             assert {name: (left / name).read_bytes() for name in file_names(left)} == expected
             states += 1
     assert states > 15
+
+
+@pytest.mark.parametrize("options", [{}, {"delete_delay_ms": 0}])
+def test_a_checkpoint_that_a_dying_disk_does_not_give_any_more_is_told_and_the_other_log_dirs_go_on(
+    tmp_path, monkeypatch, options
+):
+    """The disk answered the plan, and no more behind the first deletion."""
+    dying, healthy = a_log_dir(tmp_path / "dying"), tmp_path / "healthy"
+    healthy.mkdir()
+    committed(healthy, PartitionDir(healthy, "prices-0").segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "b=1")))
+    read = LogDir.offsets
+
+    def offsets(log_dir, name):
+        is_over = len(list((dying / "clicks-0").glob("*.log"))) == 1
+        if log_dir.path == dying and is_over and name in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
+            raise UnreadableFile(log_dir.path / name, "Input/output error")
+        return read(log_dir, name)
+
+    monkeypatch.setattr(LogDir, "offsets", offsets)
+    layers = configured(orders=COMPACT, clicks=EXPIRING, prices=COMPACT)
+    cleaner = Cleaner(Configured((dying, healthy), layers), Means(clock=FakeClock()))
+    _, outcome = cleaner.clean(request(**options))
+    assert len(outcome.errors) == 2
+    assert all("Input/output error" in error for error in outcome.errors)
+    assert outcome.results[str(dying), CLICKS].deleted_segments == 2
+    assert latest(healthy / "prices-0") == {b"a": b"2", b"b": b"1"}
+    assert len(records_in(healthy / "prices-0")) == 2
