@@ -251,10 +251,15 @@ class UnlinkedFiles:
     """The unlinked, open files of one file system, as far as this user may see them."""
 
     total: Amount = NOTHING
-    largest: tuple[UnlinkedFile, ...] = ()
-    """The largest by disk size first."""
+    files: tuple[UnlinkedFile, ...] = ()
+    """Those that take space, the largest by disk size first."""
     hidden_processes: int | None = None
     """The number of processes that this user may not look into; None if /proc cannot be read."""
+
+    @property
+    def largest(self) -> tuple[UnlinkedFile, ...]:
+        """The largest ones, for a report."""
+        return self.files[:LARGEST_MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,7 +600,7 @@ def _is_live(name: PartitionDirName) -> bool:
 def _summed(files: Sequence[UnlinkedFile], hidden_processes: int) -> UnlinkedFiles:
     total = Amount(len(files), sum(f.apparent_bytes for f in files), sum(f.disk_bytes for f in files))
     by_size = sorted((f for f in files if f.disk_bytes), key=lambda file: (-file.disk_bytes, file.pid, file.path))
-    return UnlinkedFiles(total, tuple(by_size[:LARGEST_MAX]), hidden_processes)
+    return UnlinkedFiles(total, tuple(by_size), hidden_processes)
 
 
 def _of_process(process: Path, devices: frozenset[int]) -> Mapping[Inode, UnlinkedFile]:

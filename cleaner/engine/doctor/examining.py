@@ -267,7 +267,7 @@ class Examination:
             self.is_heard(one.facts.size_bytes if isinstance(one, PartitionPlan) else 0)
         volumes = [fs.volume for fs in self.file_systems]
         unlinked = [
-            file for fs in self.file_systems if planned.facts.path in fs.volume.log_dirs for file in fs.unlinked.largest
+            file for fs in self.file_systems if planned.facts.path in fs.volume.log_dirs for file in fs.unlinked.files
         ]
         return LogDirSymptoms(
             planned.facts.path,

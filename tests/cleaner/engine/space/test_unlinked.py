@@ -25,16 +25,10 @@ print(flush=True); sys.stdin.read(); os._exit(0)
 """
 
 
-@pytest.fixture(autouse=True)
-def all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes of the machine may have larger files."""
-    monkeypatch.setattr("cleaner.engine.space.LARGEST_MAX", 1 << 20)
-
-
 def seen(directory: Path, proc: Path = Path("/proc")) -> list[UnlinkedFile]:
     """The unlinked files of this test, among those of all processes of the machine."""
     found = unlinked_files(frozenset({directory.stat().st_dev}), proc)[directory.stat().st_dev]
-    return [file for file in found.largest if file.path.startswith(f"{directory}/")]
+    return [file for file in found.files if file.path.startswith(f"{directory}/")]
 
 
 @contextmanager
