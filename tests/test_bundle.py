@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 FRESH = os.environ.get("LOGCLEANER_DEBOOTSTRAP")
 MIRROR = "http://deb.debian.org/debian"
 CHECK = (ROOT / "packaging/bundle_check.py").read_text()
-UNPACKED_BYTES_MAX = 124_000_000
+UNPACKED_BYTES_MAX = 125_000_000
 """A quarter of it is OpenBLAS, which the wheel of numpy carries; what it holds must not be removed."""
 CODECS = {f"{codec.name.lower()}-0": codec for codec in Compression}
 DAEMON = """

@@ -20,7 +20,7 @@ from tests.interop.lives.living import live, shrunk
 
 pytestmark = pytest.mark.kafka
 
-LIVES_IN_CI: Final = 50
+LIVES_IN_CI: Final = 80
 LIVES: Final = int(os.environ.get("LOGCLEANER_LIVES", str(LIVES_IN_CI)))
 FIRST: Final = int(os.environ.get("LOGCLEANER_FIRST_LIFE", "0"))
 SEEN: Final[Counter[str]] = Counter()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cleaner.engine.verify.checked import Checked
     from storage.log_dir import LogDir
 
-HELP = "bring a copy of a log dir out of a bucket to this machine, and check it"
+HELP = "bring a log dir from a bucket to this machine, and check it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

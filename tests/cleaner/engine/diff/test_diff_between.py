@@ -276,7 +276,7 @@ def test_copy_is_made_in_one_round_which_takes_no_tombstone_without_a_horizon(tm
     (tmp_path / "copy/orders-0" / f"{0:020d}.log").write_bytes(b"")
     found = of_two_topics(tmp_path)["orders-0"]
     assert found.difference.damage.offset == 1
-    assert "a single round" in found.difference.damage.cause
+    assert "one round made this copy" in found.difference.damage.cause
     root.rename(tmp_path / "backup")  # a copy of something older, as far as is known
     (found,) = compared(ComparedDir.open(tmp_path / "backup"), ComparedDir.open(tmp_path / "copy"), NOW_MS, lambda _: 0)
     assert found.difference.gone[Cause.EXPIRED_BETWEEN] == 1
