@@ -34,11 +34,15 @@ MOUNTED: Final = Mounted()
 
 
 @contextmanager
-def a_small_disk(kind: str, directory: Path) -> Iterator[Path]:
-    """Mount an empty file system below ``directory``: ext4 with blocks of 1 KiB and none reserved, or tmpfs."""
+def a_small_disk(kind: str, directory: Path, size_bytes: int = SIZE_BYTES) -> Iterator[Path]:
+    """Mount an empty file system below ``directory``: ext4 with blocks of 1 KiB and none reserved, or tmpfs.
+
+    A test that looks at the space which ``free`` gains needs a disk that no other test writes to.
+    """
     mounted = directory / kind
     mounted.mkdir()
-    _run("mount", *_ext4(directory) if kind == "ext4" else ("-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "none"), mounted)
+    tmpfs = ("-t", "tmpfs", "-o", f"size={size_bytes}", "none")
+    _run("mount", *_ext4(directory, size_bytes) if kind == "ext4" else tmpfs, mounted)
     try:
         setattr(MOUNTED, kind, getattr(MOUNTED, kind) + 1)
         yield mounted
@@ -46,10 +50,10 @@ def a_small_disk(kind: str, directory: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", mounted], check=True)
 
 
-def _ext4(directory: Path) -> tuple[str | Path, ...]:
+def _ext4(directory: Path, size_bytes: int) -> tuple[str | Path, ...]:
     image = directory / "image"
     with image.open("wb") as file:
-        file.truncate(SIZE_BYTES)
+        file.truncate(size_bytes)
     _run("mkfs.ext4", "-q", "-b", "1024", "-m", "0", "-N", "4096", image)
     return "-o", "loop", image
 

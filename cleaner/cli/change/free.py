@@ -246,7 +246,10 @@ def _withheld(here: Sequence[PartitionPlan]) -> tuple[str, str] | None:
         return cause, "start the broker and stop it; for a copy: clean --delete-delay 0 --assume-committed"
     if gainless := sum(any(v.reason.code is ReasonCode.NO_GAIN for v in p.verdicts) for p in here):
         cause = f"deleting from {counted(gainless, 'partition')} would free nothing (NO_GAIN)"
-        return cause, "remove the hard links, snapshots, copies or processes that keep the blocks"
+        return (
+            cause,
+            "remove the hard links, snapshots, copies or processes that keep the blocks, or that write to the disk",
+        )
     return None
 
 

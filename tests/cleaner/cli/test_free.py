@@ -22,6 +22,7 @@ from tests.small_disks import a_small_disk, fill, free_bytes
 
 DAY_MS = 86_400_000
 SEGMENTS, EXPIRED = 30, 20
+DEMO_DISK_BYTES = 256 << 20
 
 
 @pytest.fixture
@@ -156,7 +157,12 @@ def test_topic_nobody_speaks_of_is_named_as_the_cause(full: Path, capsys) -> Non
     assert offsets(full) == list(range(SEGMENTS))
 
 
-def test_without_compact_no_log_is_compacted(log_dir: Path, capsys) -> None:
+def test_without_compact_no_log_is_compacted(demo: Path, tmp_path: Path, capsys) -> None:
+    with a_small_disk("tmpfs", tmp_path, DEMO_DISK_BYTES) as disk:
+        _compacts_only_with_compact(shutil.copytree(demo, disk / "data"), capsys)
+
+
+def _compacts_only_with_compact(log_dir: Path, capsys) -> None:
     logs = {path: path.stat().st_size for path in log_dir.glob("orders-*/*.log")}
     assert main(["free", "--log-dir", str(log_dir), "--target", "100%"]) == 1
     assert {path: path.stat().st_size for path in logs} == logs

@@ -14,6 +14,7 @@ from cleaner.engine.outcome import Outcome
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from tests.cleaner.cli.conftest import FakeCleaner, a_log_dir
+from tests.small_disks import a_small_disk
 
 
 @pytest.fixture
@@ -72,7 +73,11 @@ def values(config: Path, name: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("command", [("clean", "--delete-delay", "0"), ("clean",), ("free", "--target", "100%")])
 def test_figures_are_those_behind_the_run(command: tuple[str, ...], demo: Path, config: Path) -> None:
-    log_dir = shutil.copytree(demo, config.parent / "data")
+    with a_small_disk("tmpfs", config.parent, 256 << 20) as disk:
+        _gives_figures_behind_the_run(command, shutil.copytree(demo, disk / "data"), config)
+
+
+def _gives_figures_behind_the_run(command: tuple[str, ...], log_dir: Path, config: Path) -> None:
     assert main([*command, "--config", str(config), "--log-dir", str(log_dir)]) in (0, 1)
     logs = [path for path in log_dir.glob("*/*.log") if not path.parent.name.startswith("__")]
     (segments,) = values(config, "logcleaner_segments").values()
