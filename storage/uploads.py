@@ -211,8 +211,11 @@ class Uploads(FileSystem):
         """List all below a directory, and compare it with what was written. Raises: OtherWriter; as ``Store``."""
         at = _in_store(root)
         catalogue = catalogue_of(at.place)
-        written = {key: _identity(entry) for key, entry in catalogue.known_below(at.key).items()}
-        found = {f"{holder}/{entry.name}": _identity(entry) for holder, entry in catalogue.store.walk(at.key)}
+        written = {key: (entry.size_bytes, entry.version) for key, entry in catalogue.known_below(at.key).items()}
+        found = {
+            f"{holder}/{entry.name}": (entry.size_bytes, entry.version)
+            for holder, entry in catalogue.store.walk(at.key)
+        }
         for key in sorted(written.keys() | found.keys()):
             if written.get(key) != found.get(key):
                 cause = "it is gone" if key not in found else "it was not written here"
@@ -239,8 +242,3 @@ def writing_to(path: Path, fs: FileSystem, go_on: Callable[[], None]) -> FileSys
 def _in_store(path: Path) -> StoredPath:
     assert isinstance(path, StoredPath), path
     return path
-
-
-def _identity(entry: StoredEntry) -> tuple[int, str]:
-    """Return size and version; some stores put quotes around an ETag in one answer, and not in another."""
-    return entry.size_bytes, entry.version.strip('"')

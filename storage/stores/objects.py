@@ -192,7 +192,7 @@ class Bucket:
                     raise NotImplementedError from error
                 raise
 
-        if not (version := self.asked(name, put, is_writing=True)["e_tag"]):
+        if not (version := _quoted(self.asked(name, put, is_writing=True)["e_tag"] or "")):
             return self.written(name, len(data))
         return StoredEntry(name.rpartition("/")[2], len(data), version)
 
@@ -313,7 +313,12 @@ def _entry(meta: ObjectMeta) -> StoredEntry:
 
 def _version(meta: ObjectMeta) -> str:
     """Return the ETag. Where a store has none, the time and the size of a version have to tell it from others."""
-    return meta["e_tag"] or f"{meta['last_modified'].isoformat()} {meta['size']}"
+    return _quoted(meta["e_tag"] or "") or f"{meta['last_modified'].isoformat()} {meta['size']}"
+
+
+def _quoted(e_tag: str) -> str:
+    """Return an ETag as a condition names it. Azure lists it without quotes, and has them in every other answer."""
+    return e_tag if not e_tag or e_tag.endswith('"') else f'"{e_tag}"'
 
 
 def _status_in(error: Exception) -> int | None:

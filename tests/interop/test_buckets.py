@@ -15,7 +15,7 @@ from tests.docs.test_commands import ON_A_BUCKET, World, is_run
 from tests.interop import clients
 from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import Writer
-from tests.storage.stores.s3 import environment, serving, writer
+from tests.storage.stores.servers import environment, serving, writer
 
 pytestmark = pytest.mark.kafka
 

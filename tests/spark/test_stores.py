@@ -21,7 +21,7 @@ from cleaner.spark import read_logs, register
 from cleaner.spark.table.options import parse_sink_options, s3_of
 from storage.errors import InvalidConfig
 from tests.conftest import Samples
-from tests.storage.stores.s3 import ENVIRONMENT, KEYS, configuration, environment, serving, upload, writer
+from tests.storage.stores.servers import ENVIRONMENT, KEYS, configuration, environment, serving, upload, writer
 
 WHOLE = "orders,payments,ledger,single,empty"
 """Topics of the new archive of which every record is there."""

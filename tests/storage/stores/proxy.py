@@ -1,8 +1,9 @@
-"""A proxy before an S3 server that does to an answer what networks and servers do, and counts what passes."""
+"""A proxy before a server of a store that does to an answer what networks and servers do, and counts what passes."""
 
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import threading
 import time
@@ -18,6 +19,7 @@ SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Me
 FULL = b"<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its capacity.</Message></Error>"
 EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+_QUOTED = re.compile(b'<ETag>(?:&quot;|&#34;|")(.*?)(?:&quot;|&#34;|")</ETag>')
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "server", "date", "content-length"}
 
 
@@ -81,6 +83,8 @@ class Proxy:
     """Chooses, by method and path, what becomes of the next answer. A test may set another one."""
     delay_seconds: float = 0.03
     stall_seconds: float = 1.0
+    lists_quotes: bool = True
+    """Whether a listing has the quotes of ETags, which Azure leaves out."""
     unsupported: frozenset[str] = frozenset()
     """Headers, in small letters, that a server passes over."""
 
@@ -142,6 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
         answer = upstream.getresponse()
         body = answer.read()
         upstream.close()
+        if not proxy.lists_quotes:
+            body = _QUOTED.sub(rb"<ETag>\1</ETag>", body)
         if fault is Fault.LOST:
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True

@@ -11,7 +11,7 @@ from storage.stores.paths import StoredPath, look_anew
 from storage.stores.stored_file import StoredFile
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Proxy
-from tests.storage.stores.s3 import writer
+from tests.storage.stores.servers import SCHEME, writer
 
 
 def test_log_dir_takes_one_listing_for_itself_and_one_for_all_below(
@@ -55,10 +55,10 @@ def test_directory_that_is_not_there_is_not_found(through: Proxy, bucket: str) -
     assert not path.is_dir()
 
 
-def test_look_anew_lists_again(s3: str, through: Proxy) -> None:
-    made = writer(s3, "anew")
+def test_look_anew_lists_again(server: str, through: Proxy) -> None:
+    made = writer(server, "anew")
     obstore.put(made, "d/x", b"1")
-    path = StoredPath("s3://anew/d")
+    path = StoredPath(f"{SCHEME}://anew/d")
     assert [one.name for one in path.iterdir()] == ["x"]
     obstore.put(made, "d/y", b"1")
     assert [one.name for one in path.iterdir()] == ["x"]
@@ -66,10 +66,10 @@ def test_look_anew_lists_again(s3: str, through: Proxy) -> None:
     assert [one.name for one in path.iterdir()] == ["x", "y"]
 
 
-def test_file_that_changed_has_its_directory_listed_again(s3: str, through: Proxy) -> None:
-    made = writer(s3, "changing")
+def test_file_that_changed_has_its_directory_listed_again(server: str, through: Proxy) -> None:
+    made = writer(server, "changing")
     obstore.put(made, "d/x", b"1")
-    path = StoredPath("s3://changing/d/x")
+    path = StoredPath(f"{SCHEME}://changing/d/x")
     list(path.parent.iterdir())
     obstore.put(made, "d/x", b"22")
     with pytest.raises(ObjectChanged, match="replaced by another version") as raised:

@@ -11,6 +11,7 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from tests.storage.stores.proxy import Fault, Proxy
+from tests.storage.stores.servers import SCHEME
 
 OF_A_DISK = {
     *("disk_bytes", "apparent_bytes", "free_bytes", "kinds", "file_systems", "runway", "runways", "space", "on_disk"),
@@ -107,10 +108,10 @@ def pruned(value: Any) -> Any:
 def test_other_command_refuses_a_url_in_one_line(
     command: str, line: str, through: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(command.format("s3a://archives/new").split()) == ExitStatus.USAGE
+    assert main(command.format(f"{SCHEME}://archives/new").split()) == ExitStatus.USAGE
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"logcleaner: s3://archives/new: {line}")
+    assert err.startswith(f"logcleaner: {SCHEME}://archives/new: {line}")
     assert err.count("\n") == 1
     assert through.traffic.requests == []
 
@@ -119,22 +120,30 @@ def test_other_command_refuses_a_url_in_one_line(
     ("url", "status", "line"),
     [
         (
-            "s3://archives/nothing",
+            f"{SCHEME}://archives/nothing",
             ExitStatus.NOT_YET,
-            "s3://archives/nothing: does not exist; copy a log dir there, or",
+            f"{SCHEME}://archives/nothing: does not exist; copy a log dir there, or",
         ),
-        ("s3://no-such-bucket/new", ExitStatus.USAGE, "s3://no-such-bucket: no such bucket; check its name, and the"),
         (
-            "s3://archives/new/orders-0",
+            f"{SCHEME}://no-such-bucket/new",
             ExitStatus.USAGE,
-            "s3://archives/new/orders-0: is a partition directory; use its",
+            f"{SCHEME}://no-such-bucket: no such bucket; check its name, and the",
+        ),
+        (
+            f"{SCHEME}://archives/new/orders-0",
+            ExitStatus.USAGE,
+            f"{SCHEME}://archives/new/orders-0: is a partition directory; use its",
         ),
         (
             "ftp://archives/new",
             ExitStatus.USAGE,
             "ftp:// cannot be read; a path, file://, s3://, gs://, abfs://, hdfs://",
         ),
-        ("s3://archives//new", ExitStatus.USAGE, "s3://archives//new: has an empty part, '.' or '..' in it; a log dir"),
+        (
+            f"{SCHEME}://archives//new",
+            ExitStatus.USAGE,
+            f"{SCHEME}://archives//new: has an empty part, '.' or '..' in it; a log dir",
+        ),
     ],
 )
 def test_wrong_url_is_told(

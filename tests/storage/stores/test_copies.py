@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import obstore
 import pytest
 
@@ -27,7 +26,7 @@ from storage.stores.paths import StoredPath, look_anew
 from tests.conftest import Samples
 from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import KEYS, OTHER_SERVER, configuration, environment, writer
+from tests.storage.stores.servers import IS_OTHER, KIND, SCHEME, configuration, environment, unfinished, writer
 from tests.storage.stores.test_faults import faulty
 
 NOW = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
@@ -61,23 +60,19 @@ class Destination:
     def __init__(self, url: str, name: str) -> None:
         self.store = writer(url, name)
         self.url, self.name = url, name
-        self._client = boto3.client(
-            "s3", endpoint_url=url, region_name=KEYS["region"], aws_access_key_id=KEYS["access_key_id"],
-            aws_secret_access_key=KEYS["secret_access_key"],
-        )  # fmt: skip
 
     def files(self, prefix: str) -> dict[str, bytes]:
         found = [meta["path"] for page in obstore.list(self.store, prefix) for meta in page]
         return {path.removeprefix(f"{prefix}/"): bytes(obstore.get(self.store, path).bytes()) for path in found}
 
     def unfinished(self) -> list[str]:
-        """Return the multipart uploads that nobody completed or aborted."""
-        return [found["Key"] for found in self._client.list_multipart_uploads(Bucket=self.name).get("Uploads", [])]
+        """Return the files of which only parts are there."""
+        return unfinished(self.url, self.name)
 
 
 @pytest.fixture
-def to(s3: str, through: Proxy) -> Destination:
-    return Destination(s3, f"copies-{uuid4().hex}")
+def to(server: str, through: Proxy) -> Destination:
+    return Destination(server, f"copies-{uuid4().hex}")
 
 
 def copied(log_dir: Path | str, output: Path | str, *more: str) -> int:
@@ -102,7 +97,7 @@ def told(name: str, files: dict[str, bytes]) -> Any:
 def test_copy_in_a_bucket_has_the_bytes_of_a_local_copy(
     logs: Path, to: Destination, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    statuses = [copied(logs, tmp_path / "copy", "--threads", "2"), copied(logs, f"s3a://{to.name}/a/copy")]
+    statuses = [copied(logs, tmp_path / "copy", "--threads", "2"), copied(logs, f"{SCHEME}://{to.name}/a/copy")]
     assert statuses[0] == statuses[1]
     here, there = local_files(tmp_path / "copy"), to.files("a/copy")
     assert differing(here, there) == []
@@ -110,13 +105,15 @@ def test_copy_in_a_bucket_has_the_bytes_of_a_local_copy(
     assert len(there) > 50
     assert INCOMPLETE_FILE not in there
     assert to.unfinished() == []
-    assert f"s3://{to.name}/a/copy: the copy is complete, with its manifest" in capsys.readouterr().out
-    assert main(["verify", f"s3://{to.name}/a/copy"]) == main(["verify", str(tmp_path / "copy")])
-    assert main(["diff", str(logs), f"s3://{to.name}/a/copy"]) == main(["diff", str(logs), str(tmp_path / "copy")])
+    assert f"{SCHEME}://{to.name}/a/copy: the copy is complete, with its manifest" in capsys.readouterr().out
+    assert main(["verify", f"{SCHEME}://{to.name}/a/copy"]) == main(["verify", str(tmp_path / "copy")])
+    assert main(["diff", str(logs), f"{SCHEME}://{to.name}/a/copy"]) == main(
+        ["diff", str(logs), str(tmp_path / "copy")]
+    )
     obstore.put(to.store, "a/copy/meta.properties", b"# other\n")
-    look_anew([StoredPath(f"s3://{to.name}/a")])
+    look_anew([StoredPath(f"{SCHEME}://{to.name}/a")])
     capsys.readouterr()
-    assert main(["diff", str(logs), f"s3://{to.name}/a/copy"]) == ExitStatus.DAMAGED
+    assert main(["diff", str(logs), f"{SCHEME}://{to.name}/a/copy"]) == ExitStatus.DAMAGED
     assert "meta.properties: has 8 bytes" in capsys.readouterr().out
 
 
@@ -127,7 +124,7 @@ def test_log_dir_in_a_bucket_is_copied_as_the_same_one_here(
     statuses = {
         copied(tmp_path / "local", tmp_path / "here"),
         copied(f"{bucket}/new", tmp_path / "there"),
-        copied(f"{bucket}/new", f"s3://{to.name}/copy"),
+        copied(f"{bucket}/new", f"{SCHEME}://{to.name}/copy"),
     }
     assert len(statuses) == 1
     here = local_files(tmp_path / "here")
@@ -150,25 +147,25 @@ def test_place_with_something_in_it_is_refused(
 ) -> None:
     for name in lies_there:
         obstore.put(to.store, name, b"")
-    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.USAGE
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.USAGE
     out, err = capsys.readouterr()
-    assert f"logcleaner: s3://{to.name}/copy: {line}" in err
+    assert f"logcleaner: {SCHEME}://{to.name}/copy: {line}" in err
     assert out == ""
     assert [meta["path"] for page in obstore.list(to.store) for meta in page] == lies_there
 
 
 def test_copy_into_its_own_log_dir_is_refused(bucket: str, through: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     assert copied(f"{bucket}/new", f"{bucket}/new/copy") == ExitStatus.USAGE
-    assert "lies in the log dir s3://archives/new; name a directory outside it" in capsys.readouterr().err
+    assert f"lies in the log dir {SCHEME}://archives/new; name a directory outside it" in capsys.readouterr().err
 
 
 def test_bucket_that_is_not_there_is_told(few_logs: Path, through: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
-    assert copied(few_logs, "s3://no-such-bucket/copy") == ExitStatus.USAGE
-    assert "s3://no-such-bucket: no such bucket; check its name" in capsys.readouterr().err
+    assert copied(few_logs, f"{SCHEME}://no-such-bucket/copy") == ExitStatus.USAGE
+    assert f"{SCHEME}://no-such-bucket: no such bucket; check its name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("at", ["partNumber=2", "orders-0/", "payments-0/"])
+@pytest.mark.parametrize("at", [KIND.part.format(2), "orders-0/", "payments-0/"])
 def test_interrupted_copy_is_none(
     few_logs: Path,
     to: Destination,
@@ -186,7 +183,7 @@ def test_interrupted_copy_is_none(
         return Fault.NONE
 
     through.fault = interrupted
-    assert copied(few_logs, f"s3://{to.name}/copy") == 128 + signal_
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == 128 + signal_
     assert sent
     assert_is_no_copy(to, few_logs, capsys)
 
@@ -198,10 +195,10 @@ def assert_is_no_copy(to: Destination, few_logs: Path, capsys: pytest.CaptureFix
     assert to.unfinished() == []
     capsys.readouterr()
     forget_stores()
-    opening.configure("s3", configuration(to.url))
-    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.USAGE
+    opening.configure(SCHEME, configuration(to.url))
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.USAGE
     assert "holds a copy that was interrupted and is incomplete" in capsys.readouterr().err
-    status = main(["diff", str(few_logs), f"s3://{to.name}/copy"])
+    status = main(["diff", str(few_logs), f"{SCHEME}://{to.name}/copy"])
     told = "".join(capsys.readouterr())
     is_told = status == ExitStatus.FAILED and "a copy that was interrupted, and is incomplete" in told
     assert is_told or (status == ExitStatus.USAGE and "holds no Kafka file and no partition directory" in told)
@@ -220,9 +217,8 @@ def assert_is_no_copy(to: Destination, few_logs: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("at", "method"),
     [
-        ("partNumber=2", "PUT"),
-        ("uploads=", "POST"),
-        ("uploadId=", "POST"),
+        (KIND.part.format(2), "PUT"),
+        *KIND.around_parts,
         ("orders-0/", "PUT"),
         (MANIFEST_FILE, "PUT"),
     ],
@@ -232,7 +228,7 @@ def test_store_that_fails_in_the_middle_leaves_no_copy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     through.fault = lambda asked, path: fault if asked == method and at in path else Fault.NONE
-    assert copied(few_logs, f"s3://{to.name}/copy") == status
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == status
     err = capsys.readouterr().err
     assert line in err
     assert "Traceback" not in err
@@ -243,11 +239,11 @@ def test_store_that_fails_in_the_middle_leaves_no_copy(
 def test_mark_that_cannot_be_removed_leaves_the_copy_whole(
     few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    through.fault = lambda method, path: Fault.DENIED if "delete" in path or method == "DELETE" else Fault.NONE
-    assert copied(few_logs, f"s3://{to.name}/copy") in (ExitStatus.DONE, ExitStatus.FAILED)
+    through.fault = lambda method, path: Fault.DENIED if KIND.deletion in path or method == "DELETE" else Fault.NONE
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") in (ExitStatus.DONE, ExitStatus.FAILED)
     assert {MANIFEST_FILE, INCOMPLETE_FILE} <= to.files("copy").keys()
     capsys.readouterr()
-    main(["diff", str(few_logs), f"s3://{to.name}/copy"])
+    main(["diff", str(few_logs), f"{SCHEME}://{to.name}/copy"])
     assert "incomplete" not in "".join(capsys.readouterr())
 
 
@@ -255,7 +251,7 @@ def test_killed_run_leaves_no_copy(
     few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [sys.executable, "-m", "cleaner", "clean", "--yes", "--kafka-defaults", "--log-dir", str(few_logs),
-               "--output", f"s3://{to.name}/copy"]  # fmt: skip
+               "--output", f"{SCHEME}://{to.name}/copy"]  # fmt: skip
     with subprocess.Popen(command, env=os.environ | environment(through.url), stderr=subprocess.DEVNULL) as process:
 
         def killed(method: str, path: str) -> Fault:
@@ -281,12 +277,12 @@ def test_second_run_at_once_is_refused(
         return Fault.NONE
 
     through.fault = raced
-    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.USAGE
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.USAGE
     assert "holds a copy that another run is writing; name another directory" in capsys.readouterr().err
     assert to.files("copy") == {INCOMPLETE_FILE: b"of another run"}
 
 
-@pytest.mark.skipif(OTHER_SERVER in os.environ, reason="NOT RUN: another server checks what signs the header")
+@pytest.mark.skipif(IS_OTHER, reason="NOT RUN: another server checks what signs the header")
 @pytest.mark.parametrize("name", [INCOMPLETE_FILE, "orders-0/00000000000000000000.log", "orders-0/more", "more"])
 def test_place_that_another_run_takes_all_the_same_becomes_no_copy(
     few_logs: Path, to: Destination, through: Proxy, name: str, capsys: pytest.CaptureFixture[str]
@@ -300,9 +296,9 @@ def test_place_that_another_run_takes_all_the_same_becomes_no_copy(
         return Fault.NONE
 
     through.fault = raced
-    assert copied(few_logs, f"s3://{to.name}/copy") == ExitStatus.FAILED
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.FAILED
     err = capsys.readouterr().err
-    assert f"s3://{to.name}/copy/{name}: it was not written here: another process writes there, too" in err
+    assert f"{SCHEME}://{to.name}/copy/{name}: it was not written here: another process writes there, too" in err
     assert MANIFEST_FILE not in to.files("copy")
 
 
@@ -329,8 +325,8 @@ def test_source_in_a_bucket_that_changes_ends_the_copy(
         return Fault.NONE
 
     through.fault = changed
-    output = tmp_path / "copy" if is_local else f"s3://{to.name}/copy"
-    assert copied(f"s3://{to.name}/source", output) == ExitStatus.FAILED
+    output = tmp_path / "copy" if is_local else f"{SCHEME}://{to.name}/copy"
+    assert copied(f"{SCHEME}://{to.name}/source", output) == ExitStatus.FAILED
     assert done
     err = capsys.readouterr().err
     assert "changed since the copy was planned" in err
@@ -340,19 +336,19 @@ def test_source_in_a_bucket_that_changes_ends_the_copy(
 
 
 def test_two_score_bad_days_end_with_a_whole_copy_or_with_none(
-    samples: Samples, s3: str, through: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    samples: Samples, server: str, through: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, to = samples.copy("before", tmp_path / "source", ["payments-0"]), Destination(s3, "bad-days")
+    source, to = samples.copy("before", tmp_path / "source", ["payments-0"]), Destination(server, "bad-days")
     assert copied(source, tmp_path / "copy") == ExitStatus.DONE
     wanted, outcomes = local_files(tmp_path / "copy"), Counter[str]()
     for seed in range(SEEDS):
         draw = random.Random(seed)
         forget_stores()
-        opening.configure("s3", configuration(through.url))
+        opening.configure(SCHEME, configuration(through.url))
         kinds = draw.choice([PASSING, PASSING, [*PASSING, Fault.DENIED, Fault.EXPIRED, Fault.FULL]])
         through.fault = faulty(draw, draw.choice([0.02, 0.2, 0.7]), kinds)
         capsys.readouterr()
-        status = copied(source, f"s3://bad-days/{seed}")
+        status = copied(source, f"{SCHEME}://bad-days/{seed}")
         err = capsys.readouterr().err
         there = to.files(str(seed))
         assert "Traceback" not in err

@@ -13,12 +13,13 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from tests.storage.stores.proxy import Fault, Proxy
+from tests.storage.stores.servers import KIND, SCHEME
 from tests.storage.stores.test_copies import Destination
 
 
 @pytest.fixture
-def to(s3: str, through: Proxy) -> Destination:
-    return Destination(s3, f"exports-{uuid4().hex}")
+def to(server: str, through: Proxy) -> Destination:
+    return Destination(server, f"exports-{uuid4().hex}")
 
 
 def exported(demo: Path, name: str, file: object, kind: str = "jsonl") -> int:
@@ -31,22 +32,22 @@ def test_file_in_a_bucket_has_the_bytes_of_one_here(
 ) -> None:
     assert exported(demo, "audit-0", tmp_path / "file", kind) == ExitStatus.DONE
     here = capsys.readouterr().out
-    assert exported(demo, "audit-0", f"s3://{to.name}/d/file", kind) == ExitStatus.DONE
-    assert capsys.readouterr().out == here.replace(str(tmp_path / "file"), f"s3://{to.name}/d/file")
+    assert exported(demo, "audit-0", f"{SCHEME}://{to.name}/d/file", kind) == ExitStatus.DONE
+    assert capsys.readouterr().out == here.replace(str(tmp_path / "file"), f"{SCHEME}://{to.name}/d/file")
     assert to.files("d") == {"file": (tmp_path / "file").read_bytes()}
     assert to.unfinished() == []
 
 
 def test_file_that_is_there_is_not_replaced(demo: Path, to: Destination, capsys: pytest.CaptureFixture[str]) -> None:
     obstore.put(to.store, "d/file", b"x")
-    assert exported(demo, "orders-0", f"s3://{to.name}/d/file") == ExitStatus.USAGE
-    assert f"s3://{to.name}/d/file: is there already, and is not replaced" in capsys.readouterr().err
+    assert exported(demo, "orders-0", f"{SCHEME}://{to.name}/d/file") == ExitStatus.USAGE
+    assert f"{SCHEME}://{to.name}/d/file: is there already, and is not replaced" in capsys.readouterr().err
     assert to.files("d") == {"file": b"x"}
 
 
 def test_file_in_the_log_dir_is_refused(bucket: str, through: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "orders-0", "--to", "jsonl", f"{bucket}/new/x", "--log-dir", f"{bucket}/new"]) == 2
-    assert "lies in the log dir s3://archives/new; name a file outside it" in capsys.readouterr().err
+    assert f"lies in the log dir {SCHEME}://archives/new; name a file outside it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -61,13 +62,13 @@ def test_file_in_the_log_dir_is_refused(bucket: str, through: Proxy, capsys: pyt
         (Fault.FULL, ExitStatus.FAILED, "the store has no room for it: 507 XMinioStorageFull"),
     ],
 )
-@pytest.mark.parametrize(("name", "at"), [("audit-0", "partNumber=1"), ("orders-0", "d/file")])
+@pytest.mark.parametrize(("name", "at"), [("audit-0", KIND.part.format(1)), ("orders-0", "d/file")])
 def test_export_that_fails_leaves_no_file(
     demo: Path, to: Destination, through: Proxy, fault: Fault, status: ExitStatus, line: str, name: str, at: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     through.fault = lambda method, path: fault if method == "PUT" and at in path else Fault.NONE
-    assert exported(demo, name, f"s3://{to.name}/d/file") == status
+    assert exported(demo, name, f"{SCHEME}://{to.name}/d/file") == status
     err = capsys.readouterr().err
     assert line in err
     assert err.count("\n") == 1
@@ -88,7 +89,7 @@ def test_interrupted_export_leaves_no_file_or_a_whole_one(
         return Fault.NONE
 
     through.fault = interrupted
-    assert exported(demo, "audit-0", f"s3://{to.name}/d/file") == ExitStatus.SIGTERM
+    assert exported(demo, "audit-0", f"{SCHEME}://{to.name}/d/file") == ExitStatus.SIGTERM
     assert to.files("d") in ({}, {"file": (tmp_path / "file").read_bytes()})
     assert to.unfinished() == []
 
@@ -107,6 +108,6 @@ def test_name_that_another_process_takes_meanwhile_keeps_its_file(
         return Fault.NONE
 
     through.fault = raced
-    assert exported(demo, name, f"s3://{to.name}/d/file") == ExitStatus.FAILED
+    assert exported(demo, name, f"{SCHEME}://{to.name}/d/file") == ExitStatus.FAILED
     assert "it is there already: another process writes there, too" in capsys.readouterr().err
     assert to.files("d") == {"file": b"of another"}

@@ -23,7 +23,7 @@ from storage.stores.stored_file import StoredFile
 from tests.conftest import Samples
 from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import configuration
+from tests.storage.stores.servers import SCHEME, configuration
 
 SEEDS = 200
 TOLD = (ExpiredCredentials, ForbiddenStore, ObjectChanged, StoreUnreachable, FileNotFoundError)
@@ -78,7 +78,7 @@ def test_bytes_are_right_or_the_error_is_clear(
     for seed in range(SEEDS):
         draw = random.Random(seed)
         forget_stores()
-        opening.configure("s3", configuration(through.url))
+        opening.configure(SCHEME, configuration(through.url))
         rate, kinds = draw.choice([0.1, 0.3, 0.8]), draw.choice([PASSING, PASSING, PASSING + OTHERS])
         through.fault = faulty(random.Random(seed), rate, kinds)
         outcomes[outcome(READINGS[seed % len(READINGS)], StoredPath(f"{bucket}/new/{LOG}"), data, draw)] += 1

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import obstore
 import pytest
-from obstore.store import S3Store
+from obstore.store import ObjectStore
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
@@ -23,7 +23,7 @@ from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.stores import opening
 from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import configuration, environment, upload, writer
+from tests.storage.stores.servers import KIND, SCHEME, configuration, environment, upload, writer
 from tests.storage.stores.test_copies import PASSING, copied, local_files
 from tests.storage.stores.test_faults import faulty
 
@@ -31,16 +31,16 @@ SEEDS = 12
 
 
 @pytest.fixture
-def there(s3: str, demo: Path) -> tuple[S3Store, str]:
+def there(server: str, demo: Path) -> tuple[ObjectStore, str]:
     """The demo in a bucket of its own, as ``d/logs``."""
     name = f"fetched-{uuid4().hex}"
-    store = writer(s3, name)
+    store = writer(server, name)
     upload(demo, store, "d/logs")
-    return store, f"s3://{name}/d/logs"
+    return store, f"{SCHEME}://{name}/d/logs"
 
 
 @pytest.fixture
-def url(there: tuple[S3Store, str], through: Proxy) -> str:
+def url(there: tuple[ObjectStore, str], through: Proxy) -> str:
     return there[1]
 
 
@@ -50,7 +50,7 @@ def unfinished(directory: Path) -> list[Path]:
 
 def bodies(proxy: Proxy) -> set[str]:
     """Return the files of which something was read."""
-    return {path for method, path, _ in proxy.traffic.requests if method == "GET" and "list-type" not in path}
+    return {path for method, path, _ in proxy.traffic.requests if method == "GET" and KIND.listing not in path}
 
 
 def test_what_lies_there_is_here(url: str, demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_document_tells_the_same(url: str, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_copy_with_a_manifest_is_compared_with_it(
-    url: str, there: tuple[S3Store, str], demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    url: str, there: tuple[ObjectStore, str], demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = f"{url}-clean"
     assert copied(demo, copy) == ExitStatus.DONE
@@ -95,10 +95,10 @@ def test_copy_with_a_manifest_is_compared_with_it(
     assert times[0] == times[1]
 
 
-def forget_stores_of(_store: S3Store) -> None:
-    given = dict(opening.configured("s3"))
+def forget_stores_of(_store: ObjectStore) -> None:
+    given = dict(opening.configured(SCHEME))
     forget_stores()
-    opening.configure("s3", given)
+    opening.configure(SCHEME, given)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def forget_stores_of(_store: S3Store) -> None:
     ],
 )
 def test_copy_that_is_not_as_its_manifest_says_gets_no_name(
-    url: str, there: tuple[S3Store, str], demo: Path, tmp_path: Path, name: str, data: bytes | None, line: str,
+    url: str, there: tuple[ObjectStore, str], demo: Path, tmp_path: Path, name: str, data: bytes | None, line: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     assert copied(demo, f"{url}-clean") == ExitStatus.DONE
@@ -130,7 +130,7 @@ def test_copy_that_is_not_as_its_manifest_says_gets_no_name(
 
 
 def test_damaged_batch_is_found(
-    url: str, there: tuple[S3Store, str], demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    url: str, there: tuple[ObjectStore, str], demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "orders-0/00000000000000000000.log"
     data = bytearray((demo / name).read_bytes())
@@ -173,7 +173,7 @@ def test_interrupted_fetch_goes_on_with_what_is_whole(
 
 
 def test_killed_fetch_trusts_nothing_that_it_did_not_check(
-    url: str, there: tuple[S3Store, str], demo: Path, through: Proxy, tmp_path: Path,
+    url: str, there: tuple[ObjectStore, str], demo: Path, through: Proxy, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     command = [sys.executable, "-m", "cleaner", "fetch", url, str(tmp_path / "logs"), "--threads", "1"]
@@ -206,7 +206,7 @@ def test_killed_fetch_trusts_nothing_that_it_did_not_check(
 
 @pytest.mark.parametrize("change", ["replaced", "removed", "added"])
 def test_place_that_changes_meanwhile_is_not_finished(
-    url: str, there: tuple[S3Store, str], demo: Path, through: Proxy, tmp_path: Path, change: str,
+    url: str, there: tuple[ObjectStore, str], demo: Path, through: Proxy, tmp_path: Path, change: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     name, asked = "d/logs/sessions-0/partition.metadata", []
@@ -234,11 +234,11 @@ def test_place_that_changes_meanwhile_is_not_finished(
     assert (f"sessions-0/{Path(name).name}" in here) == (change != "removed")
 
 
-def test_names_are_those_of_the_bucket(s3: str, through: Proxy, demo: Path, tmp_path: Path) -> None:
-    store = writer(s3, f"odd-{(name := uuid4().hex)}")
+def test_names_are_those_of_the_bucket(server: str, through: Proxy, demo: Path, tmp_path: Path) -> None:
+    store = writer(server, f"odd-{(name := uuid4().hex)}")
     upload(demo, store, "d%2F/a b/logs")
     obstore.put(store, "d%2F/a b/logs/100%", b"%41")
-    assert main(["fetch", f"s3://odd-{name}/d%2F/a b/logs", str(tmp_path / "logs")]) == ExitStatus.DONE
+    assert main(["fetch", f"{SCHEME}://odd-{name}/d%2F/a b/logs", str(tmp_path / "logs")]) == ExitStatus.DONE
     assert (tmp_path / "logs" / "100%").read_bytes() == b"%41"
     assert (tmp_path / "logs" / "orders-0").is_dir()
 
@@ -263,11 +263,15 @@ def test_directory_with_something_in_it_is_refused(
 
 def test_wrong_places_are_told(url: str, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, status, line in (
-        ([url, "s3://elsewhere/d"], ExitStatus.USAGE, "lies in a store; name a directory of this machine"),
+        ([url, f"{SCHEME}://elsewhere/d"], ExitStatus.USAGE, "lies in a store; name a directory of this machine"),
         ([url, str(tmp_path / "no/logs")], ExitStatus.USAGE, f"{tmp_path / 'no'} does not exist; make it first"),
-        (["s3://archives/nothing", str(tmp_path / "d")], ExitStatus.NOT_YET, "s3://archives/nothing: does not exist"),
-        (["s3://archives//x", str(tmp_path / "d")], ExitStatus.USAGE, "has an empty part, '.' or '..' in it"),
-        (["s3://no-such-bucket/x", str(tmp_path / "d")], ExitStatus.USAGE, "no such bucket"),
+        (
+            [f"{SCHEME}://archives/nothing", str(tmp_path / "d")],
+            ExitStatus.NOT_YET,
+            f"{SCHEME}://archives/nothing: does not exist",
+        ),
+        ([f"{SCHEME}://archives//x", str(tmp_path / "d")], ExitStatus.USAGE, "has an empty part, '.' or '..' in it"),
+        ([f"{SCHEME}://no-such-bucket/x", str(tmp_path / "d")], ExitStatus.USAGE, "no such bucket"),
     ):
         assert main(["fetch", *words]) == status
         assert line in capsys.readouterr().err
@@ -275,7 +279,7 @@ def test_wrong_places_are_told(url: str, bucket: str, tmp_path: Path, capsys: py
 
 
 def test_copy_that_was_interrupted_is_not_fetched(
-    url: str, there: tuple[S3Store, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    url: str, there: tuple[ObjectStore, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     obstore.put(there[0], f"d/logs/{INCOMPLETE_FILE}", b"x")
     assert main(["fetch", url, str(tmp_path / "logs")]) == ExitStatus.FAILED
@@ -302,7 +306,7 @@ def test_dozen_bad_days_brings_all_or_goes_on(
     for seed in range(SEEDS):
         draw = random.Random(seed)
         forget_stores()
-        opening.configure("s3", configuration(through.url))
+        opening.configure(SCHEME, configuration(through.url))
         kinds = draw.choice([PASSING, PASSING, [*PASSING, Fault.DENIED, Fault.REPLACED, Fault.GONE]])
         through.fault = faulty(draw, draw.choice([0.02, 0.2, 0.7]), [*kinds, Fault.CUT])
         directory = tmp_path / str(seed)
@@ -314,7 +318,7 @@ def test_dozen_bad_days_brings_all_or_goes_on(
         if status != ExitStatus.DONE:
             through.fault = lambda _method, _path: Fault.NONE
             forget_stores()
-            opening.configure("s3", configuration(through.url))
+            opening.configure(SCHEME, configuration(through.url))
             assert main(["fetch", url, str(directory)]) == ExitStatus.DONE
         assert local_files(directory) == wanted
         outcomes[ExitStatus(status).name] += 1

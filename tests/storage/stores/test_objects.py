@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -25,7 +24,18 @@ from storage.stores.objects import Bucket, profile
 from storage.stores.store import Store
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import ENVIRONMENT, OTHER_SERVER, QUICK, configuration, environment, writer
+from tests.storage.stores.servers import (
+    ENVIRONMENT,
+    IS_OTHER,
+    KIND,
+    OF_S3,
+    QUICK,
+    SCHEME,
+    configuration,
+    environment,
+    put_as_named,
+    writer,
+)
 
 ORDERS = "new/orders-0"
 LOG = f"{ORDERS}/00000000000000000000.log"
@@ -53,13 +63,13 @@ def test_walk_yields_every_file_with_its_directory(store: Store, samples: Sample
     assert {f"{directory}/{entry.name}": entry.size_bytes for directory, entry in store.walk("new")} == files
 
 
-def test_listing_takes_a_request_for_a_thousand_names(s3: str, through: Proxy) -> None:
-    made = writer(s3, "many-names")
+def test_listing_takes_a_request_for_a_page_of_names(server: str, through: Proxy) -> None:
+    made = writer(server, "many-names")
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda number: obstore.put(made, f"d/{number:04}", b""), range(1100)))
     through.traffic.clear()
-    assert len(opening.store_of("s3://many-names").list("d")) == 1100
-    assert len(through.traffic.requests) == 2
+    assert len(opening.store_of(f"{SCHEME}://many-names").list("d")) == 1100
+    assert len(through.traffic.requests) == -(-1100 // KIND.names_a_page)
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (0, 4096), (100, 101), (1000, 100_000_000)])
@@ -70,44 +80,34 @@ def test_range_is_that_of_the_file(store: Store, samples: Samples, start: int, e
     assert piece.file_bytes == len(data)
 
 
-def test_names_mean_themselves(s3: str, through: Proxy) -> None:
-    made = writer(s3, "names")
+def test_names_mean_themselves(server: str, through: Proxy) -> None:
+    made = writer(server, "names")
     for name in NAMES:
         obstore.put(made, f"d/{name}", name.encode())
-    store = opening.store_of("s3://names")
+    store = opening.store_of(f"{SCHEME}://names")
     assert sorted(entry.name for entry in store.list("d")) == sorted(NAMES)
     assert [bytes(store.whole(f"d/{name}", None).data).decode() for name in NAMES] == NAMES
 
 
-def test_marker_of_a_directory_is_no_file_in_it(s3: str, through: Proxy) -> None:
-    made = writer(s3, "markers")
-    put_as_named(s3, "markers", ["d/", "d/sub/", "d/sub/x"])
+def test_marker_of_a_directory_is_no_file_in_it(server: str, through: Proxy) -> None:
+    made = writer(server, "markers")
+    put_as_named(server, "markers", ["d/", "d/sub/", "d/sub/x"])
     assert made
-    store = opening.store_of("s3://markers")
+    store = opening.store_of(f"{SCHEME}://markers")
     assert [(entry.name, entry.is_dir()) for entry in store.list("d")] == [("sub", True)]
     assert [(directory, entry.name) for directory, entry in store.walk("d/sub")] == [("d/sub", "x")]
 
 
-@pytest.mark.skipif(OTHER_SERVER in os.environ, reason="NOT RUN: another server may have no such names")
+@pytest.mark.skipif(IS_OTHER, reason="NOT RUN: another server may have no such names")
 @pytest.mark.parametrize("name", ["d//x", "d/./x", "d/../x"])
-def test_name_that_no_path_has_is_told(s3: str, through: Proxy, name: str) -> None:
+def test_name_that_no_path_has_is_told(server: str, through: Proxy, name: str) -> None:
     bucket = f"odd-{len(name)}{name.count('.')}"
-    writer(s3, bucket)
-    put_as_named(s3, bucket, [name, "e/x"])
-    store = opening.store_of(f"s3://{bucket}")
+    writer(server, bucket)
+    put_as_named(server, bucket, [name, "e/x"])
+    store = opening.store_of(f"{SCHEME}://{bucket}")
     with pytest.raises(StoreFailed, match="below it has an empty part"):
         store.list("d")
     assert [entry.name for entry in store.list("e")] == ["x"]
-
-
-def put_as_named(s3: str, bucket: str, names: list[str]) -> None:
-    """Write objects whose names the client that is tested would not write."""
-    import boto3
-
-    client = boto3.client("s3", endpoint_url=s3, region_name="us-east-1",
-                          aws_access_key_id="tester", aws_secret_access_key="of-tests")  # fmt: skip
-    for name in names:
-        client.put_object(Bucket=bucket, Key=name, Body=b"")
 
 
 def test_what_is_not_there_is_not_found(store: Store) -> None:
@@ -115,14 +115,14 @@ def test_what_is_not_there_is_not_found(store: Store) -> None:
         with pytest.raises(FileNotFoundError) as raised:
             ask()
         assert not isinstance(raised.value, ObjectChanged)
-        assert raised.value.filename == "s3://archives/nothing"
+        assert raised.value.filename == f"{SCHEME}://archives/nothing"
     assert store.list("nothing") == []
 
 
-def test_another_version_is_never_read(s3: str, through: Proxy) -> None:
-    made = writer(s3, "versions")
+def test_another_version_is_never_read(server: str, through: Proxy) -> None:
+    made = writer(server, "versions")
     obstore.put(made, "x", b"a" * 100)
-    store = opening.store_of("s3://versions")
+    store = opening.store_of(f"{SCHEME}://versions")
     before = store.look("x")
     obstore.put(made, "x", b"b" * 100)
     for read in (lambda: store.range("x", 0, 10, before.version), lambda: store.whole("x", before.version)):
@@ -131,19 +131,28 @@ def test_another_version_is_never_read(s3: str, through: Proxy) -> None:
     assert bytes(store.range("x", 0, 3, store.look("x").version).data) == b"bbb"
 
 
-def test_range_behind_a_file_that_became_shorter_is_another_version(s3: str, through: Proxy) -> None:
-    made = writer(s3, "shorter")
+def test_version_that_is_listed_without_quotes_is_the_one_that_is_read(server: str, through: Proxy) -> None:
+    through.lists_quotes = False
+    obstore.put(writer(server, "quotes"), "d/x", b"a")
+    store = opening.store_of(f"{SCHEME}://quotes")
+    (listed,) = store.list("d")
+    assert listed.version == store.look("d/x").version
+    assert bytes(store.whole("d/x", listed.version).data) == b"a"
+
+
+def test_range_behind_a_file_that_became_shorter_is_another_version(server: str, through: Proxy) -> None:
+    made = writer(server, "shorter")
     obstore.put(made, "x", b"a")
     with pytest.raises(ObjectChanged):
-        opening.store_of("s3://shorter").range("x", 10, 20, None)
+        opening.store_of(f"{SCHEME}://shorter").range("x", 10, 20, None)
 
 
 def test_no_such_bucket(through: Proxy) -> None:
-    store = opening.store_of("s3://no-such-bucket")
+    store = opening.store_of(f"{SCHEME}://no-such-bucket")
     for ask in (lambda: store.list("d"), lambda: store.whole("d/x", None)):
         with pytest.raises(NoSuchBucket) as raised:
             ask()
-        assert str(raised.value) == "s3://no-such-bucket: no such bucket; check its name, and the endpoint"
+        assert str(raised.value) == f"{SCHEME}://no-such-bucket: no such bucket; check its name, and the endpoint"
         assert raised.value.kind is ErrorKind.USAGE
 
 
@@ -167,7 +176,7 @@ def test_bad_day_is_told_in_one_line(
         ask(store)
     told = str(raised.value)
     assert f": {line}" in told
-    assert told.startswith("s3://archives/new/orders-0")
+    assert told.startswith(f"{SCHEME}://archives/new/orders-0")
     assert "\n" not in told
     assert raised.value.kind is kind
 
@@ -206,6 +215,7 @@ def test_environment_says_who_asks(proxy: Proxy, bucket: str, monkeypatch: pytes
     assert opening.store_of(bucket).list("new")
 
 
+@OF_S3
 def test_profile_says_who_asks(proxy: Proxy, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
@@ -225,4 +235,4 @@ def test_profile_says_who_asks(proxy: Proxy, bucket: str, tmp_path: Path, monkey
 def test_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(LogCleanerError, match=r"needs obstore, which is not installed; pip install '\.\[remote\]'"):
-        Bucket("s3://archives", configuration("http://127.0.0.1:1"))
+        Bucket(f"{SCHEME}://archives", configuration("http://127.0.0.1:1"))

@@ -13,16 +13,16 @@ from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Proxy, Traffic
-from tests.storage.stores.s3 import upload, writer
+from tests.storage.stores.servers import KIND, SCHEME, upload, writer
 
 PARTITIONS = 1000
 SMALL_BYTES_MAX = 64 << 10
 
 
 @pytest.fixture(scope="module")
-def many(s3: str, samples: Samples) -> tuple[str, int]:
+def many(server: str, samples: Samples) -> tuple[str, int]:
     """A log dir of a thousand partitions in a bucket, and how many names it has."""
-    store, here = writer(s3, "thousand"), samples.root / "before"
+    store, here = writer(server, "thousand"), samples.root / "before"
     one = {path.name: path.read_bytes() for path in (here / "single-0").iterdir()}
     root = {name: (here / name).read_bytes() for name in ("meta.properties", "replication-offset-checkpoint")}
     root |= {
@@ -32,12 +32,12 @@ def many(s3: str, samples: Samples) -> tuple[str, int]:
     files |= {f"logs/{name}": data for name, data in root.items()}
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda name: obstore.put(store, name, files[name]), files))
-    return "s3://thousand/logs", len(files)
+    return f"{SCHEME}://thousand/logs", len(files)
 
 
 def lists_and_reads(traffic: Traffic) -> tuple[int, list[str]]:
-    lists = [path for _, path, _ in traffic.requests if "list-type=2" in path]
-    return len(lists), [f"{path} {range_}" for _, path, range_ in traffic.requests if "list-type=2" not in path]
+    lists = [path for _, path, _ in traffic.requests if KIND.listing in path]
+    return len(lists), [f"{path} {range_}" for _, path, range_ in traffic.requests if KIND.listing not in path]
 
 
 def test_topics_of_a_thousand_partitions_list_and_read_little(
@@ -73,13 +73,13 @@ def test_point_look_up_takes_few_requests_and_little(
 
 @pytest.mark.parametrize("words", ["export audit-0 - --to jsonl --log-dir {}", "verify {}/audit-0"])
 def test_scan_reads_each_byte_once(
-    s3: str, demo: Path, through: Proxy, words: str, capsys: pytest.CaptureFixture[str]
+    server: str, demo: Path, through: Proxy, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"scanned-{words.split(maxsplit=1)[0]}"
-    upload(demo, writer(s3, name), "logs")
+    upload(demo, writer(server, name), "logs")
     logs = {path.name: path.stat().st_size for path in (demo / "audit-0").glob("*.log")}
     through.traffic.clear()
-    assert main(words.format(f"s3://{name}/logs").split()) == ExitStatus.DONE
+    assert main(words.format(f"{SCHEME}://{name}/logs").split()) == ExitStatus.DONE
     assert capsys.readouterr().out
     for log, size_bytes in logs.items():
         asked = [range_ for _, path, range_ in through.traffic.requests if path.endswith(log)]

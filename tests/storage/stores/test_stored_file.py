@@ -13,16 +13,16 @@ from storage.stores.errors import ObjectChanged
 from storage.stores.paths import StoredPath
 from storage.stores.stored_file import BLOCK_BYTES, WINDOW_BYTES, WINDOWS_AHEAD, StoredFile
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.s3 import writer
+from tests.storage.stores.servers import SCHEME, writer
 
 LARGE_BYTES = 50 << 20
 
 
 @pytest.fixture(scope="module")
-def large(s3: str) -> tuple[StoredPath, bytes]:
+def large(server: str) -> tuple[StoredPath, bytes]:
     data = random.Random(7).randbytes(LARGE_BYTES)
-    obstore.put(writer(s3, "large"), "d/large", data)
-    return StoredPath("s3://large/d/large"), data
+    obstore.put(writer(server, "large"), "d/large", data)
+    return StoredPath(f"{SCHEME}://large/d/large"), data
 
 
 def test_long_read_takes_each_byte_once(through: Proxy, large: tuple[StoredPath, bytes]) -> None:
@@ -101,8 +101,8 @@ def test_file_ends_where_it_ends(through: Proxy, large: tuple[StoredPath, bytes]
     assert file.pread(0, 5) == b""
 
 
-def test_planned_version_is_told_by_its_number(s3: str, through: Proxy) -> None:
-    made, path = writer(s3, "planned"), StoredPath("s3://planned/x")
+def test_planned_version_is_told_by_its_number(server: str, through: Proxy) -> None:
+    made, path = writer(server, "planned"), StoredPath(f"{SCHEME}://planned/x")
     obstore.put(made, "x", b"first")
     inode = path.stat().st_ino
     assert bytes(StoredFile(path, 5, inode=inode).pread(5, 0)) == b"first"
