@@ -1,7 +1,8 @@
 """The names of a store as they were listed. Each name is asked for once: a listing serves all who look into it.
 
-The third directory that is asked for below one parent has the whole parent listed, a page for a thousand names: a log
-dir of a thousand partitions takes as many requests as it has thousands of files.
+A directory that is said to be wanted whole (``want_whole``) has all below it listed at once, a page for a thousand
+names: a log dir of a thousand partitions takes as many requests as it has thousands of files. Nobody has to say so: the
+third directory that is asked for below one parent has the whole parent listed, too.
 
 What was listed counts until somebody wants to look anew (``forget``): the files of one command are those of one
 listing. A file that has another version by then is ``ObjectChanged``, and its directory is forgotten.
@@ -32,6 +33,8 @@ class Catalogue:
         self._place = place
         self._listed: dict[str, dict[str, StoredEntry]] = {}
         self._siblings: Counter[str] = Counter()
+        self._wanted: set[str] = set()
+        """The directories of which all that lies below is wanted."""
         self._lock = RLock()
 
     @property
@@ -47,6 +50,7 @@ class Catalogue:
         """Return the entry of a file or directory. Raises: FileNotFoundError, as ``Store``."""
         parent, _, name = key.rpartition("/")
         with self._lock:
+            self._list_wanted(key)
             if key in self._listed or not name:
                 return self._told_apart(key, StoredEntry(name, is_directory=True))
             if parent in self._listed:
@@ -90,6 +94,11 @@ class Catalogue:
             self._listed.pop(key.rpartition("/")[0], None)
             self._siblings.clear()
 
+    def want_whole(self, directory: str) -> None:
+        """Have all below a directory listed at once, as soon as something of it is asked for."""
+        with self._lock:
+            self._wanted.add(directory)
+
     def note(self, key: str, entry: StoredEntry) -> None:
         """Know of a file, or of a directory that is empty, that this process made: nothing is asked for that."""
         parent, _, name = key.rpartition("/")
@@ -118,6 +127,7 @@ class Catalogue:
 
     def _directory(self, key: str) -> dict[str, StoredEntry]:
         with self._lock:
+            self._list_wanted(key)
             if key in self._listed:
                 return self._listed[key]
             parent = key.rpartition("/")[0]
@@ -133,8 +143,16 @@ class Catalogue:
                 raise not_there(f"{self._place}/{key}")
             return found
 
+    def _list_wanted(self, key: str) -> None:
+        """List all of the directory that was wanted whole and has a key in it, if there is one."""
+        for directory in self._wanted:
+            if (key == directory or key.startswith(f"{directory}/")) and directory not in self._listed:
+                if self.store.has_empty_directories:
+                    self._listed[directory] = {entry.name: entry for entry in self.store.list(directory)}
+                self._walk(directory)
+
     def _walk(self, parent: str) -> None:
-        """List all below a directory, of which the names in it are known already."""
+        """List all below a directory; where a directory can be empty, the names in this one are known already."""
         below: defaultdict[str, dict[str, StoredEntry]] = defaultdict(dict)
         for holder, entry in self.store.walk(parent):
             below[holder][entry.name] = entry

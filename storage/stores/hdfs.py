@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from storage.errors import LogCleanerError
 from storage.stores.errors import (
@@ -37,6 +37,8 @@ _T = TypeVar("_T")
 
 class Hdfs:
     """An HDFS, as a ``Store``."""
+
+    has_empty_directories: ClassVar = True
 
     def __init__(self, place: str, config: Mapping[str, Any]) -> None:
         """Prepare to read; nothing is asked of the cluster yet.

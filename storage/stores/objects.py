@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from storage.errors import LogCleanerError
 from storage.stores.errors import (
@@ -77,6 +77,8 @@ _GIVEN_UP_SECONDS: Final = 30
 
 class Bucket:
     """A bucket, as a ``Store``."""
+
+    has_empty_directories: ClassVar = False
 
     def __init__(self, place: str, config: Mapping[str, Any]) -> None:
         """Prepare to read; nothing is asked of the bucket yet.

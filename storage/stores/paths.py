@@ -108,6 +108,15 @@ class StoredPath(PosixPath):
         return (self / entry.name for entry in self.entries())
 
 
+def want_whole(paths: Iterable[Path]) -> None:
+    """Say that all of log dirs is going to be looked at: what lies in stores is listed in as few requests as can be."""
+    for path in paths:
+        if isinstance(path, StoredPath):
+            from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
+
+            catalogue_of(path.place).want_whole(path.key)
+
+
 def look_anew(paths: Iterable[Path]) -> None:
     """Have paths that lie in stores listed anew when they are asked for next. Raises: ClientMissing, StoreFailed."""
     for path in paths:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 BLOCK_BYTES: Final = 512
 _DIRECTORY: Final = stat.S_IFDIR | 0o555
@@ -78,6 +78,9 @@ class Store(Protocol):
     Each method raises: FileNotFoundError for a name that is not there; NoSuchBucket, ForbiddenStore,
     ExpiredCredentials, StoreUnreachable (after several attempts), StoreFailed.
     """
+
+    has_empty_directories: ClassVar[bool]
+    """Whether a directory can lie there without a file below it."""
 
     def list(self, directory: str) -> list[StoredEntry]:
         """Return the names in a directory. A directory without a name in it does not exist in an object store."""

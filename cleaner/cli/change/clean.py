@@ -49,6 +49,7 @@ from cleaner.errors import how_to_install
 from storage.directory import is_stored
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
+from storage.stores.paths import want_whole
 
 if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
@@ -100,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
     check_html(args)
     request, questions, view = _request(args), asked(args), view_of(args)
     confirm_force_lock(args)
+    if not args.topic:
+        want_whole(args.log_dir)
     if args.assume_committed:
         confirm(args, "--assume-committed also deletes and compacts records that may never have been committed")
     with opened_compactor(args) as compactor, ProgressBar(passes=PASSES) as bar:

@@ -20,6 +20,7 @@ from cleaner.cli.opening import add_log_dir_arguments, load, open_cleaner
 from cleaner.cli.showing import add_quiet_argument, quiet_view, show
 from storage.directory import is_stored
 from storage.errors import Corrupt, InvalidConfig
+from storage.stores.paths import want_whole
 
 if TYPE_CHECKING:
     from cleaner.engine.doctor.sweeping import Named
@@ -105,6 +106,8 @@ def _diagnosis(args: argparse.Namespace) -> tuple[Diagnosis, list[str]] | ExitSt
     from policies.preflight.facts import NEWEST
     from storage.log_dir import LogDir
 
+    if not args.topic:
+        want_whole(args.log_dir)
     damage: Corrupt | None = None
     try:
         cleaner, loaded, missing = open_cleaner(args, Silent())

@@ -8,6 +8,7 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import add_log_dirs_operand, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.showing import add_view_arguments, show, view_of
+from storage.stores.paths import want_whole
 
 HELP = "list the partitions: policy, bytes, offsets, next expiry"
 
@@ -32,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from policies.plan import Request
 
     view = view_of(args)
+    if not args.topic:
+        want_whole(args.log_dir)
     cleaner, _, missing = open_cleaner(args, Silent())
     accountant = Accountant(args.topic)
     request = Request(SystemClock().now_ms(), confirmed=True, topics=tuple(args.topic))
