@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -16,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.interop.verdicts import Batch, Log, Record
 
 SECONDS_MAX: Final = 240
+_POLL_SECONDS: Final = 0.1
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS: Final = 1_700_000_000_000
@@ -80,9 +83,21 @@ def admin_of(bootstrap: str) -> AdminClient:
 def create_topics(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
     """Topics of one partition."""
     admin = admin_of(bootstrap)
+    _await_controller(admin)
     wanted = [NewTopic(name, 1, 1, config=dict(config)) for name, config in configs.items()]
     for created in admin.create_topics(wanted).values():
         created.result(SECONDS_MAX)
+
+
+def _await_controller(admin: AdminClient) -> None:
+    """Wait until the broker names the controller: 2.8 starts before it has one, and the client asks only once."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        with suppress(KafkaException):
+            if admin.list_topics(timeout=1).controller_id >= 0:
+                return
+        time.sleep(_POLL_SECONDS)
+    raise AssertionError("the broker names no controller")
 
 
 def delete_records(bootstrap: str, topic: str, before_offset: int) -> None:
