@@ -50,9 +50,26 @@ def test_a_wheel_is_for_any_python_and_either_libc(wheel: Path) -> None:
     assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}.whl")
 
 
+OTHER_CPU = """
+try:
+    import llvmlite.binding as llvm
+except ImportError:
+    pass
+else:
+    import os, pathlib, shutil
+    llvm.get_host_cpu_name = lambda: 'nehalem'
+    llvm.get_host_cpu_features = lambda: llvm.FeatureMap({'sse4.2': True, 'avx2': False})
+    linkers = [name for name in ('ld', 'cc', 'gcc') if shutil.which(name)]
+    pathlib.Path(__file__).with_name('seen').write_text(repr(linkers))
+"""
+
+
 @pytest.mark.slow
 def test_two_builds_of_one_commit_give_the_same_wheel_bit_for_bit(wheel: Path, tmp_path: Path) -> None:
-    """The second one lies elsewhere, compiles all anew, and has another umask, time zone, language and hash seed."""
+    """The second one lies elsewhere, compiles all anew, and has another umask, time zone, language and hash seed.
+
+    It sees another CPU than the first one, and neither ``ld`` nor ``cc``.
+    """
     copy = tmp_path / "elsewhere with a longer name"
     for name in done("git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[
         :-1
@@ -61,10 +78,13 @@ def test_two_builds_of_one_commit_give_the_same_wheel_bit_for_bit(wheel: Path, t
             (copy / name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             shutil.copy(ROOT / name, copy / name)
             (copy / name).chmod(0o700 if os.access(ROOT / name, os.X_OK) else 0o600)
+    (tmp_path / "sitecustomize.py").write_text(OTHER_CPU)
     other = {"TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONHASHSEED": "7", "COLUMNS": "40", "HOME": str(tmp_path)}
+    other |= {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)}
     kept = {"UV_CACHE_DIR": done(UV, "cache", "dir").strip()}
     command = (UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "out", copy)
-    done("sh", "-c", 'umask 077; exec "$@"', "sh", *command, **other, **kept)
+    done("/bin/sh", "-c", 'umask 077; exec "$@"', "sh", *command, **other, **kept)
+    assert (tmp_path / "seen").read_text() == "[]"
     (again,) = (tmp_path / "out").glob("*.whl")
     assert again.name == wheel.name
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as two:

@@ -37,7 +37,7 @@ def _tests(*paths: str, **environment: str) -> Part:
 
 
 PARTS: Final[Mapping[str, Part]] = {
-    "kernels": _tests("storage/machine/test_library.py", LOGCLEANER_KERNELS="all"),
+    "indexes": _tests("storage/log/test_damaged_indexes.py"),
     "shapes": _tests("spark/test_query_shapes.py"),
     "levels": _tests("storage/machine/test_levels.py"),
     "ends": _tests("cleaner/test_ends_of_numbers.py"),

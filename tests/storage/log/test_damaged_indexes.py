@@ -13,6 +13,7 @@ import pytest
 from storage.log import Log, LogConfig, SpecialTimestamp
 from storage.names import FileKind
 from storage.records import Record
+from tests.sampled import some
 from tests.storage.log.logs import FS, NOW_MS, a_log, looked_up
 
 LOGS = 60
@@ -28,7 +29,7 @@ class Truth(NamedTuple):
     position: int
 
 
-@pytest.mark.parametrize("seed", range(LOGS))
+@pytest.mark.parametrize("seed", some(range(LOGS), 15, always=(0, 1)))
 def test_lookups_agree_with_a_scan(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     sound = made(tmp_path, random)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from storage.compiler.build import BuildRefused, build, environment, is_built
+from storage.compiler.build import BuildRefused, build, is_built
 from storage.errors import InvalidConfig
 from storage.machine import library
 from storage.machine.library import LEVELS, KernelsUnusable, sources_hash
@@ -296,40 +296,3 @@ def test_a_library_needs_nothing_but_copying_of_libc(level: str) -> None:
     for unwanted in (b"malloc", b"printf", b"abort", b"pthread", b"Py_"):
         assert unwanted not in data
     assert len(data) < 600_000
-
-
-ONE_IN = 1 if os.environ.get("LOGCLEANER_KERNELS") == "all" else 8
-"""Of so many kernels, one is compiled twice here: all of them take 40 seconds of a processor."""
-COMPILE_SOME = f"""
-import os, sys
-from pathlib import Path
-from storage.compiler import ahead, build, level
-name, made = sys.argv[1], Path(sys.argv[2])
-ahead.only_ahead()
-some = [kernel for room in build.ROOMS for kernel in ahead.entry_points(room)][::{ONE_IN}]
-made.with_suffix(".o").write_bytes(level.object_file(name, "0" * 16, [ahead.bitcode(some)]))
-build.link(made.with_suffix(".o"), made)
-print(len(some), os.get_exec_path())
-"""
-
-
-@pytest.mark.slow
-def test_two_build_cpus_without_a_linker_give_the_same_bytes(tmp_path: Path) -> None:
-    """The second build sees another CPU than the first one, and neither ``ld`` nor ``cc``."""
-    other = (
-        "import sys, llvmlite.binding as llvm\n"
-        "llvm.get_host_cpu_name = lambda: 'nehalem'\n"
-        "llvm.get_host_cpu_features = lambda: llvm.FeatureMap({'sse4.2': True, 'avx2': False})\n"
-    )
-    (tmp_path / "sitecustomize.py").write_text(other)
-    level = LEVELS[MACHINE][-2:][0]
-    found = []
-    for directory, path, places in (("here", os.environ["PATH"], ""), ("there", str(tmp_path), f"{tmp_path}:")):
-        made = tmp_path / directory / f"{level}.so"
-        made.parent.mkdir()
-        variables = {"PATH": path, "PYTHONPATH": f"{places}{STORAGE.parent}", "HOME": str(tmp_path)}
-        command = [sys.executable, "-c", COMPILE_SOME, level, str(made)]
-        done = subprocess.run(command, env=variables | environment(), cwd=tmp_path, check=True, **OUTPUT)
-        assert int(done.stdout.split()[0]) >= 4
-        found.append(made.read_bytes())
-    assert found[0] == found[1]
