@@ -36,7 +36,8 @@ from storage.kernels.layout import (
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.scan.chunks import Chunk, aborted_rows, chunks
-from storage.scan.extents import Extent, Wanted, cut_partition
+from storage.scan.extents import UNCUT_BYTES, Extent, Wanted, cut_partition
+from storage.scan.files import read_in_turn
 from storage.scan.partitions import OffsetRange
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
@@ -55,9 +56,6 @@ _TYPE_BYTES: Final = 2
 _VALUE, _TOMBSTONE = 1, 2
 _LATEST: Final = (Latest.NONE, Latest.VALUE, Latest.TOMBSTONE)
 _Flags = npt.NDArray[np.bool_]
-
-EXTENT_BYTES: Final = 8 << 20
-"""The bytes that are read between two signs of progress."""
 _GROUPS: Final = "__consumer_offsets"
 _TRANSACTIONS: Final = "__transaction_state"
 TOPICS: Final = (_GROUPS, _TRANSACTIONS)
@@ -85,14 +83,17 @@ def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[
     checkpoint = facts.cleaner_checkpoint or facts.log_start_offset
     borders = OffsetBorders(facts.log_start_offset, section.first_dirty_offset if section else checkpoint)
     tally, damage = Tally(borders), list[str]()
-    for extent in _extents(facts):
-        with open_extent(extent) as reader:
+    for extent, file in read_in_turn(_extents(facts)):
+        position = extent.start
+        with open_extent(extent, file) as reader:
             for found in chunks(reader, replace(extent, aborted=()), with_control=True):
                 if isinstance(found, Damage):
                     damage.append(str(found.error))
                 else:
                     tally.add(found, extent.aborted)
-        advance(extent.size_bytes)
+                    advance(found.end_position - position)
+                    position = found.end_position
+        advance(extent.end - position)
     decoding = _Decoding(_RECORDS[facts.topic_partition.topic])
     owners = _owners(facts.topic_partition.topic, decoding.holdings(tally.keys()), terms)
     others = tuple(_others(facts, tally, decoding.undecodable, owners, is_damaged=bool(damage)))
@@ -277,7 +278,7 @@ def _extents(facts: PartitionFacts) -> Iterator[Extent]:
     segments = [by_base[s.base_offset] for s in facts.segments if s.base_offset in by_base]
     if len(segments) < len(facts.segments):
         raise PartitionChanged(directory)
-    wanted = Wanted(OffsetRange(0, facts.log_end_offset), None, EXTENT_BYTES, read_committed=True)
+    wanted = Wanted(OffsetRange(0, facts.log_end_offset), None, UNCUT_BYTES, read_committed=True)
     return cut_partition(facts.topic_partition, segments, wanted)
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 import numpy as np
 
@@ -24,17 +24,14 @@ from storage.directory import despite_vanishing, is_stored, is_there
 from storage.errors import UnreadableFile
 from storage.filesystem import Purpose
 from storage.scan.chunks import Chunk, chunks
-from storage.scan.extents import Extent, Wanted, cut_partition
-from storage.scan.files import SegmentGone
+from storage.scan.extents import UNCUT_BYTES, Extent, Wanted, cut_partition
+from storage.scan.files import FileBytes, SegmentGone, read_in_turn
 from storage.scan.partitions import FoundPartition, OffsetRange, readable_end
 from storage.scan.segments import open_extent
 from storage.scan.selected import EVERY_RECORD, INT64_MIN, RecordSelection
 from storage.scan.slices import Damage
 from storage.stores.paths import StoredPath
 from storage.uploads import Uploads, UploadStream
-
-SLICE_BYTES: Final = 8 << 20
-"""The bytes that are read between two signs of progress."""
 
 
 class Writer(Protocol):
@@ -92,12 +89,15 @@ def transfer(reading: Reading, writer: Writer, *, with_control: bool, advance: C
     """
     records = 0
     try:
-        for extent in reading.extents:
-            for found in _chunks(extent, with_control=with_control):
+        for extent, file in read_in_turn(reading.extents):
+            position = extent.start
+            for found in _chunks(extent, file, with_control=with_control):
                 chunk = _selected(found, reading.selection)
                 writer.write(chunk, extent)
                 records += int(chunk.located.shape[1])
-            advance(extent.size_bytes)
+                advance(found.end_position - position)
+                position = found.end_position
+            advance(extent.end - position)
         writer.finish()
     except BaseException:
         writer.abandon()
@@ -144,14 +144,14 @@ def _plan(partition: FoundPartition, read_committed: bool, now_ms: int, selectio
     end = min(end, wanted_end)
     offsets = OffsetRange(min(max(log.log_start_offset, selection.first_offset), end), end)
     since_ms = None if selection.since_ms == INT64_MIN else selection.since_ms
-    wanted = Wanted(offsets, since_ms, SLICE_BYTES, read_committed)
+    wanted = Wanted(offsets, since_ms, UNCUT_BYTES, read_committed)
     extents = tuple(cut_partition(partition.topic_partition, log.segments, wanted))
     return Reading(partition, selection, offsets, extents, held_back)
 
 
-def _chunks(extent: Extent, *, with_control: bool) -> Iterator[Chunk]:
+def _chunks(extent: Extent, file: FileBytes | None, *, with_control: bool) -> Iterator[Chunk]:
     try:
-        with open_extent(extent) as reader:
+        with open_extent(extent, file) as reader:
             for found in chunks(reader, extent, with_control=with_control):
                 if isinstance(found, Damage):
                     raise found.error

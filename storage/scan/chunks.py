@@ -43,6 +43,12 @@ class Chunk:
     file_position: int
     """The position in the file from which a row's ``position`` counts."""
 
+    @property
+    def end_position(self) -> int:
+        """The byte of the file behind the last batch."""
+        last = self.table[-1]
+        return self.file_position + int(last["position"] + last["size"])
+
 
 class _Selection(NamedTuple):
     """The records to select; see ``Extent``."""

@@ -23,6 +23,8 @@ from storage.segment import Segment, reading
 from storage.stores.paths import StoredPath
 from storage.txn_index import AbortedTxn, collect_aborted_txns, parse_txn_index
 
+UNCUT_BYTES: Final = 1 << 31
+"""Of a part: no segment is cut. To find where takes requests to a store, which a single reader need not make."""
 TASKS_WANTED: Final = 16
 """Small extents are packed into about this many tasks at least."""
 TASK_BYTES_MIN: Final = 4 << 20

@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 _READ_AHEAD_BYTES: Final = 16 << 20
 """The most bytes that the system reads ahead: twice its setting, which is seldom above 8 MiB."""
+
+_FILES_AHEAD: Final = 4
+"""As many files as there are windows on their way: a small file is one window."""
 
 
 class SegmentGone(LogCleanerError):
@@ -224,13 +229,19 @@ class StoredLog(FileBytes):
     If another version lies there, this raises an error and reads nothing.
     """
 
-    def __init__(self, path: StoredPath, inode: int, start: int, end: int) -> None:
-        """Prepare to read ``[start, end)`` of one version; the store is not asked yet."""
+    def __init__(self, path: StoredPath, inode: int, start: int, end: int, *, before: StoredLog | None = None) -> None:
+        """Prepare to read ``[start, end)`` of one version, behind another file if one is given.
+
+        The store is not asked yet.
+        """
         from storage.stores.stored_file import StoredFile  # noqa: PLC0415 - who reads no URL does without
 
         self._path, self._lock = path, Lock()
         self._file = StoredFile(path, end, inode=inode)
-        self._file.read_ahead(start, end)
+        if before is None:
+            self._file.read_ahead(start, end)
+        else:
+            self._file.read_behind(before._file, start, end)
 
     def window(self, start: int, end: int) -> tuple[Bytes, int]:
         """Read ``[start, end)`` of the file. Raises: SegmentGone; as ``Store``."""
@@ -256,9 +267,34 @@ def file_to_read(segment: Segment) -> FileBytes:
 
 def file_of(extent: Extent) -> FileBytes:
     """Return the bytes of the file of an extent. Raises: SegmentGone, UnreadableFile."""
-    if isinstance(extent.path, StoredPath):
-        return StoredLog(extent.path, extent.inode, extent.start, extent.end)
-    return ExtentFile(extent)
+    return _stored(extent) or ExtentFile(extent)
+
+
+def read_in_turn(extents: Iterable[Extent]) -> Iterator[tuple[Extent, FileBytes | None]]:
+    """Yield extents that are read one after the other, each with its file if that lies in a store.
+
+    While the reader of one file works, the next ones are on their way.
+    """
+    left = iter(extents)
+    files: deque[tuple[Extent, StoredLog | None]] = deque()
+    try:
+        while True:
+            while len(files) <= _FILES_AHEAD and (extent := next(left, None)) is not None:
+                files.append((extent, _stored(extent, files[-1][1] if files else None)))
+            if not files:
+                return
+            yield files[0]
+            files.popleft()
+    finally:
+        for _, file in files:
+            if file is not None:
+                file.close()
+
+
+def _stored(extent: Extent, before: StoredLog | None = None) -> StoredLog | None:
+    if not isinstance(extent.path, StoredPath):
+        return None
+    return StoredLog(extent.path, extent.inode, extent.start, extent.end, before=before)
 
 
 class ExtentFile(FileBytes):

@@ -32,7 +32,7 @@ from storage.anomalies import (
     TxnEvent,
 )
 from storage.arrays import Bytes, Integers, Table
-from storage.directory import pread, size_of
+from storage.directory import pread, read_ahead, size_of
 from storage.errors import CorruptBatch, CorruptIndex, as_unreadable
 from storage.holes import data_extents
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, HEADER_BYTES, LOCATED_FIELDS
@@ -499,6 +499,7 @@ def read_segment_contents(
     of_txns = companion_bytes(segment, FileKind.TXN_INDEX)
     with reading(path) as descriptor:
         size_bytes = size_of(descriptor)
+        read_ahead(descriptor, 0, size_bytes)
         log = LogFile(descriptor, path, base_offset, size_bytes, upper_offset, [])
         walk, history = LogWalk(log, hand, spend), BatchHistory(path)
         index = OffsetIndexCheck(indexes.get(FileKind.INDEX, NO_INDEX), base_offset, walk)

@@ -79,15 +79,19 @@ def open_segment(
     return SegmentReader(segment.log.path, start, segment.size_bytes, file, manner)
 
 
-def open_extent(extent: Extent) -> SegmentReader:
+def open_extent(extent: Extent, file: FileBytes | None = None) -> SegmentReader:
     """Open an extent, of which messages of v0 and v1 are read with their values.
+
+    Args:
+        extent: the extent.
+        file: its bytes, as ``read_in_turn`` gives them; the reader closes it.
 
     Raises: SegmentGone, UnreadableFile.
     """
     read_messages = partial(read_records, offsets=extent.offsets)
     manner = Manner(EXTENT_WINDOW_BYTES, read_messages, end_offset=extent.offsets.end, is_reused=True)
     start = Position(extent.start, extent.base_offset, 0, 0)
-    return SegmentReader(extent.path, start, extent.end, file_of(extent), manner)
+    return SegmentReader(extent.path, start, extent.end, file or file_of(extent), manner)
 
 
 def open_whole(file: WitnessFile) -> SegmentReader:

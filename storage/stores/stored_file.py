@@ -1,7 +1,8 @@
 """One version of a file in a store, read in ranges.
 
 Small reads:    blocks of 64 KiB; a small file as a whole. Blocks that follow each other grow to 1 MiB.
-A long read:    windows of 8 MiB, four of which are on their way while one is in use: at most 48 MiB.
+A long read:    windows of 8 MiB, four of which are on their way while one is in use: at most 48 MiB. Of files that are
+                read one after the other, the next ones take the place of windows that the first one no longer needs.
 
 Every range names the version. Where the file has another one by then, no byte of it is passed on.
 """
@@ -85,6 +86,16 @@ class StoredFile:
             self._stop()
             self._ahead = _Ahead(self, start, min(end, self.size_bytes))
 
+    def read_behind(self, before: Self, start: int, end: int) -> None:
+        """Say that ``[start, end)`` is going to be read behind what another file reads ahead.
+
+        Its windows are on their way as soon as those of the other file leave room for them.
+        """
+        self._stop()
+        self._ahead = _Ahead(self, start, min(end, self.size_bytes))
+        if before._ahead is not None:
+            before._ahead.follower = self._ahead
+
     def range(self, start: int, end: int) -> Piece:
         """Read a range of this version. Raises: ObjectChanged, as ``Store``."""
         piece = self._catalogue.range(self.path.key, start, end, self._version or None)
@@ -127,6 +138,8 @@ class _Ahead:
         self._threads = ThreadPoolExecutor(WINDOWS_AHEAD, "store")
         self._here: deque[_Block] = deque()
         self._coming: deque[tuple[int, Future[Piece]]] = deque()
+        self.follower: _Ahead | None = None
+        """What is read next."""
 
     def view(self, start: int, end: int) -> memoryview | None:
         """Return ``[start, end)``; None if it lies outside, or behind what was read."""
@@ -160,9 +173,12 @@ class _Ahead:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._coming.clear()
         self._here.clear()
+        self.follower = None
 
-    def _order(self) -> None:
-        while len(self._coming) < WINDOWS_AHEAD and self._next < self._end:
+    def _order(self, room: int = WINDOWS_AHEAD) -> None:
+        while len(self._coming) < room and self._next < self._end:
             until = min(self._next + WINDOW_BYTES, self._end)
             self._coming.append((self._next, self._threads.submit(self._file.range, self._next, until)))
             self._next = until
+        if self.follower is not None and len(self._coming) < room:
+            self.follower._order(room - len(self._coming))

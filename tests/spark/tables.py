@@ -32,7 +32,7 @@ def read_narrowed(path: Path | str, comparisons: Iterable[Comparison], **options
     """What a frame reads whose rows pass these comparisons; Spark would apply them to it."""
     parsed = parse_options({"path": str(path)} | options)
     planned = plan_read(parsed, narrowing_of(comparisons, parsed.mode))
-    batches = (batch for together in planned for one in together for batch in read_planned(one, parsed.columns, parsed))
+    batches = (batch for together in planned for batch in read_planned(together, parsed.columns, parsed))
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -32,7 +32,7 @@ from storage.kernels.layout import (
 from storage.records.v2 import ATTRIBUTE_TRANSACTIONAL
 from storage.scan.chunks import Chunk, chunks
 from storage.scan.extents import Extent
-from storage.scan.files import SegmentGone
+from storage.scan.files import SegmentGone, read_in_turn
 from storage.scan.segments import open_extent
 from storage.scan.slices import Damage
 
@@ -96,10 +96,10 @@ def facts_of(extents: tuple[Extent, ...], places: Places, schema: pa.Schema, now
         extents are read all the same.
     """
     with_control = schema.equals(STRETCH)
-    for extent in extents:
+    for extent, file in read_in_turn(extents):
         place = places[extent.path.parent]
         try:
-            with open_extent(extent) as reader:
+            with open_extent(extent, file) as reader:
                 for found in chunks(reader, extent, with_control=with_control):
                     if isinstance(found, Damage):
                         yield _problem(schema, str(found.error))

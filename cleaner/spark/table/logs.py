@@ -76,8 +76,8 @@ class _Task:
         """Yield the records of the extents, which are pickled in the only column."""
         for batch in batches:
             for extents in batch.column(0):
-                for extent in pickle.loads(extents.as_py()):  # noqa: S301 - the driver wrote it
-                    yield from read_planned(extent, self.columns, self.options)
+                planned = pickle.loads(extents.as_py())  # noqa: S301 - the driver wrote it
+                yield from read_planned(planned, self.columns, self.options)
 
 
 def _frame(spark: SparkSession, options: Options, columns: tuple[str, ...], planned: Sequence[Any]) -> DataFrame:

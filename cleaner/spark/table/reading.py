@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -10,18 +10,24 @@ from cleaner.arrow.schema import arrow_schema
 from cleaner.spark.table.options import Mode, Options
 from storage.directory import despite_vanishing
 from storage.scan.extents import Extent, Wanted, cut_partition
-from storage.scan.files import SegmentGone
+from storage.scan.files import SegmentGone, read_in_turn
 from storage.scan.partitions import FoundPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from storage.scan.files import FileBytes
+
 _PLANS_MAX: Final = 8
 """The number of times that a compaction may replace an extent's file before its reader opens the file."""
 
 
-def read_extent(extent: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+def read_extent(
+    extent: Extent, columns: tuple[str, ...], options: Options, file: FileBytes | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the columns of an extent's records. ``mode`` decides about damaged batches.
+
+    Arguments: ``file`` as of ``open_extent``.
 
     Raises: CorruptBatch (FAILFAST), SegmentGone (before the first row), UnreadableFile.
     """
@@ -32,7 +38,7 @@ def read_extent(extent: Extent, columns: tuple[str, ...], options: Options) -> I
 
     options.open_stores()
     schema = arrow_schema(columns)
-    with open_extent(extent) as reader:
+    with open_extent(extent, file) as reader:
         for found in chunks(reader, extent, with_control="control" in columns):
             if not isinstance(found, Damage):
                 yield from record_batches(found, extent, schema)
@@ -42,16 +48,18 @@ def read_extent(extent: Extent, columns: tuple[str, ...], options: Options) -> I
                 yield damage_batch(found, extent, schema)
 
 
-def read_planned(extent: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
-    """Read an extent from the planned file and no other: a batch read is a snapshot.
+def read_planned(extents: Iterable[Extent], columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:
+    """Read the extents of a task from the planned files and no others: a batch read is a snapshot.
 
     Raises: as ``read_extent``; SegmentGone only with ``failOnDataLoss``.
     """
-    try:
-        yield from read_extent(extent, columns, options)
-    except SegmentGone:
-        if options.fail_on_data_loss:
-            raise
+    options.open_stores()
+    for extent, file in read_in_turn(extents):
+        try:
+            yield from read_extent(extent, columns, options, file)
+        except SegmentGone:
+            if options.fail_on_data_loss:
+                raise
 
 
 def read_offsets(extent: Extent, columns: tuple[str, ...], options: Options) -> Iterator[pa.RecordBatch]:

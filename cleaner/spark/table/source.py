@@ -83,8 +83,8 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of some extents. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
-        for extent in partition.value or ():  # if there is none, Spark passes an empty input of its own
-            yield from read_planned(extent, self._columns, self._options)
+        extents = partition.value or ()  # if there is none, Spark passes an empty input of its own
+        return read_planned(extents, self._columns, self._options)
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:

@@ -67,7 +67,6 @@ def test_every_codec_is_read(tmp_path: Path, to: str) -> None:
 
 def test_row_groups_are_written_as_they_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 1000)
-    monkeypatch.setattr(transfer, "SLICE_BYTES", 1000)
     made = PartitionDir(tmp_path / "data")
     for base in range(0, 100, 10):
         made.segment(base, keyed(base, *(f"k{base + place}={'v' * 30}" for place in range(10))))

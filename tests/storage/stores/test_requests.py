@@ -11,6 +11,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from storage.stores.stored_file import WINDOW_BYTES
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Proxy, Traffic
 from tests.storage.stores.servers import KIND, SCHEME, upload, writer
@@ -85,4 +86,5 @@ def test_scan_reads_each_byte_once(
         asked = [range_ for _, path, range_ in through.traffic.requests if path.endswith(log)]
         read = [tuple(map(int, range_.removeprefix("bytes=").split("-"))) for range_ in asked]
         assert sum(end - start + 1 for start, end in read) <= size_bytes + SMALL_BYTES_MAX, (log, read)
+        assert len(read) <= -(-size_bytes // WINDOW_BYTES) + 2, (log, read)
         assert {0, size_bytes} <= {start for start, _ in read} | {end + 1 for _, end in read}

@@ -9,6 +9,10 @@ import threading
 import obstore
 import pytest
 
+from storage.names import TopicPartition
+from storage.scan.extents import Extent
+from storage.scan.files import read_in_turn
+from storage.scan.partitions import OffsetRange
 from storage.stores.errors import ObjectChanged
 from storage.stores.paths import StoredPath
 from storage.stores.stored_file import BLOCK_BYTES, WINDOW_BYTES, WINDOWS_AHEAD, StoredFile
@@ -69,6 +73,32 @@ def test_windows_on_their_way_are_few(through: Proxy, large: tuple[StoredPath, b
     settled.wait(0.3)
     assert len(through.traffic.requests) <= 1 + WINDOWS_AHEAD
     file.close()
+
+
+def test_files_read_in_turn_are_on_their_way_before_their_turn(s3: str, through: Proxy) -> None:
+    files, bytes_of_each = 9, 300_000
+    data, store = random.Random(5).randbytes(files * bytes_of_each), writer(s3, "in-turn")
+    for number in range(files):
+        obstore.put(store, f"d/{number}", data[number * bytes_of_each : (number + 1) * bytes_of_each])
+    path = StoredPath("s3://in-turn/d")
+    inodes = [(path / str(number)).stat().st_ino for number in range(files)]
+    planned = [
+        Extent(TopicPartition("d", 0), path / str(number), inode, 0, 10, bytes_of_each, OffsetRange(0, 1), None, ())
+        for number, inode in enumerate(inodes)
+    ]
+    through.traffic.clear()
+    read, most = b"", 0
+    for extent, file in read_in_turn(planned):
+        assert file is not None
+        window, at = file.window(10, extent.end)
+        threading.Event().wait(0.2)
+        read, most = read + bytes(window), max(most, len(through.traffic.requests) - planned.index(extent))
+        assert at == 10
+        file.close()
+    parts = [data[number * bytes_of_each + 10 : (number + 1) * bytes_of_each] for number in range(files)]
+    assert read == b"".join(parts)
+    assert most == 1 + WINDOWS_AHEAD
+    assert through.traffic.body_bytes == len(read), "each byte once"
 
 
 def test_small_reads_fetch_little(through: Proxy, large: tuple[StoredPath, bytes]) -> None:
