@@ -75,12 +75,12 @@ def test_windows_on_their_way_are_few(through: Proxy, large: tuple[StoredPath, b
     file.close()
 
 
-def test_files_read_in_turn_are_on_their_way_before_their_turn(s3: str, through: Proxy) -> None:
+def test_files_read_in_turn_are_on_their_way_before_their_turn(server: str, through: Proxy) -> None:
     files, bytes_of_each = 9, 300_000
-    data, store = random.Random(5).randbytes(files * bytes_of_each), writer(s3, "in-turn")
+    data, store = random.Random(5).randbytes(files * bytes_of_each), writer(server, "in-turn")
     for number in range(files):
         obstore.put(store, f"d/{number}", data[number * bytes_of_each : (number + 1) * bytes_of_each])
-    path = StoredPath("s3://in-turn/d")
+    path = StoredPath(f"{SCHEME}://in-turn/d")
     inodes = [(path / str(number)).stat().st_ino for number in range(files)]
     planned = [
         Extent(TopicPartition("d", 0), path / str(number), inode, 0, 10, bytes_of_each, OffsetRange(0, 1), None, ())
