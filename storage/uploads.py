@@ -17,10 +17,10 @@ import errno
 import hashlib
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.directory import OpenFile
 from storage.errors import LogCleanerError
@@ -53,16 +53,19 @@ class OtherWriter(LogCleanerError):
 class UploadedFile(NewFile):
     """A file being written into a store."""
 
-    def __init__(self, path: StoredPath, go_on: Callable[[], None], digests: dict[Path, str]) -> None:
+    def __init__(
+        self, path: StoredPath, go_on: Callable[[], None], digests: dict[Path, str], *, is_new: bool = True
+    ) -> None:
         """Send nothing yet.
 
         Args:
             path: of the file.
             go_on: asked between two pieces; it raises if the run is to end.
             digests: gets the SHA-256 of the file.
+            is_new: refuse to replace a file.
         """
         super().__init__(path, -1)
-        self._at, self._go_on, self._digests = path, go_on, digests
+        self._at, self._go_on, self._digests, self._is_new = path, go_on, digests, is_new
         self._catalogue = catalogue_of(path.place)
         self._head = bytearray()
         """The bytes of a file that may turn out to be small."""
@@ -114,19 +117,24 @@ class UploadedFile(NewFile):
             return
         if self._upload is None:
             try:
-                self._entry = self._catalogue.store.put(self._at.key, self._head, is_new=True)
+                self._entry = self._catalogue.store.put(self._at.key, self._head, is_new=self._is_new)
             except FileExistsError as error:
                 raise OtherWriter(str(self._at), "it is there already") from error
         else:
-            with suppress(FileNotFoundError):  # the end of an upload knows no condition, so this is the last look
-                self._catalogue.store.look(self._at.key)
-                raise OtherWriter(str(self._at), "it is there already")
+            if self._is_new:
+                self._ensure_new()
             self._entry = self._upload.finish()
             self._upload = None
         if self._mtime_ns is not None:
             self._entry = self._entry._replace(mtime_ns=self._mtime_ns)
         self._digests[self.path] = self._sha256.hexdigest()
         self._catalogue.note(self._at.key, self._entry)
+
+    def _ensure_new(self) -> None:
+        """Look for the last time: the end of an upload knows no condition. Raises: OtherWriter; as ``Store``."""
+        with suppress(FileNotFoundError):
+            self._catalogue.store.look(self._at.key)
+            raise OtherWriter(str(self._at), "it is there already")
 
     def let_go(self) -> None:
         """Do nothing: no page of this machine holds it."""
@@ -224,6 +232,44 @@ class Uploads(FileSystem):
     def sha256_of(self, path: Path) -> str:
         """Return the SHA-256 of a file that was written, as it was sent: nothing is read back."""
         return self._digests[path]
+
+    def adopt(self, files: Iterable[Sent]) -> None:
+        """Know of files that another process sent for this one."""
+        for file in files:
+            at = _in_store(file.path)
+            catalogue_of(at.place).note(at.key, file.entry)
+            self._digests[file.path] = file.sha256
+
+
+class Sent(NamedTuple):
+    """A file that a process sent, for the process that takes it over."""
+
+    path: Path
+    entry: StoredEntry
+    sha256: str
+
+
+class SharedUploads(Uploads):
+    """Writes files that other attempts at the same task write, too, with the same bytes.
+
+    The last one stays. So no file is refused because it is there, and only what this attempt completed is removed.
+    """
+
+    def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
+        """Begin to write a file, in the place of another one if need be."""
+        return UploadedFile(_in_store(path), self._go_on, self._digests, is_new=False)
+
+    def unlink(self, path: Path, purpose: Purpose) -> None:
+        """Remove a file that was completed here. Raises: as ``Store``."""
+        if self._digests.pop(path, None) is not None:
+            super().unlink(path, purpose)
+
+    def sent(self) -> tuple[Sent, ...]:
+        """Return the files that were completed here, and not removed."""
+        found = {path: _in_store(path) for path in self._digests}
+        return tuple(
+            Sent(path, catalogue_of(at.place).entry(at.key), self._digests[path]) for path, at in found.items()
+        )
 
 
 def is_of_writing(error: BaseException) -> bool:

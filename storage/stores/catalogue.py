@@ -99,6 +99,11 @@ class Catalogue:
         with self._lock:
             self._wanted.add(directory)
 
+    def list_anew(self, directory: str) -> None:
+        """List a directory now, which may have nothing in it. Raises: as ``Store``."""
+        with self._lock:
+            self._listed[directory] = {entry.name: entry for entry in self.store.list(directory)}
+
     def note(self, key: str, entry: StoredEntry) -> None:
         """Know of a file, or of a directory that is empty, that this process made: nothing is asked for that."""
         parent, _, name = key.rpartition("/")

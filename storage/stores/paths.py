@@ -117,6 +117,14 @@ def want_whole(paths: Iterable[Path]) -> None:
             catalogue_of(path.place).want_whole(path.key)
 
 
+def list_anew(path: Path) -> None:
+    """List a directory now, if it lies in a store: it may be empty. Raises: as ``Store``."""
+    if isinstance(path, StoredPath):
+        from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
+
+        catalogue_of(path.place).list_anew(path.key)
+
+
 def look_anew(paths: Iterable[Path]) -> None:
     """Have paths that lie in stores listed anew when they are asked for next. Raises: ClientMissing, StoreFailed."""
     for path in paths:

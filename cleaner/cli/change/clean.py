@@ -46,7 +46,6 @@ from cleaner.cli.showing import (
 from cleaner.cli.values import at_least_one, moment, span_ms
 from cleaner.cli.waiting import stopping_on_signals
 from cleaner.errors import how_to_install
-from storage.directory import is_stored
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.names import MANIFEST_FILE
 from storage.stores.paths import want_whole
@@ -261,10 +260,6 @@ def _check_usage(args: argparse.Namespace) -> None:
             raise InvalidConfig(option, None, "needs --dry-run")
     if args.force_compaction and args.only == "retention":
         raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
-    if args.output and args.engine == "spark" and is_stored(args.output):
-        raise InvalidConfig(
-            "--output", str(args.output), "lies in a store, where Spark does not write; --engine local does"
-        )
     for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
         if given and args.output:
             raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")

@@ -20,6 +20,7 @@ from storage.log.swap import remove_retired, swap_in
 from storage.names import FileState, SegmentFileName
 from storage.segment import BLOCK_BYTES, Segment, SegmentFile
 from storage.stores.paths import StoredPath
+from storage.uploads import Sent, Uploads
 
 
 class Destination(Protocol):
@@ -74,8 +75,9 @@ class InPlace:
                 reader.close()
             self.freed_bytes += remove_retired(self.fs, segments)
 
-    def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
+    def adopt(self, segments: Sequence[Segment], written: Segment, sent: Sequence[Sent]) -> None:
         """Swap in a segment that another process wrote and fsynced in this directory, under temporary names."""
+        assert not sent, "a store holds no partition that changes in place"
         self._swap(segments, renamed(self.fs, written, FileState.CLEANED))
         if self.at_once:
             self.freed_bytes += remove_retired(self.fs, segments)
@@ -114,9 +116,12 @@ class IntoCopy:
         self.space = self.space.plus(exchanged(segments, sealed, at_once=False))
         self.absorbed += segments[1:]
 
-    def adopt(self, segments: Sequence[Segment], written: Segment) -> None:
-        """Take a segment that another process wrote and fsynced in the copy, under temporary names."""
-        renamed(self.fs, written, FileState.PLAIN)
+    def adopt(self, segments: Sequence[Segment], written: Segment, sent: Sequence[Sent]) -> None:
+        """Take a segment that another process wrote in the copy: fsynced under temporary names, or sent to a store."""
+        if isinstance(self.fs, Uploads):
+            self.fs.adopt(sent)
+        else:
+            renamed(self.fs, written, FileState.PLAIN)
         self.space = self.space.plus(exchanged(segments, written, at_once=False))
         self.absorbed += segments[1:]
 

@@ -61,7 +61,7 @@ from storage.names import (
 )
 from storage.segment import Segment, SegmentFile, open_to_read
 from storage.stores.errors import ForbiddenStore, ObjectChanged
-from storage.stores.paths import look_anew
+from storage.stores.paths import list_anew, look_anew
 from storage.uploads import OtherWriter, Uploads, is_of_writing
 
 if TYPE_CHECKING:
@@ -398,6 +398,7 @@ class OutputDir:
 
     def empty(self, directory: Path) -> None:
         """Remove the leftovers of a failure in one of the copy's directories."""
+        list_anew(directory)  # other processes may have written there
         for path in directory.iterdir():
             self._fs.unlink(path, Purpose.COPY)
 

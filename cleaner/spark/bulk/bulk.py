@@ -6,7 +6,7 @@ Steps:      1. survey: for each round a task walks over the headers, for record 
                values. A round that a guard rail holds back, because of its records without a key, ends here;
             3. the survivors' places become a bitmap for each unit, in scratch files;
             4. rewrite: for each unit a task writes the segment as the local engine does, fsynced, under a name of its
-               own;
+               own; in a store under its plain name, where every attempt leaves the same bytes;
             5. here, round by round, as with the local engine: preconditions, journal, swap, checkpoint
                (``engine.executor``).
 Invariant:  until step 5 no file has a name that a broker, or our recovery, looks at. Spark hands over the result of one
@@ -53,7 +53,8 @@ from policies.facts import KeyCount
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
-from storage.names import FileIdentity
+from storage.names import FileIdentity, FileKind
+from storage.uploads import Uploads
 
 _PROBES_A_SLOT: Final = 4
 _FILES_PROBED_MAX: Final = 100
@@ -106,7 +107,8 @@ class Bulk:
             self._prepared[round_.listing.directory] = prepared
             self._directories.add(directory)
             batch.append(prepared)
-        sweep(self._directories, means.fs)
+        if not isinstance(means.fs, Uploads):  # an output in a store is new
+            sweep(self._directories, means.fs)
         self._survey(batch)
         if _units(batch) and not means.stopping():
             self._rewrite(batch)
@@ -142,7 +144,7 @@ class Bulk:
             if rewritten.segment is None:
                 target.keep(segments[0])
             else:
-                target.adopt(segments, rewritten.segment)
+                target.adopt(segments, rewritten.segment, rewritten.sent)
         return Compacted(
             sum(rewritten.size_bytes for rewritten in prepared.rewritten),
             sum(unit.records for unit in prepared.units),
@@ -206,9 +208,9 @@ def files_seen_of(log_dir: Path) -> list[tasks.FileSeen]:
     """Return some files of a log dir as the driver sees them."""
     seen = []
     for _, directory in LogDir(log_dir).partitions():
-        for path in sorted(directory.glob("*.log"))[:1]:
+        for path in sorted(path for path in directory.iterdir() if path.suffix == FileKind.LOG.value)[:1]:
             status = path.stat()
-            seen.append((path, status.st_size, status.st_mtime_ns))
+            seen.append((path, status.st_size, tasks.mark_of(path, status.st_ino, status.st_mtime_ns)))
     return seen[:_FILES_PROBED_MAX]
 
 

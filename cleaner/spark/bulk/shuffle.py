@@ -15,6 +15,7 @@ from pyspark.sql import functions as sql
 from cleaner.engine.compaction.key_map import secret_of
 from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, KeysFound, SpanWalk, SpanWork, units_by_number
 from storage.errors import LogCleanerError
+from storage.stores.paths import path_of_text
 
 _KEYS: Final = "round int, low bigint, high bigint, place bigint, is_dirty boolean"
 _KEY: Final = ["round", "low", "high"]
@@ -125,4 +126,4 @@ def _bitmaps(survivors: DataFrame, units: Sequence[GroupWork], run: str, spark: 
 
     count = min(len(units), _BITMAP_TASKS_A_SLOT * spark.sparkContext.defaultParallelism)
     by_unit = survivors.select("place").repartition(count, sql.shiftright("place", PLACE_BITS))
-    return {row.unit: Path(row.path) for row in by_unit.mapInArrow(write, _BITMAPS).collect()}
+    return {row.unit: path_of_text(row.path) for row in by_unit.mapInArrow(write, _BITMAPS).collect()}

@@ -10,6 +10,10 @@ Within a round, places ascend as offsets do.
 Scratch files of a run, on their way to the driver, lie in partition directories, under meaningless names. A broker, and
 our own listing, look at the last suffix. ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no segment file to
 either. Every attempt of a task has names of its own. Files that no result names belong to nobody.
+
+In a store nothing can be renamed: a segment of a copy goes there under its plain names at once, and every attempt
+writes the same bytes. A directory without a manifest is no copy, and the manifest is not written unless all that lies
+there is what the driver was told of.
 """
 
 from __future__ import annotations
@@ -44,13 +48,16 @@ from storage.kernels.bitmap import new_bitmap
 from storage.names import SCRATCH_SUFFIX, FileState
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Checksums
-from storage.segment import Segment
+from storage.segment import Segment, SegmentFile
+from storage.stores.opening import store_of
+from storage.stores.paths import StoredPath
+from storage.uploads import Sent, SharedUploads, writing_to
 
 PLACE_BITS: Final = 40
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]
-"""The path, size and mtime (ns) of a file, as the driver sees them."""
+"""The path and size of a file, and what tells it from another one, as the driver sees them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +151,14 @@ class Rewritten:
     """The written segment; None if the unit is one segment that keeps every record, so that nothing was written."""
     size_bytes: int
     records: int
+    sent: tuple[Sent, ...] = ()
+    """The files of the segment, if they lie in a store: there they have their names."""
 
 
 def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
     """Count the records of every span, follow the transactions up to it, and check the checksums of all batches."""
     segments = [span.segment for unit in task.units for span in unit]
-    if error := check_seen([(s.log.path, s.size_bytes, s.log.identity.mtime_ns) for s in segments]):
+    if error := check_seen([_seen(segment.log) for segment in segments]):
         return error
     fates = task.setting.new_fates()
     try:
@@ -178,14 +187,25 @@ def check_seen(files: list[FileSeen]) -> UnseenLogDir | None:
 
     The error is returned and not raised, so that Spark does not retry the task.
     """
-    for path, size_bytes, mtime_ns in files:
+    for path, size_bytes, mark in files:
         try:
             status = path.stat()
         except OSError as error:
             return UnseenLogDir(path, socket.gethostname(), error.strerror or str(error))
-        if (status.st_size, status.st_mtime_ns) != (size_bytes, mtime_ns):
+        except LogCleanerError as error:
+            return UnseenLogDir(path, socket.gethostname(), str(error))
+        if (status.st_size, mark_of(path, status.st_ino, status.st_mtime_ns)) != (size_bytes, mark):
             return UnseenLogDir(path, socket.gethostname(), "another size or time")
     return None
+
+
+def mark_of(path: Path, inode: int, mtime_ns: int) -> int:
+    """Return what tells a file from another one on every machine: its version in a store, else its time."""
+    return inode if isinstance(path, StoredPath) else mtime_ns
+
+
+def _seen(log: SegmentFile) -> FileSeen:
+    return log.path, log.size_bytes, mark_of(log.path, log.identity.inode, log.identity.mtime_ns)
 
 
 class SpanWalk:
@@ -242,8 +262,10 @@ class Bitmaps:
         """Write each bitmap to a scratch file. Yield the numbers of the units with the paths of their files."""
         for unit, bitmap in sorted(self._bitmaps.items()):
             path = directory_of[unit] / f"{unit}.bitmap{new_suffix(run)}"
-            with FileSystem().create(path, path.parent, Purpose.CLEAN) as file:
+            with writing_to(path, FileSystem(), lambda: None).create(path, path.parent, Purpose.CLEAN) as file:
                 file.write(bitmap.data)
+                if isinstance(path, StoredPath):
+                    file.fsync()  # there a file that is not completed does not exist
             yield unit, str(path)
 
 
@@ -258,7 +280,10 @@ def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
     for directory in directories:
         found = sorted(_names_in(directory))
         for name in found:
-            fs.unlink(directory / name, Purpose.CLEAN)
+            if isinstance(directory, StoredPath):
+                store_of(directory.place).delete((directory / name).key)
+            else:
+                fs.unlink(directory / name, Purpose.CLEAN)
         swept += len(found)
     return swept
 
@@ -283,10 +308,13 @@ def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     first, *_ = sources = [surveyed.span.segment for surveyed in unit.spans]
     fates = setting.new_fates()
     fates.follow_on(unit.spans[0].transactions)
+    fs, suffix = FileSystem(), new_suffix(run)
+    if isinstance(setting.directory, StoredPath):  # nothing is renamed there: no directory counts before its manifest
+        fs, suffix = SharedUploads(), ""
+        fs.make_dir(setting.directory, setting.directory, Purpose.CLEAN)
     cleaned = CleanedSegment(
-        FileSystem(), setting.directory, first.base_offset, setting.index_interval_bytes,
-        FileState.PLAIN, new_suffix(run),
-    )  # fmt: skip
+        fs, setting.directory, first.base_offset, setting.index_interval_bytes, FileState.PLAIN, suffix
+    )
     try:
         with Crew(1) as crew:
             bitmap = _bitmap(task)
@@ -299,17 +327,22 @@ def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     except BaseException:
         cleaned.discard()
         raise
-    return Rewritten(segment, cleaned.size_bytes, cleaned.records)
+    return Rewritten(segment, cleaned.size_bytes, cleaned.records, fs.sent() if isinstance(fs, SharedUploads) else ())
 
 
 def _bitmap(task: RewriteTask) -> Words:
     if task.bitmap is None:
         return new_bitmap(task.unit.records)
+    if isinstance(task.bitmap, StoredPath):
+        return np.frombuffer(store_of(task.bitmap.place).whole(task.bitmap.key, None).data, np.uint64)
     return np.fromfile(task.bitmap, np.uint64)
 
 
 def _names_in(directory: Path) -> list[str]:
     """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
+    if isinstance(directory, StoredPath):  # other processes wrote them: what this one knows of names does not count
+        listed = store_of(directory.place).list(directory.key)
+        return [entry.name for entry in listed if entry.name.endswith(SCRATCH_SUFFIX)]
     with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
         plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
         return [name for name in plain if name.endswith(SCRATCH_SUFFIX)]

@@ -60,7 +60,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", size or str(len(answer)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(answer)
+            try:
+                self.wfile.write(answer)
+            except OSError:  # the client waits no longer
+                self.close_connection = True
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - the names of http.server
 

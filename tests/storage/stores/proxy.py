@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 FULL = b"<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its capacity.</Message></Error>"
@@ -126,8 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         proxy = self.settings
         sent = self.rfile.read(int(self.headers.get("content-length") or 0))
-        proxy.traffic.requests.append((self.command, self.path, self.headers.get("range") or ""))
-        fault = proxy.fault(self.command, self.path)
+        path, query = self.path.partition("?")[::2]
+        told = f"{unquote(path)}?{query}" if query else unquote(path)  # a client of Google's quotes slashes and dashes
+        proxy.traffic.requests.append((self.command, told, self.headers.get("range") or ""))
+        fault = proxy.fault(self.command, told)
         if fault is Fault.RESET:
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
