@@ -19,6 +19,8 @@ from tests.interop.verdicts import Batch, Log, Record
 
 SECONDS_MAX: Final = 240
 _POLL_SECONDS: Final = 0.1
+_AT_ONCE: Final = {"fetch.wait.max.ms": 10}
+"""A broker answers at the end of a log at once, and not after half a second in which a record might come."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS: Final = 1_700_000_000_000
@@ -153,7 +155,7 @@ def _is_aborted(batch: Batch, log: Log) -> bool:
 def _consumer(bootstrap: str, isolation: str, group: str = "reader") -> Consumer:
     settings: dict[str, object] = {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": isolation}
     own: dict[str, object] = {"enable.auto.commit": False, "enable.partition.eof": True}
-    return Consumer({**settings, **own, "auto.offset.reset": "earliest", "log_level": 0})
+    return Consumer({**settings, **own, "auto.offset.reset": "earliest", "log_level": 0, **_AT_ONCE})
 
 
 def _to_the_end(consumer: Consumer) -> Iterator[Message]:

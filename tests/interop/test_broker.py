@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from tests.interop.broker import BUSY, QUIET, Broker
 from tests.interop.clients import CODECS, Writer
 from tests.interop.referee import Referee
 from tests.interop.sides import Side, copy, differences, files_of, side, untouched
+from tests.interop.verdicts import Record
 from tests.spark.tables import read
 
 pytestmark = pytest.mark.kafka
@@ -159,6 +161,16 @@ def serving(kafka: str, cleaned: Cleaned) -> Iterator[Serving]:
         yield Serving(broker, refusal)
 
 
+@pytest.fixture(scope="module")
+def consumed(serving: Serving) -> dict[tuple[str, str], list[Record]]:
+    """What consumers read of the broker, by partition and isolation level."""
+    found = {}
+    for name, isolation in product(PARTITIONS, ISOLATIONS):
+        topic, _, number = name.rpartition("-")
+        found[name, isolation] = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Copied:
     """A cleaned copy of what the broker left, a broker on it, and what we read there before that started."""
@@ -205,23 +217,20 @@ def test_broker_does_not_start_while_we_hold_the_lock_and_does_right_after(servi
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_consumer_reads_what_kafkas_cleaner_leaves(
-    serving: Serving, cleaned: Cleaned, partition: str, isolation: str
+    consumed: dict[tuple[str, str], list[Record]], cleaned: Cleaned, partition: str, isolation: str
 ) -> None:
-    topic, _, number = partition.rpartition("-")
-    read = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
-    assert read == clients.visible(cleaned.kafka[partition].log, isolation)
+    assert consumed[partition, isolation] == clients.visible(cleaned.kafka[partition].log, isolation)
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_consumer_reads_what_the_spark_source_reads_beside_the_broker(
-    serving: Serving, cleaned: Cleaned, partition: str, isolation: str
+    consumed: dict[tuple[str, str], list[Record]], cleaned: Cleaned, partition: str, isolation: str
 ) -> None:
     topic, _, number = partition.rpartition("-")
     rows = read(cleaned.ours / partition, **{"isolation.level": isolation})
     assert {(row["topic"], row["partition"]) for row in rows} <= {(topic, int(number))}
-    of_broker = clients.consumed(serving.broker.bootstrap, topic, int(number), isolation)
-    assert [clients.record_of(row) for row in rows] == of_broker
+    assert [clients.record_of(row) for row in rows] == consumed[partition, isolation]
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
