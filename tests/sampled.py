@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 DAY: Final = "LOGCLEANER_SAMPLE"
@@ -40,6 +40,12 @@ def some(cases: Sequence[_Case], count: int, always: Collection[_Case] = ()) -> 
     others = [case for case in cases if case not in always]
     drawn = random.Random(day()).sample(others, min(len(others), max(0, count - len(always))))
     return [case for case in cases if case in always or case in drawn]
+
+
+def one_of_each(cases: Sequence[_Case], kind: Callable[[_Case], object]) -> list[_Case]:
+    """Return one case of each kind, drawn by the day; on the whole all cases. They stay in their order."""
+    drawn = {kind(case): case for case in shuffled(cases)}
+    return [case for case in cases if is_whole() or drawn[kind(case)] == case]
 
 
 def shuffled(cases: Sequence[_Case]) -> list[_Case]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests import whole
 from tests.mutants.suite import ROOT
-from tests.sampled import DAY, WHOLE, some
+from tests.sampled import DAY, WHOLE, one_of_each, some
 from tests.whole import PARTS, Part
 
 CASES = range(30)
@@ -38,6 +38,18 @@ def test_a_day_draws_one_sample_in_order_and_with_what_is_in_each(on_day: Callab
 
 def test_every_case_is_drawn_some_day(on_day: Callable[[int], list[int]]) -> None:
     assert {case for day in range(100) for case in on_day(day)} == {*CASES}
+
+
+def test_one_of_each_kind_is_drawn_and_each_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WHOLE, raising=False)
+    cases, seen = [(kind, seed) for kind in "ab" for seed in range(3)], set()
+    for one in range(50):
+        monkeypatch.setenv(DAY, str(one))
+        drawn = one_of_each(cases, lambda case: case[0])
+        assert [kind for kind, _ in drawn] == ["a", "b"]
+        seen |= {*drawn}
+    monkeypatch.setenv(WHOLE, "1")
+    assert one_of_each(cases, lambda case: case[0]) == cases == sorted(seen)
 
 
 def test_whole_is_all(on_day: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,10 @@ def _tests(*paths: str, **environment: str) -> Part:
 
 
 PARTS: Final[Mapping[str, Part]] = {
+    "what-if": _tests("cleaner/engine/rehearsal/test_what_if.py"),
+    "unkeyed": _tests("cleaner/engine/compaction/test_unkeyed_counts.py"),
+    "legacy-damage": _tests("cleaner/engine/compaction/test_legacy_damage.py"),
+    "bad-days": _tests("storage/stores/test_copies.py"),
     "indexes": _tests("storage/log/test_damaged_indexes.py"),
     "shapes": _tests("spark/test_query_shapes.py"),
     "levels": _tests("storage/machine/test_levels.py"),

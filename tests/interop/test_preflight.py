@@ -41,13 +41,13 @@ _PARTITIONS: Final = 32
 _LOG_DIRS: Final = 10
 _SEED: Final = 7
 _FIRST: Final = int(os.environ.get("LOGCLEANER_START_SEED", "0"))
-_SEEDS: Final = range(_FIRST, _FIRST + (4 * TIMES if TIMES > 1 else 2))
+_SEEDS: Final = range(_FIRST, _FIRST + 4 * TIMES) if TIMES > 1 else some(range(_FIRST, _FIRST + 4), 1)
 _SAMPLE_SEEDS: Final = range(_FIRST, _FIRST + TIMES)
 _WHOLE_SEEDS: Final = range(_FIRST, _FIRST + max(TIMES // 4, 1))
 _ALONE_MAX: Final = 4 if TIMES > 1 else 2
 _IS_LONG: Final = TIMES > 1
-_KINDS: Final = list(DIR_DAMAGES) if _IS_LONG else some(list(DIR_DAMAGES), 6, always=(ODD_LEVELS,))
-_OLD_KINDS: Final = OF_KAFKA_2 if _IS_LONG else some(OF_KAFKA_2, 2)
+_KINDS: Final = list(DIR_DAMAGES) if _IS_LONG else some(list(DIR_DAMAGES), 4, always=(ODD_LEVELS,))
+_OLD_KINDS: Final = OF_KAFKA_2 if _IS_LONG else some(OF_KAFKA_2, 1)
 _OLD_MAJOR: Final = 2
 _WITHOUT_RETENTION: Final = {"log.initial.task.delay.ms": "3600000"}
 """The records of the samples are old."""

@@ -24,6 +24,7 @@ from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.stores import opening
 from storage.stores.paths import StoredPath, look_anew
 from tests.conftest import Samples
+from tests.sampled import some
 from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy
 from tests.storage.stores.servers import IS_OTHER, KIND, SCHEME, configuration, environment, unfinished, writer
@@ -341,7 +342,7 @@ def test_two_score_bad_days_end_with_a_whole_copy_or_with_none(
     source, to = samples.copy("before", tmp_path / "source", ["payments-0"]), Destination(server, "bad-days")
     assert copied(source, tmp_path / "copy") == ExitStatus.DONE
     wanted, outcomes = local_files(tmp_path / "copy"), Counter[str]()
-    for seed in range(SEEDS):
+    for seed in some(range(SEEDS), 10, always=(1, 2)):  # most requests fail, and few
         draw = random.Random(seed)
         forget_stores()
         opening.configure(SCHEME, configuration(through.url))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import struct
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ from tests.cleaner.engine.rehearsal.runs import figures_of
 from tests.conftest import Samples
 from tests.legacy_logs import legacy_log_dir
 from tests.partition_dirs import DAY_MS, NOW_MS, FakeClock, PartitionDir, a_cleaner, committed, configured, keyed
+from tests.sampled import one_of_each
 
 HOUR_MS = 3_600_000
 VALUES = {
@@ -56,8 +59,7 @@ def test_every_key_that_has_an_answer_is_asked_here() -> None:
     assert VALUES.keys() == ANSWERED | ANSWERED_EXACTLY
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("key", VALUES)
+@pytest.mark.parametrize(("key", "seed"), one_of_each([*product(VALUES, range(4))], itemgetter(0)))
 def test_each_answer_is_what_a_run_with_that_value_does(key: str, seed: int, tmp_path: Path) -> None:
     drawn = a_random_log_dir(tmp_path / "data", random.Random(f"{key} {seed}"))
     cleaner, request = a_cleaner(drawn, configured(**TOPICS)), Request(NOW_MS)
@@ -72,8 +74,7 @@ def test_each_answer_is_what_a_run_with_that_value_does(key: str, seed: int, tmp
     assert figures_of(plan, outcome) == figures_of(*looked_at(cleaner, request))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("key", VALUES)
+@pytest.mark.parametrize(("key", "seed"), one_of_each([*product(VALUES, range(3))], itemgetter(0)))
 def test_each_answer_over_messages_of_versions_0_and_1_is_what_a_run_with_that_value_does(
     key: str, seed: int, tmp_path: Path
 ) -> None:
