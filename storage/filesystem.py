@@ -14,6 +14,7 @@ Not assumed: that a write is atomic, that rename implies fsync of the data, that
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -22,8 +23,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Self
 
-from storage.directory import OpenFile, open_to_change, opened, pread, read_ahead, status_of
-from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile
+from storage.directory import OpenFile, open_plain, open_to_change, opened, pread, read_ahead, status_of
+from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile, as_unreadable
 from storage.holes import data_extents
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -96,6 +97,7 @@ class NewFile:
         self.size_bytes = 0
         self.descriptor = descriptor
         self._written_out_bytes = 0
+        self._is_synced = False
 
     def __enter__(self) -> Self:
         return self
@@ -209,13 +211,18 @@ class NewFile:
         """Make the bytes last. Raises: OutOfSpace: with delayed allocation a full disk shows only here."""
         with _as_typed(self.path):
             os.fsync(self.descriptor)
+        self._is_synced = True
 
     def let_go(self) -> None:
         """Take the file out of the page cache, after ``fsync``."""
         os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def set_mtime(self, mtime_ns: int) -> None:
-        """Kafka gives a cleaned segment the time of its last source: retention falls back to it. Raises: OutOfSpace."""
+        """Set the time, before ``fsync``, which makes it last. Raises: OutOfSpace.
+
+        Kafka gives a cleaned segment the time of its last source: retention falls back to it.
+        """
+        assert not self._is_synced, f"{self.path}: a power cut would lose a time that is set behind the fsync"
         with _as_typed(self.path):
             os.utime(self.descriptor, ns=(mtime_ns, mtime_ns))
 
@@ -303,6 +310,11 @@ class FileSystem:
         """Make the names in a directory last. Raises: OutOfSpace."""
         with opened(path) as descriptor, _as_typed(path):
             os.fsync(descriptor)
+
+    def sha256_of(self, path: Path) -> str:
+        """Return the SHA-256 of a file's bytes, hexadecimal. Raises: UnreadableFile."""
+        with as_unreadable(path), open(open_plain(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def settle(self, root: Path, purpose: Purpose) -> None:
         """Make the names in a directory, and in the directories in it, last. Raises: OutOfSpace."""
@@ -409,8 +421,12 @@ def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:
 
 
 def check_owner(directory: Path) -> None:
-    """Refuse, before the first step, a directory to whose owner new files could not be given. Raises: UnsafeOwner."""
-    model = directory.stat()
+    """Refuse, before the first step, a directory to whose owner new files could not be given.
+
+    Raises: UnsafeOwner, UnreadableFile.
+    """
+    with as_unreadable(directory):
+        model = directory.stat()
     uid = os.geteuid()
     if uid == 0:
         return

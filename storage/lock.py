@@ -419,7 +419,7 @@ def _renewed(path: Path, directory: Path, linked: int, fs: FileSystem, *, forced
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    with suppress(FileNotFoundError):
+    with as_unreadable(path), suppress(FileNotFoundError):
         named, held = path.stat(follow_symlinks=False), os.fstat(descriptor)
         return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
     return False

@@ -174,7 +174,7 @@ class LogDir:
                 return f"{self.path} is mounted read-only"
             if not os.access(self.path, os.W_OK | os.X_OK, effective_ids=True):
                 return f"{self.path}: this user may not write to it"
-        except UnsafeOwner as error:
+        except (UnsafeOwner, UnreadableFile) as error:
             return str(error)
         except OSError as error:
             return f"{self.path}: {error.strerror}"
@@ -215,7 +215,7 @@ class LogDir:
         paths = (*(self.path / name for name in _MARKS_OF_A_LOG_DIR), *(path for _, path in self.partitions()))
         times_ms = []
         for path in paths:
-            with suppress(FileNotFoundError):  # beside a live broker
+            with as_unreadable(path), suppress(FileNotFoundError):  # beside a live broker
                 times_ms.append(status_of(path).st_mtime_ns // 1_000_000)
         return max(times_ms, default=None)
 
@@ -308,11 +308,15 @@ class LogDir:
         fs.fsync_dir(self.path, Purpose.CHECKPOINT)
 
     def space(self) -> Space:
-        """Measure the space of the file system of this directory. A store tells no end of its space."""
+        """Measure the space of the file system of this directory. A store tells no end of its space.
+
+        Raises: UnreadableFile.
+        """
         if isinstance(self.path, StoredPath):
             return Space(0, _ENDLESS_BYTES, _ENDLESS_BYTES, 0)
-        status = os.statvfs(self.path)
-        device, block_bytes = self.path.stat().st_dev, status.f_frsize
+        with as_unreadable(self.path):
+            status, device = os.statvfs(self.path), self.path.stat().st_dev
+        block_bytes = status.f_frsize
         blocks, used_blocks = status.f_blocks, status.f_blocks - status.f_bfree
         return Space(device, blocks * block_bytes, status.f_bavail * block_bytes, used_blocks * block_bytes)
 

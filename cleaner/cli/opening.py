@@ -267,6 +267,8 @@ def find_missing(loaded: LoadedLayers, named: Sequence[Path]) -> list[Missing]:
             LogDir.open(path)
         except (LogDirNotThere, UnreadableFile) as error:
             missing.append(error)
+        else:
+            missing += filter(None, [loaded.unread.get(path)])
     for one in missing:
         if one.path in named and isinstance(one, LogDirNotThere) and _is_operand(one.path):
             reason = "is read as a directory; a TOPIC-PARTITION or a SEGMENT goes before the options"

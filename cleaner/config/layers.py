@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from policies.config.config_layers import ConfigLayers, Configured
 from policies.config.config_sources import ConfigSources, RawLayer, Said, removed_in
 from policies.facts import ConfigFacts
-from storage.errors import InvalidConfig, InvalidConfigs
+from storage.errors import InvalidConfig, InvalidConfigs, UnreadableFile
 from storage.properties import Property
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class LoadedLayers(NamedTuple):
         rejected: why the file was rejected, so that an earlier one holds; None if the file was accepted.
         ignored: a sentence for each key that is ignored: misspelt in ``server.properties``, or gone from logcleaner.
         contents: the bytes of each of the ``files``, as they were read.
+        unread: log dir -> why its own ``meta.properties`` could not be read. Nobody may go by such a log dir.
     """
 
     layers: ConfigLayers
@@ -75,6 +76,7 @@ class LoadedLayers(NamedTuple):
     rejected: str | None = None
     ignored: tuple[str, ...] = ()
     contents: Mapping[Path, bytes] = {}
+    unread: Mapping[Path, UnreadableFile] = {}
 
     @property
     def configured(self) -> Configured:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -116,14 +117,22 @@ class ConfigurationReader:
         stated = layers.broker_policy()
         log_dirs = _distinct(self.log_dirs or _stated_dirs(stated))
         cluster = self._cluster(stated, log_dirs) if settings.cluster_metadata else None
-        own = {path: _own_properties(path) or {} for path in log_dirs}
+        own, unread = dict[Path, Properties](), dict[Path, UnreadableFile]()
+        for log_dir in log_dirs:
+            try:
+                own[log_dir] = _own_properties(log_dir) or {}
+            except UnreadableFile as error:
+                if isinstance(error.__cause__, PermissionError):
+                    raise  # the user can mend that
+                own[log_dir] = {}  # it fails alone
+                unread[log_dir] = UnreadableFile(log_dir, f"{META_PROPERTIES_FILE}: {error.cause}")
         node_id = next(filter(None, map(_node_id, own.values())), None)
         layers = with_cluster_metadata(layers, cluster, node_id) if cluster else layers
         whose = _Whose(settings, properties, stated, cluster, node_id)
         facts = {path.resolve(): whose.facts(path, own[path]) for path in log_dirs}
         of_broker = misspelt(path, properties or {}) if path else ()
         ignored = (*of_broker, *removed_of(settings, self.set_options))
-        loaded = LoadedLayers(layers, log_dirs, cluster, settings, facts, ignored=ignored)
+        loaded = LoadedLayers(layers, log_dirs, cluster, settings, facts, ignored=ignored, unread=unread)
         contents = {file: data for file in loaded.files if (data := self.inputs.data_of(file)) is not None}
         return loaded._replace(contents=contents)
 
@@ -211,7 +220,9 @@ def _is_open(log_dir: Path) -> bool:
     """Return whether this user may look into a directory. Raise nothing: opening the log dir reports its error."""
     if isinstance(log_dir, StoredPath):
         return log_dir.is_dir()
-    return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
+    with suppress(OSError):
+        return os.access(log_dir, os.R_OK | os.X_OK, effective_ids=True) and log_dir.is_dir()
+    return False
 
 
 def _own_properties(log_dir: Path) -> Properties | None:

@@ -23,10 +23,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cleaner.engine.copy.manifest import IncompleteCopy, ManifestFile, read_manifest, sha256_of
-from cleaner.engine.copy.moment import EntrySeen, Moment
+from cleaner.engine.copy.manifest import IncompleteCopy, ManifestFile, read_manifest
+from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means, Stopped
-from cleaner.errors import UnusableOutput
+from cleaner.errors import CopyDoesNotFit, UnusableOutput
 from storage.directory import close, pread, read_ahead
 from storage.errors import ErrorKind, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.filesystem import NewFile, OutOfSpace, Purpose
@@ -45,30 +45,7 @@ _PIECE_BYTES: Final = 1 << 20
 _NS_A_MS: Final = 1_000_000
 _ZEROS: Final = bytes(_PIECE_BYTES)
 _GOES_ON: Final = "run again, and the fetch goes on from there"
-
-
-class ChangedWhileFetched(LogCleanerError):
-    """A place that changed while it was fetched: what came here may be of two moments."""
-
-    path: Path
-    cause: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: changed while it was fetched ({self.cause}); nothing was finished: {_GOES_ON}"
-
-
-class FetchDoesNotFit(LogCleanerError):
-    """A file system with less free space than the files that are still to come."""
-
-    path: Path
-    needed_bytes: int
-    free_bytes: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.needed_bytes} bytes are to come, {self.free_bytes} are free; make room, or name a "
-            f"directory on a file system with more space"
-        )
+_ROOM: Final = "make room, or name a directory on a file system with more space"
 
 
 class AlreadyFetching(LogCleanerError):
@@ -149,8 +126,8 @@ class Fetch:
             with_damage: give it its name also if something is damaged.
 
         Raises:
-            UnusableOutput, IncompleteCopy, NotALogDir, FetchDoesNotFit, AlreadyFetching: nothing was written.
-            ChangedWhileFetched, OutOfSpace, UnreadableFile, Stopped, StoreError: a later run goes on.
+            UnusableOutput, IncompleteCopy, NotALogDir, CopyDoesNotFit, AlreadyFetching: nothing was written.
+            SourceChanged, OutOfSpace, UnreadableFile, Stopped, StoreError: a later run goes on.
         """
         self._check_usable()
         look_anew([self._source])
@@ -236,7 +213,7 @@ class Fetch:
                 continue
             self._ensure_going()
             note, seen = noted.get(name), wanted.get(name)
-            if note and seen and note.version == _version(seen) and sha256_of(path) == note.sha256:
+            if note and seen and note.version == _version(seen) and self._means.fs.sha256_of(path) == note.sha256:
                 kept.add(name)
                 self._sums[name] = note.sha256
             else:
@@ -248,7 +225,7 @@ class Fetch:
         needed_bytes = sum(seen.identity.size_bytes for seen in to_come.values())
         space = os.statvfs(self.unfinished)
         if needed_bytes > space.f_bavail * space.f_frsize:
-            raise FetchDoesNotFit(self.unfinished, needed_bytes, space.f_bavail * space.f_frsize)
+            raise CopyDoesNotFit(self.unfinished, needed_bytes, space.f_bavail * space.f_frsize, _ROOM)
         self._means.listener.expect(needed_bytes)
         with ThreadPoolExecutor(self._threads, "fetch") as threads:
             coming = [threads.submit(self._bring_file, path, seen) for path, seen in sorted(to_come.items())]
@@ -272,17 +249,17 @@ class Fetch:
                               for at in range(0, size_bytes, _PIECE_BYTES))  # fmt: skip
                     sha256 = self._written(pieces, new)
                     if new.size_bytes != size_bytes:
-                        raise ChangedWhileFetched(source, "it became shorter")
-                    new.fsync()
+                        raise SourceChanged(source, "it became shorter", _GOES_ON)
                     new.set_mtime(self._times_ms.get(name, seen.identity.mtime_ms) * _NS_A_MS)
+                    new.fsync()
             finally:
                 close(file)
         except FileNotFoundError as error:
             cause = "another version lies there" if isinstance(error, ObjectChanged) else "it is gone"
-            raise ChangedWhileFetched(source, cause) from error
+            raise SourceChanged(source, cause, _GOES_ON) from error
         except UnreadableFile as error:
             if error.has_vanished:
-                raise ChangedWhileFetched(source, "it is gone") from error
+                raise SourceChanged(source, "it is gone", _GOES_ON) from error
             raise
         except OutOfSpace as error:
             raise OutOfSpace(error.path, error.wanted_bytes, f"make room; {_GOES_ON}") from error
@@ -316,7 +293,7 @@ class Fetch:
         try:
             moment.ensure_unchanged()
         except PlanOutOfDate as error:
-            raise ChangedWhileFetched(error.path, error.cause) from error
+            raise SourceChanged(error.path, error.cause, _GOES_ON) from error
 
     def _finish(self) -> None:
         fs = self._means.fs

@@ -148,10 +148,12 @@ def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
     """Read the facts of a log dir.
 
-    An unreadable partition is part of the result; a garbled checkpoint is an error of the whole log dir.
+    An unreadable partition is part of the result. A garbled checkpoint is an error of the whole log dir, and so is a
+    disk that does not answer.
     """
-    locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
+    locked_by, free_bytes = None, 0
     try:
+        locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
         checkpoints = log_dir.checkpoints()
         found, counts = list(log_dir.partitions()), counts_in(log_dir.path)
     except LogCleanerError as error:

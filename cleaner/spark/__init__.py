@@ -15,7 +15,8 @@ of a compaction. ``analyzing`` makes rows of tables of the figures that Spark ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,8 @@ def read_logs(
     Raises: SparkUnavailable; InvalidConfig, also for a Spark Connect client; LogCleanerError: a path, offset or file is
     not there, or cannot be read; AnalysisException of Spark for a condition that Spark does not understand.
     """
-    try:
+    with _needing_packages():
         from cleaner.spark.table.logs import frame_of_logs  # noqa: PLC0415
-    except ImportError as error:
-        raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
     return frame_of_logs(spark, path, columns, where, options or {})
 
 
@@ -88,18 +87,21 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
 
 
 def _register(spark: SparkSession, source: type[KafkaLogSource]) -> None:
-    from cleaner.spark.table.options import s3_of  # noqa: PLC0415
+    from cleaner.spark.table.options import has_jvm, s3_of_session  # noqa: PLC0415
 
-    try:
-        hadoop = spark.sparkContext._jsc.hadoopConfiguration().get
-    except (AttributeError, NotImplementedError):  # Spark Connect has no JVM here
-        return spark.dataSource.register(source)
-    return spark.dataSource.register(source.reading(s3_of(hadoop)))
+    spark.dataSource.register(source.reading(s3_of_session(spark)) if has_jvm(spark) else source)
 
 
 def _source() -> type[KafkaLogSource]:
-    try:
+    with _needing_packages():
         from cleaner.spark.table.source import KafkaLogSource  # noqa: PLC0415
+    return KafkaLogSource
+
+
+@contextmanager
+def _needing_packages() -> Iterator[None]:
+    """Raise SparkUnavailable for a package that is not installed."""
+    try:
+        yield
     except ImportError as error:
         raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
-    return KafkaLogSource

@@ -274,3 +274,11 @@ def test_directory_of_another_owner_is_refused_unless_root(tmp_path, monkeypatch
     else:
         with pytest.raises(UnsafeOwner, match="12345"):
             check_owner(tmp_path)
+
+
+def test_a_time_is_set_before_the_fsync_that_makes_it_last(fs, tmp_path):
+    with fs.create(tmp_path / "new", tmp_path, Purpose.CLEAN) as file:
+        file.write(b"x")
+        file.fsync()
+        with pytest.raises(AssertionError, match="a power cut would lose"):
+            file.set_mtime(1)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from cleaner.engine.compactor import Compactor
-from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of, sha256_of
+from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Moment, SeenDirectory, SourceChanged
 from cleaner.engine.deletion import truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
@@ -35,7 +35,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.uncleanable import HeldBack
-from cleaner.errors import UnusableOutput, told
+from cleaner.errors import CopyDoesNotFit, UnusableOutput, told
 from policies.facts import UnreadablePartition
 from policies.guards import compaction_held_back
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request
@@ -62,7 +62,7 @@ from storage.names import (
 from storage.segment import Segment, SegmentFile, open_to_read
 from storage.stores.errors import ForbiddenStore, ObjectChanged
 from storage.stores.paths import list_anew, look_anew
-from storage.uploads import OtherWriter, Uploads, is_of_writing
+from storage.uploads import OtherWriter, is_of_writing
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
@@ -77,20 +77,6 @@ _NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
 
 _SMALL_FILES_BYTES: Final = 1 << 20
 """The least room for checkpoints, the manifest and other small files."""
-
-
-class CopyDoesNotFit(LogCleanerError):
-    """The file system of a copy has less free than the copy may take. Nothing was written."""
-
-    path: Path
-    needed_bytes: int
-    free_bytes: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: a copy may take {self.needed_bytes} bytes, {self.free_bytes} are free; name a directory on "
-            f"a file system with more space, or fewer topics with --topic"
-        )
 
 
 class OutputFull(OutOfSpace):
@@ -433,7 +419,7 @@ class OutputDir:
 
     def sha256_of(self, path: Path) -> str:
         """Return the SHA-256 of a file of the copy: read back, or as it was sent. Raises: UnreadableFile."""
-        return self._fs.sha256_of(path) if isinstance(self._fs, Uploads) else sha256_of(path)
+        return self._fs.sha256_of(path)
 
     def settle(self) -> None:
         """Make the names of all copied files durable; every file was fsynced before.

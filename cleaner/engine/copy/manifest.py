@@ -8,7 +8,6 @@ copied unchanged or could not be compacted, or ``ROUND_ENDED`` behind the end of
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,10 +19,10 @@ from policies.config.policy import TopicPolicy
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
 from policies.reasons import Action, Verdict
-from storage.errors import LogCleanerError, as_unreadable
+from storage.errors import LogCleanerError
+from storage.filesystem import FileSystem
 from storage.log_dir import read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileKind
-from storage.segment import open_here
 from storage.stores.paths import StoredPath
 
 SCHEMA: Final = "logcleaner.manifest/1"
@@ -168,8 +167,7 @@ def sha256_of(path: Path) -> str:
 
         with closing(WitnessFile(path)) as stored:
             return stored.sha256()
-    with as_unreadable(path), open(open_here(path), "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return FileSystem().sha256_of(path)
 
 
 def _partition(copy: PartitionCopy, root: Path, hashed: Callable[[Path], str]) -> dict[str, Any]:

@@ -64,11 +64,10 @@ _METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 class SourceChanged(PlanOutOfDate):
     """A source that changed since the plan was made. The copy would mix two moments, so it is not finished."""
 
+    remedy: str = "remove what there is of it, and run again while nothing writes to the log dir"
+
     def __str__(self) -> str:
-        return (
-            f"{self.path}: changed since the copy was planned ({self.cause}); no copy was finished: remove what there "
-            f"is of it, and run again while nothing writes to the log dir"
-        )
+        return f"{self.path}: changed since the copy was planned ({self.cause}); no copy was finished: {self.remedy}"
 
 
 class EntrySeen(NamedTuple):

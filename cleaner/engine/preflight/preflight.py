@@ -128,7 +128,7 @@ def _space_bytes(log_dir: LogDirStart, interval_bytes: int) -> int:
 def _free_bytes(path: str) -> int:
     try:
         return LogDir(Path(path)).space().free_bytes
-    except OSError:
+    except UnreadableFile:
         return 0
 
 

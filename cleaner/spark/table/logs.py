@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from cleaner.arrow.schema import TYPES, ddl
-from cleaner.spark.table.options import Options, option_texts, parse_options, s3_of
+from cleaner.spark.table.options import Options, has_jvm, option_texts, parse_options, s3_of_session
 from cleaner.spark.table.planning import COMPARISONS, Comparison, narrowing_of, plan_read
 from cleaner.spark.table.reading import read_planned
 from storage.errors import InvalidConfig
@@ -44,12 +44,12 @@ def frame_of_logs(
     options: Mapping[str, object],
 ) -> DataFrame:
     """Return the frame of ``cleaner.spark.read_logs``, which has the arguments and errors."""
-    if not hasattr(spark, "_jsparkSession"):
+    if not has_jvm(spark):
         raise InvalidConfig("spark", type(spark).__name__, "no JVM is here; use spark.read.format('kafka-log')", _CALL)
     given = option_texts(options) | _paths_text(path)
     if columns is not None:
         given["columns"] = ",".join(columns)
-    parsed = replace(parse_options(given), s3=s3_of(spark.sparkContext._jsc.hadoopConfiguration().get))
+    parsed = replace(parse_options(given), s3=s3_of_session(spark))
     if where is None:
         return _frame(spark, parsed, parsed.columns, plan_read(parsed))
     asked, comparisons = understood(spark, where)

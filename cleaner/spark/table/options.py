@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cleaner.arrow.schema import BATCH_COLUMNS, CORRUPT_BATCH, KEY_COLUMNS, RECORD_COLUMNS, TYPES
 from policies.config.config_sources import nearest
@@ -18,6 +18,9 @@ from storage.names import TopicPartition
 from storage.scan.partitions import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
 from storage.stores.opening import configure
 from storage.stores.paths import located, names_a_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Value = TypeVar("Value")
 
@@ -49,6 +52,16 @@ class Mode(StrEnum):
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
     DROPMALFORMED = "DROPMALFORMED"
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """Return whether a session has its JVM in this process: that of Spark Connect has not."""
+    return hasattr(spark, "_jsparkSession")
+
+
+def s3_of_session(spark: SparkSession) -> dict[str, str]:
+    """Return the configuration of buckets that a session with a JVM states now."""
+    return s3_of(spark.sparkContext._jsc.hadoopConfiguration().get)
 
 
 def s3_of(hadoop: Callable[[str], str | None]) -> dict[str, str]:

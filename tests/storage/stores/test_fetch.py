@@ -223,8 +223,8 @@ def test_place_that_changes_meanwhile_is_not_finished(
     through.fault = changed
     assert main(["fetch", url, str(tmp_path / "logs")]) == ExitStatus.FAILED
     err = capsys.readouterr().err
-    assert "changed while it was fetched" in err
-    assert "nothing was finished: run again, and the fetch goes on from there" in err
+    assert "changed since the copy was planned" in err
+    assert "no copy was finished: run again, and the fetch goes on from there" in err
     assert not (tmp_path / "logs").exists()
     through.fault = lambda _method, _path: Fault.NONE
     main(["fetch", url, str(tmp_path / "logs"), "--with-damage"])

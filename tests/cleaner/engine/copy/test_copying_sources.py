@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from cleaner.engine.copy import copying as output_module
-from cleaner.engine.copy.copying import CopyDoesNotFit, OutputFull
+from cleaner.engine.copy.copying import OutputFull
 from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
 from cleaner.engine.copy.moment import SourceChanged
-from cleaner.errors import UnusableOutput
+from cleaner.errors import CopyDoesNotFit, UnusableOutput
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
