@@ -49,20 +49,6 @@ class UnusableOutput(LogCleanerError):
         return f"{self.path}: {self.cause}; {self.remedy}"
 
 
-class CopyDoesNotFit(LogCleanerError):
-    """The file system of a copy has less free than the rest of the copy may take. Nothing was written."""
-
-    path: Path
-    needed_bytes: int
-    free_bytes: int
-    remedy: str = "name a directory on a file system with more space, or fewer topics with --topic"
-
-    def __str__(self) -> str:
-        from policies.reasons import size  # noqa: PLC0415 - most errors tell no size
-
-        return f"{self.path}: a copy may take {size(self.needed_bytes)}, {size(self.free_bytes)} free; {self.remedy}"
-
-
 class ExtraMissing(LogCleanerError):
     """A feature needs a package that is not installed; an extra of logcleaner installs it."""
 

@@ -23,10 +23,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cleaner.engine.copy.manifest import IncompleteCopy, ManifestFile, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, IncompleteCopy, ManifestFile, read_manifest
 from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means, Stopped
-from cleaner.errors import CopyDoesNotFit, UnusableOutput
+from cleaner.errors import UnusableOutput
 from storage.directory import close, pread, read_ahead
 from storage.errors import ErrorKind, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.filesystem import NewFile, OutOfSpace, Purpose

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from cleaner.engine.compactor import Compactor
-from cleaner.engine.copy.manifest import IncompleteCopy, PartitionCopy, manifest_of
+from cleaner.engine.copy.manifest import CopyDoesNotFit, IncompleteCopy, PartitionCopy, manifest_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Moment, SeenDirectory, SourceChanged
 from cleaner.engine.deletion import truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
@@ -35,7 +35,7 @@ from cleaner.engine.means import Means, Stopped
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.uncleanable import HeldBack
-from cleaner.errors import CopyDoesNotFit, UnusableOutput, told
+from cleaner.errors import UnusableOutput, told
 from policies.facts import UnreadablePartition
 from policies.guards import compaction_held_back
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request

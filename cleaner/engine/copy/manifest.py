@@ -18,7 +18,7 @@ from typing import Any, Final
 from policies.config.policy import TopicPolicy
 from policies.facts import UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan
-from policies.reasons import Action, Verdict
+from policies.reasons import Action, Verdict, size
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log_dir import read_file
@@ -39,6 +39,18 @@ class CorruptManifest(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; make the copy anew, or take the file away to compare without it"
+
+
+class CopyDoesNotFit(LogCleanerError):
+    """The file system of a copy has less free than the rest of the copy may take. Nothing was written."""
+
+    path: Path
+    needed_bytes: int
+    free_bytes: int
+    remedy: str = "name a directory on a file system with more space, or fewer topics with --topic"
+
+    def __str__(self) -> str:
+        return f"{self.path}: a copy may take {size(self.needed_bytes)}, {size(self.free_bytes)} free; {self.remedy}"
 
 
 class IncompleteCopy(LogCleanerError):

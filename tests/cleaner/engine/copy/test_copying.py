@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from cleaner.engine.copy import copying as output_module
-from cleaner.engine.copy.manifest import CorruptManifest, IncompleteCopy, damaged_files, read_manifest
-from cleaner.errors import CopyDoesNotFit, UnusableOutput
+from cleaner.engine.copy.manifest import CopyDoesNotFit, CorruptManifest, IncompleteCopy, damaged_files, read_manifest
+from cleaner.errors import UnusableOutput
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked

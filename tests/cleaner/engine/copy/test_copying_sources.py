@@ -14,9 +14,9 @@ import pytest
 
 from cleaner.engine.copy import copying as output_module
 from cleaner.engine.copy.copying import OutputFull
-from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, IncompleteCopy, damaged_files, read_manifest
 from cleaner.engine.copy.moment import SourceChanged
-from cleaner.errors import CopyDoesNotFit, UnusableOutput
+from cleaner.errors import UnusableOutput
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
