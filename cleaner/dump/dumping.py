@@ -55,7 +55,7 @@ def dump(
         failed(error)
 
     output = _Output(write)
-    dumping = Dumping(options, lines, output.write, damaged, DumpFindings())
+    dumping = Dumping(options, lines, output.write, damaged, DumpFindings(), {})
     for file in files:
         try:
             output.heading = b"".join(map(_encoded, lines.heading(file)))

@@ -7,17 +7,19 @@ Source: Kafka ``DumpLogSegments.dumpIndex``, ``dumpTimeIndex``; ``AbstractIndex.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from cleaner.dump.files import DumpedFile
-from cleaner.dump.logs import Dumping, batches_of
+from cleaner.dump.logs import Dumping, batches_of, headers_of
 from cleaner.dump.stored import Stored, stored_offset_entries, stored_time_entries
-from storage.directory import close, open_file
+from storage.directory import OpenFile, close, open_file
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile, as_unreadable
-from storage.indexes import floor_slot
+from storage.indexes import TimeIndexEntry, floor_slot
 from storage.kernels.layout import LOCATED_FIELDS, TIMESTAMP
 from storage.kernels.locate import locate_records
 from storage.kernels.status import Status
@@ -69,7 +71,12 @@ def dump_time_index(file: DumpedFile, dumping: Dumping) -> None:
         _check(file.location, len(data) % 12 == 0, "its size is no multiple of an entry's 12 bytes")
         _remark(dumping, f"{file.path} passed sanity check.", {"sane": True})
         return
-    log = _IndexedLog(file.sibling(".log"), dumping)
+    with closing(_IndexedLog(file.sibling(".log"), dumping)) as log:
+        _dump_time_entries(file, dumping, entries, log)
+
+
+def _dump_time_entries(file: DumpedFile, dumping: Dumping, entries: Sequence[TimeIndexEntry], log: _IndexedLog) -> None:
+    options, base_offset = dumping.options, file.base_offset or 0
     offsets = _OffsetLookup(file.sibling(".index"), base_offset)
     findings, path, previous_ms = dumping.findings, file.path.absolute(), NO_TIMESTAMP
     arena = Arena()
@@ -110,27 +117,41 @@ class _IndexedLog:
         self._positions: np.ndarray[tuple[int], np.dtype[np.int64]] = np.empty(0, np.int64)
         self._last_offsets = self._positions
         self._sizes = self._positions
+        self._opened: tuple[OpenFile, int] | None = None
         self.is_there = self._read()
 
     def _read(self) -> bool:
         """Note the positions of the batches. Without the log, entries are shown and not compared."""
-        try:
-            with as_unreadable(self._path):
-                descriptor, size_bytes = open_file(self._path)
-        except UnreadableFile as error:
-            self._dumping.damaged(error)
-            return False
-        parts: list[np.ndarray[tuple[int, int], np.dtype[np.int64]]] = []
-        try:
-            for found in StoredBatches(descriptor, self._path, size_bytes):
-                parts.append(_headers(found, self._path))
-        except CorruptBatch as error:
-            self._dumping.damaged(error)
-        finally:
-            close(descriptor)
+        parts = self._dumping.walked.get(self._path)
+        if parts is None:
+            parts = []
+            try:
+                descriptor, size_bytes = self._file()
+                for found in StoredBatches(descriptor, self._path, size_bytes):
+                    parts.append(headers_of(found, self._path))
+            except UnreadableFile as error:
+                self._dumping.damaged(error)
+                return False
+            except CorruptBatch as error:
+                self._dumping.damaged(error)
+            finally:
+                self.close()
         if parts:
             self._positions, self._last_offsets, self._sizes = np.concatenate(parts, axis=1)
         return True
+
+    def _file(self) -> tuple[OpenFile, int]:
+        """Return the log, opened, and its size. Raises: UnreadableFile."""
+        if self._opened is None:
+            with as_unreadable(self._path):
+                self._opened = open_file(self._path)
+        return self._opened
+
+    def close(self) -> None:
+        """Close the log. Calling it again does nothing."""
+        if self._opened is not None:
+            close(self._opened[0])
+            self._opened = None
 
     def last_offset_at(self, position: int, size_bytes_max: int) -> int | None:
         """Return the last offset of the batch at a byte. Raises: CorruptBatch where none starts there."""
@@ -152,12 +173,7 @@ class _IndexedLog:
             return None
         row = first + int(reaching[0])
         start, size_bytes = int(self._positions[row]), int(self._sizes[row])
-        with as_unreadable(self._path):
-            descriptor, _ = open_file(self._path)
-        try:
-            found = next(StoredBatches(descriptor, self._path, start + size_bytes, start), None)
-        finally:
-            close(descriptor)
+        found = next(StoredBatches(self._file()[0], self._path, start + size_bytes, start), None)
         return None if found is None else _FoundBatch(int(self._last_offsets[row]), found)
 
 
@@ -166,14 +182,6 @@ class _FoundBatch(NamedTuple):
 
     last_offset: int
     batch: StoredRows | StoredBatch
-
-
-def _headers(found: StoredRows | StoredBatch, path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    if isinstance(found, StoredRows):
-        table = found.slice.table
-        return np.stack((table["position"] + found.slice.file_position, table["last_offset"], table["size"]))
-    batch = Stored.parse(found.data, path, found.position)
-    return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
 
 
 def _bytes_of(path: Path) -> bytes:

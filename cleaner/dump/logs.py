@@ -26,6 +26,7 @@ from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
 from storage.records.batch_search import next_whole_batch
 from storage.scan.as_stored import StoredBatch, StoredBatches, StoredRows
 
+Headers = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 NO_OFFSET: Final = -1
 _SEARCHED_BYTES_MAX: Final = 256 << 20
 """The bound of the search behind damage: bytes may be made to look like batches."""
@@ -41,6 +42,17 @@ class Dumping(NamedTuple):
     damaged: Callable[[LogCleanerError], None]
     """Takes the error of each part that cannot be read; the dump goes on behind that part."""
     findings: DumpFindings
+    walked: dict[Path, list[Headers]]
+    """The log that was read last, if it is whole: the indexes beside it need not read it again."""
+
+
+def headers_of(found: StoredRows | StoredBatch, path: Path) -> Headers:
+    """Return position, last offset and size of batches in a file. Raises: CorruptBatch."""
+    if isinstance(found, StoredRows):
+        table = found.slice.table
+        return np.stack((table["position"] + found.slice.file_position, table["last_offset"], table["size"]))
+    batch = Stored.parse(found.data, path, found.position)
+    return np.array([[found.position], [batch.header.last_offset], [len(found.data)]], np.int64)
 
 
 class LogDump:
@@ -67,12 +79,17 @@ class LogDump:
     def _read(self, descriptor: OpenFile, start: int, end: int) -> int | None:
         """Read the batches from a byte on. Returns: where to go on behind damage; None at the end."""
         batches, damage = StoredBatches(descriptor, self._file.location, end, start), None
+        headers: list[Headers] = []
+        self._dumping.walked.clear()
         try:
             for found in batches:
+                headers.append(headers_of(found, self._file.location))
                 self._rows(found) if isinstance(found, StoredRows) else self._batch(found)
         except CorruptBatch as error:
             damage = error
         position, is_cut_short = batches.position, self._options.max_bytes != INT32_MAX
+        if start == 0 and damage is None and position >= end and not is_cut_short:
+            self._dumping.walked[self._file.location] = headers
         if damage is None and (position >= end or is_cut_short):
             return None
         base_offset, path = self._file.base_offset or 0, self._file.location

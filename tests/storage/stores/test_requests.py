@@ -72,6 +72,21 @@ def test_point_look_up_takes_few_requests_and_little(
     assert through.traffic.body_bytes <= 1 << 20
 
 
+def test_dump_reads_a_log_once_for_itself_and_its_offset_index(
+    server: str, demo: Path, through: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A time index asks for the batches that it names, in ascending order."""
+    upload(demo, writer(server, "dumped"), "logs")
+    logs = {path.name: path.stat().st_size for path in (demo / "audit-0").glob("*.log")}
+    through.traffic.clear()
+    assert main(["dump", f"{SCHEME}://dumped/logs/audit-0"]) == ExitStatus.DONE
+    assert capsys.readouterr().out
+    for log, size_bytes in logs.items():
+        asked = [range_ for _, path, range_ in through.traffic.requests if path.endswith(log)]
+        read = [tuple(map(int, range_.removeprefix("bytes=").split("-"))) for range_ in asked]
+        assert sum(end - start + 1 for start, end in read) <= 2 * size_bytes + SMALL_BYTES_MAX, (log, read)
+
+
 @pytest.mark.parametrize("words", ["export audit-0 - --to jsonl --log-dir {}", "verify {}/audit-0"])
 def test_scan_reads_each_byte_once(
     server: str, demo: Path, through: Proxy, words: str, capsys: pytest.CaptureFixture[str]
