@@ -41,6 +41,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "unkeyed": _tests("cleaner/engine/compaction/test_unkeyed_counts.py"),
     "legacy-damage": _tests("cleaner/engine/compaction/test_legacy_damage.py"),
     "bad-days": _tests("storage/stores/test_copies.py"),
+    "pages": _tests("cleaner/report/html/test_in_browser.py"),
     "indexes": _tests("storage/log/test_damaged_indexes.py"),
     "shapes": _tests("spark/test_query_shapes.py"),
     "levels": _tests("storage/machine/test_levels.py"),
