@@ -44,7 +44,7 @@ class Catalogue:
 
     def entries(self, directory: str) -> Iterable[StoredEntry]:
         """Return the names in a directory. Raises: FileNotFoundError if there is none, as ``Store``."""
-        return self._directory(directory).values()
+        return tuple(self._directory(directory).values())  # whoever goes over them may remove some
 
     def entry(self, key: str) -> StoredEntry:
         """Return the entry of a file or directory. Raises: FileNotFoundError, as ``Store``."""

@@ -134,6 +134,21 @@ def test_log_dir_in_a_bucket_is_copied_as_the_same_one_here(
     assert differing(here, to.files("copy")) == []
 
 
+def test_partition_that_fails_is_copied_as_it_is_as_in_a_copy_here(
+    demo: Path, to: Destination, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its first segments were written when the damage is met: they go again."""
+    damaged = Path(shutil.copytree(demo, tmp_path / "damaged"))
+    log = sorted((damaged / "orders-0").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    outputs = [tmp_path / "copy", f"{SCHEME}://{to.name}/copy"]
+    statuses = {copied(damaged, output, "--force-compaction") for output in outputs}
+    assert statuses == {ExitStatus.FAILED}, capsys.readouterr().err
+    assert differing(local_files(tmp_path / "copy"), to.files("copy")) == []
+
+
 @pytest.mark.parametrize(
     ("lies_there", "line"),
     [
