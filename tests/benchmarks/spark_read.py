@@ -4,9 +4,10 @@ fast as a source can be, and against a Python source that yields rows. What is s
     python -m tests.benchmarks.spark_read [--gib 0.1,1,2,4,8] [--master 'local[2]'] [--scratch DIR] [--json FILE]
 
 The log lies in the page cache, if that has room: one partition of 100-byte records, uncompressed. Rounds take turns,
-each reads into Spark's ``noop`` sink; the best one counts, for the first warms the JVM up. The rows are yielded by the
-readable reader on a log of 32 MiB: its time a record does not depend on the length. Takes a tenth more disk than the
-largest log; 8 GiB take about ten minutes on two cores.
+each reads into Spark's ``noop`` sink; the best one counts, for the first warms the JVM up. Beside its time stands the
+processor's, of the JVM and the workers: the least of the rounds, which other programs disturb less. The rows are
+yielded by the readable reader on a log of 32 MiB: its time a record does not depend on the length. Takes a tenth more
+disk than the largest log; 8 GiB take about ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -51,6 +53,7 @@ class Figure:
     seconds: float
     bare_seconds: float | None = None
     """Of the bare source in the same run, for as many records."""
+    processor_seconds: float | None = None
     shuffle_bytes: int = 0
     profile: str = ""
 
@@ -63,6 +66,8 @@ class Figure:
         of_bare = f"{self.bare_seconds / self.seconds:8.0%} of bare" if self.bare_seconds else ""
         shuffled = f"{self.shuffle_bytes / self.records:8.1f} bytes shuffled a record" if self.shuffle_bytes else ""
         rate = f"{self.seconds:9.2f} s{self.per_second / 1e6:8.2f} M/s{self.seconds / self.records * 1e9:9.0f} ns"
+        if self.processor_seconds:
+            rate += f"{self.processor_seconds / self.records * 1e9:9.0f} ns of CPU"
         return f"{self.gib:7.3f} GiB  {self.name:34}{self.records:12,} records{rate}{of_bare}{shuffled}{self.profile}"
 
 
@@ -143,13 +148,31 @@ def _latest_by_key(frame: DataFrame) -> DataFrame:
 
 
 def _of_reads(spark: SparkSession, reads: list[Read], gib: float, records: int, rounds: int) -> Iterator[Figure]:
-    for read in reads:
-        bare, seconds, before = [], [], 0
-        for _ in range(rounds):
-            bare.append(_seconds(read.bare))
-            before = _shuffle_bytes(spark)
-            seconds.append(_seconds(read.frame))
-        yield Figure(read.name, gib, records, min(seconds), min(bare), _shuffle_bytes(spark) - before)
+    seconds, processor = [list[float]() for _ in reads], [list[float]() for _ in reads]
+    bare, shuffled = [list[float]() for _ in reads], [0 for _ in reads]
+    for place in [place for _ in range(rounds) for place in range(len(reads))]:
+        read = reads[place]
+        bare[place].append(_seconds(read.bare))
+        before, used = _shuffle_bytes(spark), _processor_seconds()
+        seconds[place].append(_seconds(read.frame))
+        processor[place].append(_processor_seconds() - used)
+        shuffled[place] = _shuffle_bytes(spark) - before
+    for place, read in enumerate(reads):
+        best = min(seconds[place]), min(bare[place]), min(processor[place])
+        yield Figure(read.name, gib, records, *best, shuffled[place])
+
+
+def _processor_seconds() -> float:
+    """Return what this process, and all that it started, has used of the processor."""
+    used: dict[int, tuple[int, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+            used[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    mine = {os.getpid()}
+    while more := {pid for pid, (parent, _) in used.items() if parent in mine} - mine:
+        mine |= more
+    return sum(used[pid][1] for pid in mine) / os.sysconf("SC_CLK_TCK")
 
 
 def _of_compaction(spark: SparkSession, log_dir: Path, gib: float) -> Figure:
