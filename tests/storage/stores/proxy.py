@@ -101,6 +101,7 @@ def proxying(upstream: str) -> Iterator[Proxy]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that gives up is no error
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     proxy.url = f"http://127.0.0.1:{server.server_port}"

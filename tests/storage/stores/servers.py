@@ -52,7 +52,12 @@ KINDS: Final = {
         "LOGCLEANER_S3", "list-type=2", 1000, "partNumber={}", (("uploads=", "POST"), ("uploadId=", "POST")), "delete"
     ),
     "gs": Kind(
-        "LOGCLEANER_GCS", "list-type=2", 1000, "partNumber={}", (("uploads=", "POST"), ("uploadId=", "POST")), "delete"
+        "LOGCLEANER_GCS",
+        "list-type=2",
+        100_000,
+        "partNumber={}",
+        (("uploads=", "POST"), ("uploadId=", "POST")),
+        "delete",
     ),
     "abfs": Kind("LOGCLEANER_AZURE", "comp=list", 5000, "comp=block&", (("comp=blocklist", "PUT"),), "comp=batch"),
 }
