@@ -15,7 +15,8 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -320,6 +321,7 @@ class _Check:
         for _ in range(_LOOKS_MAX - 1):
             if found is not None and not (found and place.dir.is_live):
                 break
+            place = _anew(place)
             again, facts = self._found(place, [(task, self._read(task)) for task in _tasks_of(place)])
             if found is not None and again is not None:
                 known = {_place_of(finding) for finding in again}
@@ -412,6 +414,14 @@ class _Check:
             self._unread(error)
             return set()
         return {found.topic_partition for name in names if (found := parse_partition_dir_name(name))}
+
+
+def _anew(place: _Place) -> _Place:
+    """Return the place with the checkpoints of now: a broker may have compacted it for the first time meanwhile."""
+    with suppress(UnreadableFile):
+        checkpoints = CheckpointFiles.read(place.dir.log_dir.path, lambda _: None)
+        return place._replace(dir=replace(place.dir, checkpoints=checkpoints))
+    return place
 
 
 def _listed(place: _Place) -> Listing | LogCleanerError:

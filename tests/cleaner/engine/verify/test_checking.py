@@ -371,3 +371,17 @@ def test_an_emptied_log_has_one_finding_a_file(samples: Samples, tmp_path: Path)
     assert len({(one.path, one.code) for one in found}) == len(found) <= 4
     assert any("more entries are wrong in the same way" in one.text for one in found)
     assert all("verify --repair does not touch it" in one.remedy for one in found if one.repair)
+
+
+def test_a_first_compaction_beside_a_broker_is_no_gap(drawn, monkeypatch):
+    """The broker writes its checkpoint behind the swap: the first look at the checkpoints came before both."""
+    made = PartitionDir(drawn, "holed-0").segment(0, keyed(0, "a=1")).segment(9, keyed(9, "a=1"))
+    (made.path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+    def compacted(segment, *args, **kwargs):
+        (drawn / "cleaner-offset-checkpoint").write_text("0\n1\nholed 0 9\n")
+        return read_segment_contents(segment, *args, **kwargs)
+
+    monkeypatch.setattr("cleaner.engine.verify.checking.read_segment_contents", compacted)
+    with LogDirLock.acquire(drawn, FileSystem()):
+        assert FindingCode.OFFSET_GAP not in codes(check(drawn))
