@@ -159,6 +159,11 @@ class Standing(NamedTuple):
         """Return whether the broker stopped cleanly, and wrote all that it knew."""
         return not (self.is_live or self.is_recovered)
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether a broker writes to the segment, or was killed while it did: its indexes may be unfinished."""
+        return self.is_last and not self.is_clean
+
     def path_of(self, kind: FileKind) -> str:
         """Return the path of one of its files."""
         return f"{self.directory}/{segment_file_name(self.base_offset, kind)}"

@@ -236,14 +236,14 @@ def file_findings(seen: Iterable[SeenAnomaly], standing: Standing, counted: int 
 
 
 def missing_findings(missing: Iterable[FileKind], size_bytes: int, standing: Standing) -> list[Finding]:
-    """Return the findings of index files that are not there. A broker makes those of an empty segment when it must.
+    """Return the findings of index files that are not there. A broker makes those of an open segment when it must.
 
     Args:
         missing: their kinds.
         size_bytes: of the ``.log``.
         standing: of the segment.
     """
-    if not size_bytes or (standing.is_last and standing.is_live):
+    if not size_bytes or standing.is_open:
         return []
     found = []
     for kind in missing:
@@ -257,7 +257,7 @@ def missing_findings(missing: Iterable[FileKind], size_bytes: int, standing: Sta
 
 
 def _is_healthy(anomaly: Anomaly, standing: Standing) -> bool:
-    return standing.is_last and anomaly in _OF_AN_OPEN_INDEX and (standing.is_live or standing.is_recovered)
+    return standing.is_open and anomaly in _OF_AN_OPEN_INDEX
 
 
 def _finding(seen: SeenAnomaly, standing: Standing, counted: int | None) -> Finding | None:

@@ -4,7 +4,7 @@ records, and whatever states offsets behind the end of a log.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -72,10 +72,12 @@ def emptied_segments(listing: Listing) -> Iterator[EmptiedSegment]:
             yield EmptiedSegment(base_offset, file.file_name, is_gone=base_offset not in empty)
 
 
-def lone_indexes(listing: Listing, states: Collection[FileState] = tuple(FileState)) -> list[SegmentFile]:
-    """Return the index files whose ``.log`` is here in none of some states. One that is no plain file is here."""
-    names = [file.name for file in listing.files]
-    logs = {name.base_offset for name in names if name.kind is FileKind.LOG and name.state in states}
+def lone_indexes(listing: Listing) -> list[SegmentFile]:
+    """Return the index files whose ``.log`` is here in no state. One that is no plain file is here.
+
+    Where it is here as ``.deleted`` or ``.swap``, a broker was killed between the renames of a segment's files.
+    """
+    logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
     logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
     plain = listing.in_state(FileState.PLAIN)
     return [file for file in plain if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
@@ -92,9 +94,8 @@ def odd_logs(listing: Listing) -> dict[str, str]:
 
 def names_in(listing: Listing) -> PartitionNames:
     """Return the names in a partition directory that are none of a log."""
-    orphans = lone_indexes(listing, (FileState.PLAIN,))
     others = (*listing.others, *odd_logs(listing).values())
-    return PartitionNames(others, tuple(file.file_name for file in orphans))
+    return PartitionNames(others, tuple(file.file_name for file in lone_indexes(listing)))
 
 
 def claims_on(

@@ -65,6 +65,8 @@ def test_a_missing_index_is_told_where_there_is_something_to_index():
     both = (FileKind.INDEX, FileKind.TIME_INDEX)
     assert missing_findings(both, 0, standing()) == []
     assert missing_findings(both, 61, standing(is_last=True, is_live=True)) == []
+    assert missing_findings(both, 61, standing(is_last=True, is_recovered=True)) == []  # killed behind the first append
+    assert missing_findings(both, 61, standing(is_recovered=True)) != []
     found = missing_findings(both, 61, standing())
     assert [(one.code, one.harm) for one in found] == [
         (FindingCode.INDEX_MISSING, Harm.SLOW_START),

@@ -64,6 +64,18 @@ def test_log_dirs_of_kafka_are_healthy(
     assert checked.partitions == len(partitions) + 1  # the metadata log, too
 
 
+@pytest.mark.parametrize("renamed", [1, 2, 3])
+def test_a_broker_that_was_killed_between_the_renames_of_a_deletion_leaves_nothing_strange(
+    samples: Samples, tmp_path: Path, renamed: int
+) -> None:
+    log_dir = staged(samples, tmp_path / "data", "before", ("clicks-0",))
+    first = sorted((log_dir / "clicks-0").glob("*.log"))[0]
+    for kind in ("log", "index", "timeindex")[:renamed]:  # the order of Kafka's LogSegment.changeFileSuffixes
+        file = first.with_suffix(f".{kind}")
+        file.rename(file.with_name(f"{file.name}.deleted"))
+    assert FindingCode.NAME_STRANGE not in codes(check(log_dir, is_deep=True))
+
+
 def padded_metadata(log_dir: Path) -> Path:
     """The metadata log as Kafka 4.4 leaves it behind a clean stop: its indexes are as they were allocated."""
     directory = log_dir / "__cluster_metadata-0"
