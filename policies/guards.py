@@ -8,14 +8,12 @@ first write; a later plan asks it again, with the count of the round that was he
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.facts import ClockFacts, ConfigFacts, KeyCount, PartitionFacts
 from policies.plan import PartitionPlan, Request, guard_key
 from policies.reasons import Action, Limit, Reason, ReasonCode, age_beside, moment, share_beside
-
-_KEYED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+from storage.names import INTERNAL_TOPICS
 
 
 def clock_guard(clock: ClockFacts, broker: BrokerPolicy) -> Reason | None:
@@ -105,7 +103,7 @@ def may_drop_unkeyed(planned: PartitionPlan) -> bool:
     """Return whether a compaction may meet records without a key: every compaction, except of a topic that Kafka itself
     writes.
     """
-    return planned.compaction is not None and planned.facts.topic_partition.topic not in _KEYED_TOPICS
+    return planned.compaction is not None and planned.facts.topic_partition.topic not in INTERNAL_TOPICS
 
 
 def unkeyed_guard(count: KeyCount, policy: TopicPolicy) -> Reason | None:

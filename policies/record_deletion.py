@@ -19,12 +19,10 @@ from policies.plan import Deletion, LogDirPlan, PartitionPlan
 from policies.planning import exemption
 from policies.reasons import Action, ReasonCode, Verdict
 from policies.retention import below_log_start
-from storage.names import FileIdentity
+from storage.names import INTERNAL_TOPICS, FileIdentity
 
 HIGH_WATERMARK: Final = -1
 """The offset by which DeleteRecords means the high watermark. Source: Kafka DeleteRecordsRequest.HIGH_WATERMARK."""
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Source: Kafka Topic.isInternal."""
 
 
 class DeletionRefusal(StrEnum):

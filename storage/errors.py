@@ -89,6 +89,11 @@ class UnreadableFile(LogCleanerError):
         """Return whether the file was gone before it was read, as happens beside a live broker."""
         return isinstance(self.__cause__, FileNotFoundError)
 
+    @property
+    def is_forbidden(self) -> bool:
+        """Return whether this user may not read the file, and perhaps another one may."""
+        return isinstance(self.__cause__, PermissionError)
+
 
 def if_unloadable(else_do: str = INSTALL_AGAIN) -> str:
     """Return what to do about machine code that the system does not load."""

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 BASE_OFFSET_DIGITS: Final = 20
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""The topics that Kafka itself writes, each record with a key. Source: Kafka Topic.isInternal."""
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 LOCK_FILE: Final = ".lock"

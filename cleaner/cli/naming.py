@@ -213,7 +213,7 @@ def check_partition(
 
 def check_importable(wanted: TopicPartition) -> None:
     """Refuse to make a partition of a topic that only Kafka itself may write. Raises: InvalidConfig."""
-    from policies.record_deletion import INTERNAL_TOPICS
+    from storage.names import INTERNAL_TOPICS
 
     if wanted.topic in INTERNAL_TOPICS:
         raise InvalidConfig(

@@ -122,7 +122,7 @@ class ConfigurationReader:
             try:
                 own[log_dir] = _own_properties(log_dir) or {}
             except UnreadableFile as error:
-                if isinstance(error.__cause__, PermissionError):
+                if error.is_forbidden:
                     raise  # the user can mend that
                 own[log_dir] = {}  # it fails alone
                 unread[log_dir] = UnreadableFile(log_dir, f"{META_PROPERTIES_FILE}: {error.cause}")

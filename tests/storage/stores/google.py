@@ -9,12 +9,13 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import ClassVar, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+
+from tests.storage.stores.proxy import serving
 
 UPLOADS: Final[dict[str, tuple[str, dict[int, bytes]]]] = {}
 """By its id: the path of each upload that is not completed, and its parts."""
@@ -31,17 +32,8 @@ def adapted(upstream: str) -> Iterator[str]:
         upstream_address = urlsplit(upstream).netloc
         buckets: ClassVar[set[str]] = set()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that gives up is no error
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as url:
+        yield url
 
 
 class _Handler(BaseHTTPRequestHandler):

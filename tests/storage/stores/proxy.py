@@ -99,14 +99,20 @@ def proxying(upstream: str) -> Iterator[Proxy]:
         address = (target.hostname or "127.0.0.1", target.port or 80)
         settings = proxy
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler) as proxy.url:
+        yield proxy
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run an HTTP server on the loopback, and yield its URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that gives up is no error
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
-    proxy.url = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield proxy
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
