@@ -51,8 +51,13 @@ def cloud(through: Proxy, bucket: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_says_the_same(command: str, local: str, cloud: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(differences(*said_of((cloud, local), command, capsys))) == []
+
+
+def said_of(places: tuple[str, str], command: str, capsys: pytest.CaptureFixture[str]) -> tuple[Any, Any]:
+    """Run a command on two places. Return of each the exit status, and all that it says."""
     said = {}
-    for place in (local, cloud):
+    for place in places:
         status = main(command.format(place, place).split())
         out, err = capsys.readouterr()
         said[place] = (
@@ -60,8 +65,8 @@ def test_command_says_the_same(command: str, local: str, cloud: str, capsys: pyt
             told(out.replace(place, "HERE"), is_json="--json" in command),
             err.replace(place, "HERE").replace(REFUSED, ""),
         )
-    assert list(differences(said[cloud], said[local])) == []
-    assert said[local][0] in (ExitStatus.DONE, ExitStatus.DAMAGED)
+        assert status in (ExitStatus.DONE, ExitStatus.DAMAGED)
+    return said[places[0]], said[places[1]]
 
 
 def told(text: str, *, is_json: bool) -> object:

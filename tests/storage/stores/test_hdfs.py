@@ -1,12 +1,12 @@
 """HDFS by hdfs-native: against a client that is made up, and against a real cluster where one is named.
 
-``LOGCLEANER_HDFS`` names a cluster of ``MiniHdfs.java`` (docs/testing.md) that holds ``before`` of the new archive as
-``/new``.
+``LOGCLEANER_HDFS`` names a cluster, as ``MiniHdfs.java`` starts one (docs/testing.md).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from storage.stores.paths import StoredPath
 from storage.stores.store import Store
 from storage.stores.stored_file import StoredFile
 from tests.conftest import Samples
+from tests.storage.stores.test_commands import COMMANDS, differences, said_of
 from tests.storage.stores.test_copies import copied
 
 NAMED = "LOGCLEANER_HDFS"
@@ -204,8 +205,21 @@ def test_copy_in_a_real_cluster_has_the_bytes_of_a_local_copy(samples: Samples, 
 
 
 @pytest.mark.skipif(NAMED not in os.environ, reason=f"NOT RUN: {NAMED} names no cluster")
-def test_real_cluster_holds_what_lies_here(samples: Samples) -> None:
-    here, there = samples.root / "before", StoredPath(f"{os.environ[NAMED]}/new")
+def test_every_command_says_the_same_of_a_real_cluster(
+    samples: Samples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = put_there(samples, tmp_path)
+    for path in here.rglob("*"):
+        if path.is_file():
+            mtime_ns = (there / path.relative_to(here)).stat().st_mtime_ns
+            os.utime(path, ns=(mtime_ns, mtime_ns))
+    different = {command: list(differences(*said_of((str(there), str(here)), command, capsys))) for command in COMMANDS}
+    assert {command: found for command, found in different.items() if found} == {}
+
+
+@pytest.mark.skipif(NAMED not in os.environ, reason=f"NOT RUN: {NAMED} names no cluster")
+def test_real_cluster_holds_what_lies_here(samples: Samples, tmp_path: Path) -> None:
+    here, there = put_there(samples, tmp_path)
     files = [path for path in here.rglob("*") if path.is_file()]
     for path in files:
         stored = there / path.relative_to(here)
@@ -216,3 +230,14 @@ def test_real_cluster_holds_what_lies_here(samples: Samples) -> None:
         file.close()
     assert len(files) > 100
     assert not (there / "nothing").exists()
+
+
+def put_there(samples: Samples, tmp_path: Path) -> tuple[Path, StoredPath]:
+    """Copy a log dir to a directory of this machine, and into the cluster."""
+    here, there = tmp_path / "before", StoredPath(f"{os.environ[NAMED]}/new-{uuid4().hex}")
+    shutil.copytree(samples.root / "before", here, ignore=shutil.ignore_patterns(".lock"))
+    store = opening.store_of(os.environ[NAMED])
+    for path in here.rglob("*"):
+        if path.is_file():
+            store.put((there / path.relative_to(here)).key, path.read_bytes(), is_new=True)
+    return here, there
