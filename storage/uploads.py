@@ -1,7 +1,9 @@
 """A file system that writes into a store: where a log dir is copied to, or an export goes.
 
 A file is there once ``fsync`` completed it, whole, and never before. What is closed without that leaves nothing behind.
-Small files take one request; larger ones go in parts of 8 MiB, of which a few are on their way at a time.
+Small files take one request; larger ones go in parts of 8 MiB, of which a few are on their way at a time. A copy of
+many small files would wait for each answer: there ``fsync`` hands a small file to a thread, and ``fsync_dir`` and
+``settle`` wait for those on their way, and raise what went wrong.
 
 What was written is known from then on (``Catalogue.note``), so looking at it asks nothing, and reading it reads that
 version. ``settle`` lists the whole tree and compares: a file that another process wrote there ends the writing.
@@ -18,6 +20,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 _SMALL_BYTES_MAX: Final = 8 << 20
 _ZEROS: Final = bytes(1 << 20)
 _PIECE_BYTES: Final = 1 << 20
+_UNDER_WAY_BYTES_MAX: Final = 16 << 20
 
 
 class OtherWriter(LogCleanerError):
@@ -54,7 +58,13 @@ class UploadedFile(NewFile):
     """A file being written into a store."""
 
     def __init__(
-        self, path: StoredPath, go_on: Callable[[], None], digests: dict[Path, str], *, is_new: bool = True
+        self,
+        path: StoredPath,
+        go_on: Callable[[], None],
+        digests: dict[Path, str],
+        under_way: _UnderWay,
+        *,
+        is_new: bool = True,
     ) -> None:
         """Send nothing yet.
 
@@ -62,10 +72,12 @@ class UploadedFile(NewFile):
             path: of the file.
             go_on: asked between two pieces; it raises if the run is to end.
             digests: gets the SHA-256 of the file.
+            under_way: takes the file if it is small.
             is_new: refuse to replace a file.
         """
         super().__init__(path, -1)
         self._at, self._go_on, self._digests, self._is_new = path, go_on, digests, is_new
+        self._under_way = under_way
         self._catalogue = catalogue_of(path.place)
         self._head = bytearray()
         """The bytes of a file that may turn out to be small."""
@@ -112,23 +124,30 @@ class UploadedFile(NewFile):
         return self.size_bytes
 
     def fsync(self) -> None:
-        """Have the file there, whole. Raises: OtherWriter if one is there already; as ``Upload``."""
+        """Have the file there, whole, or on its way. Raises: OtherWriter if one is there already; as ``Upload``."""
         if self._entry is not None:
             return
+        self._entry = StoredEntry(self._at.name, self.size_bytes)
         if self._upload is None:
-            try:
-                self._entry = self._catalogue.store.put(self._at.key, self._head, is_new=self._is_new)
-            except FileExistsError as error:
-                raise OtherWriter(str(self._at), "it is there already") from error
+            self._note(self._entry)  # who takes the file over looks at it
+            self._under_way.take(self._at, self._put, len(self._head))
         else:
             if self._is_new:
                 self._ensure_new()
-            self._entry = self._upload.finish()
+            self._note(self._upload.finish())
             self._upload = None
-        if self._mtime_ns is not None:
-            self._entry = self._entry._replace(mtime_ns=self._mtime_ns)
         self._digests[self.path] = self._sha256.hexdigest()
-        self._catalogue.note(self._at.key, self._entry)
+
+    def _put(self) -> None:
+        try:
+            entry = self._catalogue.store.put(self._at.key, self._head, is_new=self._is_new)
+        except FileExistsError as error:
+            raise OtherWriter(str(self._at), "it is there already") from error
+        self._note(entry)
+
+    def _note(self, entry: StoredEntry) -> None:
+        known = entry if self._mtime_ns is None else entry._replace(mtime_ns=self._mtime_ns)
+        self._catalogue.note(self._at.key, known)
 
     def _ensure_new(self) -> None:
         """Look for the last time: the end of an upload knows no condition. Raises: OtherWriter; as ``Store``."""
@@ -146,7 +165,6 @@ class UploadedFile(NewFile):
 
     def close(self) -> None:
         """Take away what was sent, unless the file is there; calling it again does nothing."""
-        self._head = bytearray()
         if self._upload is not None:
             self._upload.abort()
             self._upload = None
@@ -175,13 +193,53 @@ class UploadStream(io.RawIOBase):
         return self._file.size_bytes
 
 
+class _UnderWay:
+    """Small files that threads send while the next ones are written."""
+
+    def __init__(self, files_max: int) -> None:
+        self._files_max, self._threads = files_max, ThreadPoolExecutor(max(files_max, 1), "upload")
+        self._coming: dict[StoredPath, tuple[int, Future[None]]] = {}
+        """Of each file on its way its size and its sending; the oldest first."""
+
+    def take(self, at: StoredPath, put: Callable[[], None], size_bytes: int) -> None:
+        """Send a file, behind the oldest ones if too much is on its way. Raises: what sending one of them raises."""
+        if not self._files_max:
+            put()
+            return
+        while self._coming and not self._has_room(size_bytes):
+            self.wait_for(next(iter(self._coming)))
+        self._coming[at] = size_bytes, self._threads.submit(put)
+        catalogue_of(at.place).under_way[at.key] = self._coming[at][1]
+
+    def wait_for(self, at: StoredPath) -> None:
+        """Wait for a file if it is on its way. Raises: what sending it raises."""
+        if at in self._coming:
+            catalogue_of(at.place).under_way.pop(at.key, None)
+            self._coming.pop(at)[1].result()
+
+    def wait(self) -> None:
+        """Wait until nothing is on its way. Raises: what sending the first file that failed raised."""
+        for at in list(self._coming):
+            self.wait_for(at)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        under_way_bytes = sum(size for size, _ in self._coming.values())
+        return len(self._coming) < self._files_max and under_way_bytes + size_bytes <= _UNDER_WAY_BYTES_MAX
+
+
 class Uploads(FileSystem):
     """Writes new files into a store, and removes them again. What lies there is not changed."""
 
-    def __init__(self, go_on: Callable[[], None] = lambda: None) -> None:
-        """Write nothing yet. ``go_on`` is asked between two pieces of a file; it raises if the run is to end."""
+    def __init__(self, go_on: Callable[[], None] = lambda: None, *, at_once: int = 0) -> None:
+        """Write nothing yet.
+
+        Args:
+            go_on: asked between two pieces of a file; it raises if the run is to end.
+            at_once: the most small files that are on their way behind their ``fsync``; 0 if it waits for each.
+        """
         self._go_on = go_on
         self._digests: dict[Path, str] = {}
+        self._under_way = _UnderWay(at_once)
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         """Begin to write a file, which must not exist. Of ``like`` a store can take nothing.
@@ -190,7 +248,7 @@ class Uploads(FileSystem):
         """
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        return UploadedFile(_in_store(path), self._go_on, self._digests)
+        return UploadedFile(_in_store(path), self._go_on, self._digests, self._under_way)
 
     def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
         """Know of a directory in which nothing lies yet. A bucket has it once a file does."""
@@ -200,23 +258,27 @@ class Uploads(FileSystem):
     def unlink(self, path: Path, purpose: Purpose) -> None:
         """Remove a file. A missing one is as wanted. Raises: as ``Store``."""
         at = _in_store(path)
+        self._under_way.wait_for(at)
         if at.exists():
             catalogue = catalogue_of(at.place)
             catalogue.store.delete(at.key)
             catalogue.note_removed(at.key)
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
-        """Do nothing: a file is there as soon as it is completed."""
+        """Wait for what is on its way, wherever it goes. Raises: as ``UploadedFile.fsync``."""
+        self._under_way.wait()
 
     def replace_file(self, path: Path, data: bytes, purpose: Purpose) -> None:
         """Write a file, in the place of another one if need be. Raises: as ``Store``."""
         at = _in_store(path)
+        self._under_way.wait_for(at)
         catalogue = catalogue_of(at.place)
         catalogue.note(at.key, catalogue.store.put(at.key, data, is_new=False))
         self._digests[path] = hashlib.sha256(data).hexdigest()
 
     def settle(self, root: Path, purpose: Purpose) -> None:
         """List all below a directory, and compare it with what was written. Raises: OtherWriter; as ``Store``."""
+        self._under_way.wait()
         at = _in_store(root)
         catalogue = catalogue_of(at.place)
         written = {key: (entry.size_bytes, entry.version) for key, entry in catalogue.known_below(at.key).items()}
@@ -257,7 +319,7 @@ class SharedUploads(Uploads):
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         """Begin to write a file, in the place of another one if need be."""
-        return UploadedFile(_in_store(path), self._go_on, self._digests, is_new=False)
+        return UploadedFile(_in_store(path), self._go_on, self._digests, self._under_way, is_new=False)
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
         """Remove a file that was completed here. Raises: as ``Store``."""
@@ -277,12 +339,12 @@ def is_of_writing(error: BaseException) -> bool:
     return isinstance(error, OtherWriter) or (isinstance(error, StoreError) and error.is_writing)
 
 
-def writing_to(path: Path, fs: FileSystem, go_on: Callable[[], None]) -> FileSystem:
+def writing_to(path: Path, fs: FileSystem, go_on: Callable[[], None], *, at_once: int = 0) -> FileSystem:
     """Return the file system for what is written to a path: ``fs``, or one that writes into its store.
 
-    Arguments: ``go_on`` as of ``Uploads``.
+    Arguments: ``go_on`` and ``at_once`` as of ``Uploads``.
     """
-    return Uploads(go_on) if isinstance(path, StoredPath) else fs
+    return Uploads(go_on, at_once=at_once) if isinstance(path, StoredPath) else fs
 
 
 def _in_store(path: Path) -> StoredPath:

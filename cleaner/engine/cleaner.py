@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _CONFIGURATIONS_MAX: Final = 16
+_UPLOADS_AT_ONCE: Final = 8
 """The most entries that are kept. A configuration file whose entry was dropped counts as new."""
 
 _THREADS_MAX: Final = 256
@@ -357,7 +358,7 @@ class Cleaner:
             doable = kernels.doable(planned)
             (log_dir_plan,) = doable.log_dirs
             self._expect(doable)
-            means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going))
+            means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going, at_once=_UPLOADS_AT_ONCE))
             copier = Copier(log_dir, log_dir_plan, moment, request, means, tool_version, self._compactor)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):

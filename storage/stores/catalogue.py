@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from threading import RLock
@@ -36,6 +37,8 @@ class Catalogue:
         self._wanted: set[str] = set()
         """The directories of which all that lies below is wanted."""
         self._lock = RLock()
+        self.under_way: dict[str, Future[None]] = {}
+        """The files that this process sends now. Who looks at one waits for it."""
 
     @property
     def store(self) -> Store:
@@ -48,6 +51,7 @@ class Catalogue:
 
     def entry(self, key: str) -> StoredEntry:
         """Return the entry of a file or directory. Raises: FileNotFoundError, as ``Store``."""
+        self._wait_for(key)
         parent, _, name = key.rpartition("/")
         with self._lock:
             self._list_wanted(key)
@@ -76,15 +80,21 @@ class Catalogue:
         with self._lock:
             if parent in self._listed:
                 self._known(parent, name)
+        self._wait_for(key)
         return bytes(self.store.whole(key, None).data)
 
     def range(self, key: str, start: int, end: int, version: str | None) -> Piece:
         """Read ``[start, end)`` of a version of a file. Raises: as ``Store.range``."""
+        self._wait_for(key)
         try:
             return self.store.range(key, start, end, version)
         except FileNotFoundError:
             self.forget(key.rpartition("/")[0])
             raise
+
+    def _wait_for(self, key: str) -> None:
+        if (sent := self.under_way.get(key)) is not None:
+            sent.result()
 
     def forget(self, key: str) -> None:
         """Have a directory, its name, and all below it, listed anew when it is asked for next."""
@@ -93,6 +103,7 @@ class Catalogue:
                 del self._listed[listed]
             self._listed.pop(key.rpartition("/")[0], None)
             self._siblings.clear()
+            self.under_way = {name: sent for name, sent in self.under_way.items() if not sent.done()}
 
     def want_whole(self, directory: str) -> None:
         """Have all below a directory listed at once, as soon as something of it is asked for."""

@@ -1,4 +1,4 @@
-"""Commands on a log dir in a bucket, beside the same on this machine, and beside what the client alone downloads.
+"""Commands on a log dir in a bucket, beside the same on this machine, and beside what the client alone moves.
 
     python -m tests.benchmarks.stores DIR --server http://127.0.0.1:7070 [--gib 1] [--rounds 5] [--delay-ms 30]
 
@@ -34,7 +34,8 @@ from tests.benchmarks.spark_log import write_log
 from tests.storage.stores.servers import client_of, environment, upload, writer
 
 BUCKET: Final = f"bench-{os.getpid()}"
-CLIENT: Final = "the client alone"
+DOWNLOAD: Final = "the client reads"
+UPLOAD: Final = "the client writes"
 COPY: Final = "clean --output"
 POLICIES: Final = ("delete", "compact")
 READING: Final = {
@@ -59,6 +60,15 @@ with ThreadPoolExecutor(4) as threads:
         coming.append(threads.submit(get, one))
         if len(coming) > 4:
             coming.popleft().result()
+"""
+_WRITING_CLIENT: Final = """\
+import sys
+from pathlib import Path
+import obstore
+from obstore.store import S3Store
+store = S3Store(sys.argv[1], client_options={"allow_http": True})
+for file in Path(sys.argv[2]).glob("bench-0/*.log"):
+    obstore.put(store, f"alone/{file.name}", file, chunk_size=8 << 20, max_concurrency=4)
 """
 
 
@@ -95,13 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _round(log_dir: Path, scratch: Path, server: str) -> Iterator[tuple[tuple[str, str], Spent]]:
     """Yield what each command costs on each side. Raises: AssertionError where two copies differ."""
     stored = f"s3://{BUCKET}/log"
-    yield (CLIENT, stored), _spent([sys.executable, "-c", _CLIENT, BUCKET])
+    yield (DOWNLOAD, stored), _spent([sys.executable, "-c", _CLIENT, BUCKET])
+    yield (UPLOAD, stored), _spent([sys.executable, "-c", _WRITING_CLIENT, BUCKET, str(log_dir)])
     for name, words in READING.items():
         for side in (str(log_dir), stored):
             out = scratch / "out.parquet"
             yield (name, side), _spent(_ours(words.format(log_dir=side, out=out)))
             out.unlink(missing_ok=True)
     client = client_of(server, BUCKET)
+    _remove(client, "alone")
     for policy in POLICIES:
         config = scratch / "config.toml"
         config.write_text(f'[topics.bench]\n"cleanup.policy" = "{policy}"\n"retention.ms" = -1\n', encoding="utf-8")
@@ -153,10 +165,11 @@ def _lines(rounds: Sequence[Mapping[tuple[str, str], Spent]], log_bytes: int) ->
         is_stored = side.startswith("s3:")
         line = f"{name:26}{'bucket' if is_stored else 'here':8}"
         line += f"{rate:6.0f} MB/s{processor:7.2f} s/GiB{memory:6.0f} MiB"
-        if is_stored and name != CLIENT:
+        if is_stored and name not in (DOWNLOAD, UPLOAD):
+            client = UPLOAD if name.startswith(COPY) else DOWNLOAD
             here = next(other for other in rounds[0] if other[0] == name)
             of_here = statistics.median([one[here].seconds / one[name, side].seconds for one in rounds])
-            of_client = statistics.median([one[CLIENT, side].seconds / one[name, side].seconds for one in rounds])
+            of_client = statistics.median([one[client, side].seconds / one[name, side].seconds for one in rounds])
             line += f"{of_here:7.0%} of here{of_client:6.0%} of the client"
         yield line
 

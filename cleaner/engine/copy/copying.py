@@ -373,9 +373,9 @@ class OutputDir:
             with fs.create(path / INCOMPLETE_FILE, path, Purpose.COPY) as mark:
                 mark.write(output._mark)
                 mark.fsync()
+            fs.fsync_dir(path, Purpose.COPY)
         except (FileExistsError, OtherWriter) as error:
             raise UnusableOutput(path, "holds a copy that another run is writing", _ANOTHER) from error
-        fs.fsync_dir(path, Purpose.COPY)
         return output
 
     def make_dir(self, name: str) -> None:
@@ -384,6 +384,7 @@ class OutputDir:
 
     def empty(self, directory: Path) -> None:
         """Remove the leftovers of a failure in one of the copy's directories."""
+        self._fs.fsync_dir(directory, Purpose.COPY)  # in a store, what is on its way comes first
         list_anew(directory)  # other processes may have written there
         for path in directory.iterdir():
             self._fs.unlink(path, Purpose.COPY)

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -20,9 +21,11 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from storage.filesystem import Purpose
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.stores import opening
 from storage.stores.paths import StoredPath, look_anew
+from storage.uploads import Uploads
 from tests.conftest import Samples
 from tests.sampled import some
 from tests.storage.stores.conftest import forget_stores
@@ -201,6 +204,52 @@ def test_interrupted_copy_is_none(
     through.fault = interrupted
     assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == 128 + signal_
     assert sent
+    assert_is_no_copy(to, few_logs, capsys)
+
+
+def test_small_files_are_sent_side_by_side(few_logs: Path, to: Destination, through: Proxy) -> None:
+    another, came, met = Event(), list[str](), list[bool]()
+
+    def meeting(method: str, path: str) -> Fault:
+        if method == "PUT" and "orders-0/" in path:
+            came.append(path)
+            if len(came) == 1:
+                met.append(another.wait(10))
+            another.set()
+        return Fault.NONE
+
+    through.fault = meeting
+    copied(few_logs, f"{SCHEME}://{to.name}/copy")
+    assert met == [True]
+
+
+def test_who_looks_at_a_file_that_is_on_its_way_waits_for_it(to: Destination, through: Proxy) -> None:
+    through.fault = lambda method, _path: Fault.DELAY if method == "PUT" else Fault.NONE
+    fs, place = Uploads(at_once=4), StoredPath(f"{SCHEME}://{to.name}/d")
+    fs.make_dir(place, place, Purpose.COPY)
+    for name in ("read", "replaced", "removed", "seen"):
+        with fs.create(place / name, place, Purpose.COPY) as file:
+            file.write(b"before")
+            file.fsync()
+    assert (place / "read").read_bytes() == b"before"
+    fs.replace_file(place / "replaced", b"behind", Purpose.COPY)
+    fs.unlink(place / "removed", Purpose.COPY)
+    assert (place / "seen").exists()
+    assert "seen" in to.files("d")
+    fs.settle(place, Purpose.COPY)
+    assert to.files("d") == {"read": b"before", "replaced": b"behind", "seen": b"before"}
+
+
+def test_file_that_fails_on_its_way_fails_the_copy(
+    few_logs: Path, to: Destination, through: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(method: str, path: str) -> Fault:
+        return Fault.DENIED if method == "PUT" and path.endswith("orders-0/partition.metadata") else Fault.NONE
+
+    through.fault = denied
+    assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.FAILED
+    assert "orders-0/partition.metadata: the store forbids it: 403" in capsys.readouterr().err
+    through.fault = lambda _method, _path: Fault.NONE
     assert_is_no_copy(to, few_logs, capsys)
 
 
