@@ -117,6 +117,8 @@ def test_every_module_is_of_one_area_and_only_compiled_kernels_are_of_none():
     assert [path for path in known if area_of(path) not in AREAS] == []
     left_out = {path.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
     left_out -= {*known}
+    kernels = {path for path in {*known} | left_out if "\n@kernel(" in (ROOT / path).read_text()}
+    assert kernels & {*known} == set()
     assert {str(Path(path).parent) for path in left_out} == {
         f"storage/{name}" for name in ("compiler", "kernels", "printing", "codecs")
     }

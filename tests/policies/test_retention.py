@@ -436,6 +436,7 @@ BY_FILE_TIME = a_policy(retention_ms=3 * DAY_MS, retention_future_timestamps="mt
         ),
         ("a fresh one stays as long as any", -100, 2, "TIME_NOT_REACHED: the file time of its .log"),
         ("a file of the future stays", -100, -1, "FUTURE_TIMESTAMP: the file time of its .log"),
+        ("a record of this moment is none of the future", 0, 100, "TIME_NOT_REACHED: its newest record is "),
         ("records of the past count as ever", 2, 100, "TIME_NOT_REACHED: its newest record is 2d"),
         ("records of the past count as ever, also old ones", 4, 0, "RETENTION_TIME: its newest record is 4d"),
     ],

@@ -221,11 +221,12 @@ def test_a_plain_batch_within_the_producers_transaction_does_not_reach_the_disk(
     assert [b.base_offset for b in log.read()] == [0, 1]
 
 
-def test_an_empty_directory_becomes_a_log_with_its_first_append(tmp_path: Path) -> None:
-    log = Log.open(tmp_path, ANY_SIZE, FS, log_start_offset=40)
-    assert (log.segments, log.log_end_offset, list(log.read())) == ((), 40, [])
+@pytest.mark.parametrize("start", [0, 40])
+def test_an_empty_directory_becomes_a_log_with_its_first_append(tmp_path: Path, start: int) -> None:
+    log = Log.open(tmp_path, ANY_SIZE, FS, log_start_offset=start)
+    assert (log.segments, log.log_end_offset, list(log.read())) == ((), start, [])
     append(log)
-    assert ([s.base_offset for s in log.segments], offsets(log)) == ([40], [40])
+    assert ([s.base_offset for s in log.segments], offsets(log)) == ([start], [start])
 
 
 def test_a_leader_epoch_below_0_is_refused_and_no_checkpoint_has_it(tmp_path: Path) -> None:
