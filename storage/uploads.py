@@ -10,7 +10,7 @@ version. ``settle`` lists the whole tree and compares: a file that another proce
 
 Assumes:    who writes there agreed on a file that only one of them can create (``create``), and looks whether it still
             is the own one, since some stores know no such condition.
-Not chosen: a rename behind the upload, which a bucket copies byte by byte.
+Not chosen: a rename behind each upload, which a bucket copies byte by byte.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _SMALL_BYTES_MAX: Final = 8 << 20
 _ZEROS: Final = bytes(1 << 20)
 _PIECE_BYTES: Final = 1 << 20
 _UNDER_WAY_BYTES_MAX: Final = 16 << 20
+_MOVED_AT_ONCE: Final = 8
 
 
 class OtherWriter(LogCleanerError):
@@ -230,14 +231,17 @@ class _UnderWay:
 class Uploads(FileSystem):
     """Writes new files into a store, and removes them again. What lies there is not changed."""
 
-    def __init__(self, go_on: Callable[[], None] = lambda: None, *, at_once: int = 0) -> None:
+    def __init__(
+        self, go_on: Callable[[], None] = lambda: None, *, at_once: int = 0, passing_over: str | None = None
+    ) -> None:
         """Write nothing yet.
 
         Args:
             go_on: asked between two pieces of a file; it raises if the run is to end.
             at_once: the most small files that are on their way behind their ``fsync``; 0 if it waits for each.
+            passing_over: a text in the paths of scratch files, of which ``settle`` takes no notice.
         """
-        self._go_on = go_on
+        self._go_on, self._passing_over = go_on, passing_over
         self._digests: dict[Path, str] = {}
         self._under_way = _UnderWay(at_once)
 
@@ -263,6 +267,39 @@ class Uploads(FileSystem):
             catalogue = catalogue_of(at.place)
             catalogue.store.delete(at.key)
             catalogue.note_removed(at.key)
+        self._digests.pop(path, None)
+
+    def remove_all(self, directory: Path) -> None:
+        """Remove a directory with all that lies in it, whoever wrote it. Raises: as ``Store``."""
+        at = _in_store(directory)
+        catalogue = catalogue_of(at.place)
+        for key in [f"{holder}/{entry.name}" for holder, entry in catalogue.store.walk(at.key)]:
+            catalogue.store.delete(key)
+            catalogue.note_removed(key)
+            self._digests.pop(StoredPath(at.place, *key.split("/")), None)
+        if catalogue.store.has_empty_directories:
+            catalogue.store.delete(at.key)
+        catalogue.note_removed(at.key)
+
+    def rename(self, source: Path, target: Path, purpose: Purpose) -> None:
+        """Give a directory that was written here another name, file by file, in a store that ``moves_files``.
+
+        Raises: as ``Store``; some files have their new name then.
+        """
+        at, to = _in_store(source), _in_store(target)
+        catalogue = catalogue_of(at.place)
+        self.make_dir(to, at, purpose)
+
+        def move(entry: StoredEntry) -> None:
+            old, new = at / entry.name, to / entry.name
+            moved = catalogue.store.move(old.key, new.key, entry.size_bytes)
+            catalogue.note(new.key, moved._replace(mtime_ns=entry.mtime_ns))
+            catalogue.note_removed(old.key)
+            self._digests[new] = self._digests.pop(old)
+
+        with ThreadPoolExecutor(_MOVED_AT_ONCE) as threads:
+            for _ in threads.map(move, catalogue.entries(at.key)):
+                pass
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Wait for what is on its way, wherever it goes. Raises: as ``UploadedFile.fsync``."""
@@ -287,7 +324,8 @@ class Uploads(FileSystem):
             for holder, entry in catalogue.store.walk(at.key)
         }
         for key in sorted(written.keys() | found.keys()):
-            if written.get(key) != found.get(key):
+            is_scratch = self._passing_over is not None and self._passing_over in key
+            if written.get(key) != found.get(key) and not is_scratch:
                 cause = "it is gone" if key not in found else "it was not written here"
                 raise OtherWriter(f"{at.place}/{key}", cause)
 
@@ -301,6 +339,13 @@ class Uploads(FileSystem):
             at = _in_store(file.path)
             catalogue_of(at.place).note(at.key, file.entry)
             self._digests[file.path] = file.sha256
+
+    def sent(self) -> tuple[Sent, ...]:
+        """Return the files that were completed here or adopted, and not removed."""
+        found = {path: _in_store(path) for path in self._digests}
+        return tuple(
+            Sent(path, catalogue_of(at.place).entry(at.key), self._digests[path]) for path, at in found.items()
+        )
 
 
 class Sent(NamedTuple):
@@ -323,15 +368,8 @@ class SharedUploads(Uploads):
 
     def unlink(self, path: Path, purpose: Purpose) -> None:
         """Remove a file that was completed here. Raises: as ``Store``."""
-        if self._digests.pop(path, None) is not None:
+        if path in self._digests:
             super().unlink(path, purpose)
-
-    def sent(self) -> tuple[Sent, ...]:
-        """Return the files that were completed here, and not removed."""
-        found = {path: _in_store(path) for path in self._digests}
-        return tuple(
-            Sent(path, catalogue_of(at.place).entry(at.key), self._digests[path]) for path, at in found.items()
-        )
 
 
 def is_of_writing(error: BaseException) -> bool:

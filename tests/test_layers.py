@@ -105,6 +105,8 @@ ONLY_IN = {
     "pydantic": ("cleaner/config/settings.py", "cleaner/documents"),
     "pygal": "cleaner/report/html/charts.py",
 }
+VERSION = ("cleaner", "__version__")
+"""The package and the one name in it that every room of ``cleaner`` may import."""
 CLOCK = "cleaner/engine/clock.py"
 """The one module that asks what time it is. All others are handed a clock, or ask ``SystemClock``."""
 ASKS_THE_TIME = {
@@ -177,6 +179,9 @@ def outside(module: Module) -> set[str]:
     """Return what a module of ours imports from where it may not."""
     prefix = max((prefix for prefix in MAY_IMPORT if module.place.startswith(prefix)), key=len)
     ours = {name for name in module.imported if any(is_within(name, package) for package in OURS)}
+    from_root = {(package, name) for package, name in module.imported_names if package == VERSION[0]}
+    if module.place.startswith("cleaner/") and from_root == {VERSION}:
+        ours.discard(VERSION[0])
     return {name for name in ours if not any(is_within(name, package) for package in MAY_IMPORT[prefix])}
 
 

@@ -445,8 +445,8 @@ class ManifestPartition(TypedDict):
 
 
 class ManifestDocument(TypedDict):
-    """The file `logcleaner-manifest.json` in a copy that `clean --output` wrote. Sizes are in bytes, paths relative to
-    the copy.
+    """The file `logcleaner-manifest.json` in a copy that `clean --output` wrote, or in a log dir that Spark wrote into
+    a store. Sizes are in bytes, paths relative to it.
     """
 
     schema: Literal["logcleaner.manifest/1"]
@@ -454,11 +454,11 @@ class ManifestDocument(TypedDict):
     tool: str
     """Name and version of the program that wrote the copy."""
     engine: Literal["local", "spark"]
-    """The engine that compacted."""
+    """The engine that compacted or wrote."""
     now: int
-    """The moment that the plan was made for, epoch ms."""
+    """The moment that the plan was made for, or that the write began, epoch ms."""
     original: str
-    """The path of the log dir that was copied."""
+    """The path of the log dir that was copied; of one that Spark wrote, its own path."""
     left_out: list[str]
     """Entries that were not copied."""
     partitions: list[ManifestPartition]

@@ -6,7 +6,7 @@ Extents, chunks and columns need no Spark: ``cleaner.export`` uses them, too. A 
 
 ``table`` is the data source: ``source`` is a batch read, ``stream`` one in micro-batches, within ``bounds`` that
 options name; ``logs`` is the function ``read_logs``. ``planning`` chooses the extents of all of them, and ``reading``
-is the work of their tasks. ``sink`` writes new partitions, each in parts.
+is the work of their tasks. ``sink`` writes new partitions, each in parts; ``stored_sink`` writes them into a store.
 ``bulk`` compacts: it sends work to the ``tasks`` of its executors, and ``shuffle`` finds the survivors.
 
 ``analysis`` examines a *snapshot*. Its tasks hand over *facts* (stretches of batches, keys) and measure the *savings*
@@ -62,7 +62,8 @@ def read_logs(
 def register(spark: SparkSession) -> None:
     """Register ``kafka-log`` with a session, for ``spark.read``, ``readStream`` and ``df.write``.
 
-    Buckets are read as Hadoop's keys ``fs.s3a.*`` (``spark.hadoop.fs.s3a.*``) say now, else as the environment says.
+    Buckets are read and written as Hadoop's keys ``fs.s3a.*`` (``spark.hadoop.fs.s3a.*``) say now, else as the
+    environment says.
 
     Raises: SparkUnavailable.
     """

@@ -132,11 +132,12 @@ class Catalogue:
 
     def known_below(self, directory: str) -> dict[str, StoredEntry]:
         """Return the files below a directory that were listed or noted, by key."""
+        below = f"{directory}/" if directory else ""
         with self._lock:
             return {
                 f"{holder}/{name}": entry
                 for holder, names in self._listed.items()
-                if holder == directory or holder.startswith(f"{directory}/")
+                if holder == directory or holder.startswith(below)
                 for name, entry in names.items()
                 if not entry.is_directory
             }

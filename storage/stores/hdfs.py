@@ -39,6 +39,7 @@ class Hdfs:
     """An HDFS, as a ``Store``."""
 
     has_empty_directories: ClassVar = True
+    moves_files = True
 
     def __init__(self, place: str, config: Mapping[str, Any]) -> None:
         """Prepare to read; nothing is asked of the cluster yet.
@@ -93,6 +94,17 @@ class Hdfs:
     def upload(self, name: str) -> Upload:
         """Begin to write a file. Errors as of ``Store.upload``."""
         return _Writing(self, name, is_new=True)
+
+    def move(self, name: str, target: str, size_bytes: int) -> StoredEntry:
+        """Rename a file. Arguments and errors as of ``Store.move``."""
+        parent = target.rpartition("/")[0]
+        self.asked(target, lambda: self.client.mkdirs(f"/{parent}", create_parent=True), is_writing=True)
+        self.asked(name, lambda: self.client.rename(f"/{name}", f"/{target}", overwrite=False), is_writing=True)
+        moved = self.look(target)
+        if moved.size_bytes != size_bytes:
+            cause = f"{moved.size_bytes} bytes lie there behind the renaming of {size_bytes}"
+            raise StoreFailed(self._url(target), cause, is_writing=True)
+        return moved
 
     def delete(self, name: str) -> None:
         """Remove a file. Raises: as ``Store``."""

@@ -82,6 +82,11 @@ class Store(Protocol):
     has_empty_directories: ClassVar[bool]
     """Whether a directory can lie there without a file below it."""
 
+    @property
+    def moves_files(self) -> bool:
+        """Whether ``move`` sends no byte through this machine, and is done when it returns."""
+        ...
+
     def list(self, directory: str) -> list[StoredEntry]:
         """Return the names in a directory. A directory without a name in it does not exist in an object store."""
         ...
@@ -125,6 +130,18 @@ class Store(Protocol):
 
     def upload(self, name: str) -> Upload:
         """Begin to write a file that is larger than memory should hold. Raises: StoreFull; as every method."""
+        ...
+
+    def move(self, name: str, target: str, size_bytes: int) -> StoredEntry:
+        """Give a file another name, and return its entry.
+
+        Args:
+            name: of the file.
+            target: its new name, which no file has.
+            size_bytes: of the file.
+
+        Raises: as every method; the file has one of the names, or both.
+        """
         ...
 
     def delete(self, name: str) -> None:

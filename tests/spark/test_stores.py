@@ -19,7 +19,7 @@ from obstore.store import S3Store
 from cleaner.report.findings import TABLES
 from cleaner.spark import read_logs, register
 from cleaner.spark.table.options import parse_sink_options, s3_of
-from storage.errors import InvalidConfig
+from storage.stores.paths import StoredPath
 from tests.conftest import Samples
 from tests.storage.stores.servers import ENVIRONMENT, KEYS, configuration, environment, serving, upload, writer
 
@@ -123,9 +123,8 @@ def test_hadoops_keys_mean_what_they_mean_there(said: dict[str, str], config: di
     assert s3_of({f"fs.s3a.{key}": value for key, value in said.items()}.get) == config
 
 
-def test_sink_writes_here_alone(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="lies in a store, and the sink writes to directories of this machine"):
-        parse_sink_options({"path": "s3a://tables/new"})
+def test_place_of_a_write_is_a_path_or_a_url(tmp_path: Path) -> None:
+    assert parse_sink_options({"path": "s3a://tables/new"}).log_dir == StoredPath("s3://tables/new")
     assert parse_sink_options({"path": f"file://{tmp_path}"}).log_dir == tmp_path
 
 

@@ -343,10 +343,17 @@ def is_of_the_partition(name: str) -> bool:
 class OutputDir:
     """An empty directory, of this machine or in a store, that becomes a copy of a log dir."""
 
-    def __init__(self, path: Path, fs: FileSystem) -> None:
+    def __init__(self, path: Path, fs: FileSystem, mark: bytes | None = None) -> None:
+        """Write nothing yet.
+
+        Args:
+            path: of the directory.
+            fs: the disk, or what writes into the store.
+            mark: the content of the file that another process of this run wrote to mark it incomplete.
+        """
         self.path = path
         self._fs = fs
-        self._mark = b"%srun %s\n" % (_INCOMPLETE_TEXT, uuid4().hex.encode())
+        self.mark = mark or b"%srun %s\n" % (_INCOMPLETE_TEXT, uuid4().hex.encode())
 
     @classmethod
     def begin(cls, path: Path, original: LogDir, needed_bytes: int, fs: FileSystem) -> OutputDir:
@@ -368,15 +375,28 @@ class OutputDir:
         if not path.exists():
             fs.make_dir(path, original.path, Purpose.COPY)
             fs.fsync_dir(path.parent, Purpose.COPY)
-        output = cls(path, fs)
+        return cls(path, fs)._marked()
+
+    @classmethod
+    def begin_in_store(cls, path: Path, fs: FileSystem) -> OutputDir:
+        """Mark a place in a store incomplete, where a log dir that is no copy is to be.
+
+        Raises: UnusableOutput before anything was written; as of a store.
+        """
+        look_anew([path])
+        _check_empty(path)
+        fs.make_dir(path, path, Purpose.COPY)
+        return cls(path, fs)._marked()
+
+    def _marked(self) -> OutputDir:
         try:
-            with fs.create(path / INCOMPLETE_FILE, path, Purpose.COPY) as mark:
-                mark.write(output._mark)
+            with self._fs.create(self.path / INCOMPLETE_FILE, self.path, Purpose.COPY) as mark:
+                mark.write(self.mark)
                 mark.fsync()
-            fs.fsync_dir(path, Purpose.COPY)
+            self._fs.fsync_dir(self.path, Purpose.COPY)
         except (FileExistsError, OtherWriter) as error:
-            raise UnusableOutput(path, "holds a copy that another run is writing", _ANOTHER) from error
-        return output
+            raise UnusableOutput(self.path, "holds a copy that another run is writing", _ANOTHER) from error
+        return self
 
     def make_dir(self, name: str) -> None:
         """Make a directory in the output, with the owner of the output."""
@@ -428,7 +448,7 @@ class OutputDir:
         Raises: OtherWriter if another run took the directory, which some stores let it do.
         """
         self._fs.settle(self.path, Purpose.COPY)
-        if read_file(self.path / INCOMPLETE_FILE) != self._mark:
+        if read_file(self.path / INCOMPLETE_FILE) != self.mark:
             raise OtherWriter(str(self.path / INCOMPLETE_FILE), "it is not what this run wrote")
 
     def finish(self, manifest: bytes) -> None:
@@ -438,6 +458,13 @@ class OutputDir:
             self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
         self._fs.fsync_dir(self.path, Purpose.COPY)
 
+    def give_up(self) -> None:
+        """Take the mark away if it is all that is left, and still that of this run. Raises: as of a store."""
+        look_anew([self.path])
+        names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
+        if names == [INCOMPLETE_FILE] and read_file(self.path / INCOMPLETE_FILE) == self.mark:
+            self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
+
 
 def check_usable(path: Path, original: LogDir) -> None:
     """Refuse a directory that cannot become a copy of a log dir. Raises: UnusableOutput; as of a store."""
@@ -445,12 +472,17 @@ def check_usable(path: Path, original: LogDir) -> None:
     resolved, source = path.resolve(), original.path.resolve()
     if resolved == source or source in resolved.parents:
         raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
+    _check_empty(path)
+
+
+def _check_empty(path: Path) -> None:
     if not path.exists():
         if not is_stored(path) and not path.parent.is_dir():
             raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
         return
     if not path.is_dir():
         raise UnusableOutput(path, "is no directory", "name a new or an empty one")
+    list_anew(path)  # a whole bucket may be empty, and is there
     names = {entry.name for entry in path.iterdir()}
     if MANIFEST_FILE in names:
         raise UnusableOutput(path, "holds a finished copy already", _ANOTHER)

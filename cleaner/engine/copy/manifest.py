@@ -22,7 +22,7 @@ from policies.reasons import Action, Verdict, size
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log_dir import read_file
-from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileKind
+from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileKind, TopicPartition
 from storage.stores.paths import StoredPath
 
 SCHEMA: Final = "logcleaner.manifest/1"
@@ -106,17 +106,54 @@ def manifest_of(
 
     Raises: UnreadableFile.
     """
+    partitions = {copy.name: _partition(copy, root, hashed) for copy in copied}
+    return _document(plan.facts.path, left_out, partitions, root, made, hashed)
+
+
+def manifest_of_new(
+    ends: Mapping[TopicPartition, int], root: Path, made: tuple[int, str, str], hashed: Callable[[Path], str]
+) -> bytes:
+    """Make the manifest of a log dir that is no copy of another one: it names itself as its original.
+
+    Args:
+        ends: the log end offset of each partition, all of whose records are committed.
+        root: the log dir, complete except for the manifest.
+        made: as of ``manifest_of``, as are ``hashed`` and the errors.
+        hashed: tells the SHA-256 of a file.
+    """
+    partitions: dict[str, dict[str, Any]] = {
+        str(name): {
+            "topic": name.topic,
+            "partition": name.partition,
+            "error": None,
+            "log_start_offset": 0,
+            "log_end_offset": end,
+            "high_watermark": end,
+            "last_stable_offset": end,
+            "compacted_to_offset": None,
+            "configs": {},
+            "segments": [],
+            "files": [_file(path, root, hashed) for path in _files_of(root / str(name))],
+        }
+        for name, end in sorted(ends.items())
+    }
+    return _document(str(root), (), partitions, root, made, hashed)
+
+
+def _document(
+    original: str, left_out: Sequence[str], partitions: Mapping[str, dict[str, Any]], root: Path,
+    made: tuple[int, str, str], hashed: Callable[[Path], str],
+) -> bytes:  # fmt: skip
     now_ms, engine, tool_version = made
-    names = {copy.name for copy in copied}
-    others = sorted(p for p in root.iterdir() if p.name not in names and p.name != INCOMPLETE_FILE)
+    others = sorted(p for p in root.iterdir() if p.name not in partitions and p.name != INCOMPLETE_FILE)
     document = {
         "schema": SCHEMA,
         "tool": f"logcleaner {tool_version}",
         "engine": engine,
         "now": now_ms,
-        "original": plan.facts.path,
+        "original": original,
         "left_out": list(left_out),
-        "partitions": [_partition(copy, root, hashed) for copy in copied],
+        "partitions": list(partitions.values()),
         "files": [_file(path, root, hashed) for other in others for path in _files_of(other)],
     }
     return json.dumps(document, indent=1).encode() + b"\n"
@@ -127,7 +164,7 @@ class Manifest:
     """The facts that a copy keeps about itself and the log dir that it was made of."""
 
     original: str
-    """The path of that log dir at that time."""
+    """The path of that log dir at that time; its own of one that is no copy."""
     left_out: frozenset[str]
     """The entries of the log dir that were not copied."""
     files: tuple[ManifestFile, ...]

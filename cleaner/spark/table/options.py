@@ -17,7 +17,7 @@ from storage.log import LogConfig, SpecialTimestamp
 from storage.names import TopicPartition
 from storage.scan.partitions import EVERYTHING, Choice, parse_partitions, parse_pattern, parse_topics
 from storage.stores.opening import configure
-from storage.stores.paths import located, names_a_store
+from storage.stores.paths import located
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,9 +117,14 @@ class Options:
     """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
 
     def open_stores(self) -> None:
-        """Have this process read buckets with the configuration of the session that registered the source."""
-        if self.s3:
-            configure("s3", self.s3)
+        """Have this process read buckets as the session says that registered the source."""
+        open_stores(self.s3)
+
+
+def open_stores(s3: Mapping[str, str]) -> None:
+    """Have this process read and write buckets with the configuration of ``s3_of``, if it states any."""
+    if s3:
+        configure("s3", s3)
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
@@ -164,9 +169,6 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     said = _known(given, _SINK_NAMES)
     if not said.get("path"):
         raise InvalidConfig("path", None, 'name a log dir: save("/var/lib/kafka/data")', _WHERE)
-    if names_a_store(said["path"]):
-        reason = "lies in a store, and the sink writes to directories of this machine"
-        raise InvalidConfig("path", said["path"], reason, _WHERE)
     return SinkOptions(
         log_dir=located(said["path"]).absolute(),
         topic=said.get("topic"),

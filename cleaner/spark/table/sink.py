@@ -17,7 +17,7 @@ import base64
 import hashlib
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -84,23 +84,30 @@ class KafkaLogWriter(DataSourceArrowWriter):
             raise InvalidConfig("mode", "overwrite", "only new partitions are written: use append", "kafka-log")
         said = parse_sink_options(options)
         _check(schema, said.topic)
-        if not said.log_dir.is_dir():
-            raise NotALogDir(said.log_dir, "is not a directory; make it first")
         now_ms = SystemClock().now_ms()
         self._topic = said.topic
         self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Refuse a place that cannot be written to."""
+        if not self._write.log_dir.is_dir():
+            raise NotALogDir(self._write.log_dir, "is not a directory; make it first")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
         """Write the records of one task as parts.
 
         Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
         """
+        return WrittenParts(self._parts_of(iterator, self._write))
+
+    def _parts_of(self, iterator: Iterator[pa.RecordBatch], write: Write) -> tuple[Part, ...]:
         context = TaskContext.get()
-        writer = PartWriter(self._write, context.partitionId() if context else 0)
+        writer = PartWriter(write, context.partitionId() if context else 0)
         for batch in iterator:
             for name, record in records_of(batch, self._topic):
                 writer.add(name, record)
-        return WrittenParts(writer.close())
+        return writer.close()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
@@ -201,8 +208,7 @@ def publish(write: Write, parts: Sequence[Part]) -> None:
         for part in parts:
             if (write.log_dir / str(part.topic_partition)).exists():
                 raise PartitionExists(write.log_dir / str(part.topic_partition))
-        ordered = sorted(parts, key=lambda part: (part.topic_partition, part.task))
-        joined = [_join(write, list(some), fs) for _, some in groupby(ordered, key=lambda part: part.topic_partition)]
+        joined = [join(write, some, fs) for some in by_partition(parts)]
         for part, _ in joined:
             fs.rename(part.directory, write.log_dir / str(part.topic_partition), Purpose.ROLL)
         fs.fsync_dir(write.log_dir, Purpose.ROLL)
@@ -281,7 +287,14 @@ class _OpenPart:
         self._records, self._filled_bytes = [], 0
 
 
-def _join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
+def by_partition(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Yield the parts of each partition in the order of their tasks."""
+    ordered = sorted(parts, key=lambda part: (part.topic_partition, part.task))
+    for _, some in groupby(ordered, key=lambda part: part.topic_partition):
+        yield list(some)
+
+
+def join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
     """Append the batches of the other parts to the first part. Return that part and its log end offset."""
     with Log.open(parts[0].directory, write.config, fs) as log:
         for part in parts[1:]:

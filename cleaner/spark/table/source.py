@@ -18,6 +18,7 @@ from cleaner.spark.table.options import Options, parse_options
 from cleaner.spark.table.planning import plan_read
 from cleaner.spark.table.reading import read_planned
 from storage.errors import InvalidConfig
+from storage.stores.paths import names_a_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,11 @@ class KafkaLogSource(DataSource):
         return KafkaLogStreamReader(replace(parse_options(self.options), s3=self.s3), column_names(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaLogWriter:
-        """Return the writer of one write. Raises: InvalidConfig, NotALogDir."""
+        """Return the writer of one write. Raises: InvalidConfig, NotALogDir; UnusableOutput, as of a store."""
+        if names_a_store(self.options.get("path", "")):
+            from cleaner.spark.table.stored_sink import StoredLogWriter  # noqa: PLC0415
+
+            return StoredLogWriter(self.options, schema, self.s3, overwrite=overwrite)
         from cleaner.spark.table.sink import KafkaLogWriter  # noqa: PLC0415
 
         return KafkaLogWriter(self.options, schema, overwrite=overwrite)

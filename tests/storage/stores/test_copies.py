@@ -121,6 +121,12 @@ def test_copy_in_a_bucket_has_the_bytes_of_a_local_copy(
     assert "meta.properties: has 8 bytes" in capsys.readouterr().out
 
 
+def test_whole_bucket_can_become_a_copy(few_logs: Path, to: Destination, tmp_path: Path) -> None:
+    assert copied(few_logs, f"{SCHEME}://{to.name}") == copied(few_logs, tmp_path / "copy") == ExitStatus.DONE
+    assert differing(local_files(tmp_path / "copy"), to.files("")) == []
+    assert copied(few_logs, f"{SCHEME}://{to.name}") == ExitStatus.USAGE
+
+
 def test_log_dir_in_a_bucket_is_copied_as_the_same_one_here(
     local: str, bucket: str, to: Destination, tmp_path: Path
 ) -> None:

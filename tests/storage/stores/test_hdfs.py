@@ -19,7 +19,7 @@ from hdfs_native import WriteOptions
 from cleaner.cli.main import main
 from storage.errors import ErrorKind
 from storage.stores import opening
-from storage.stores.errors import ForbiddenStore, ObjectChanged, StoreFull, StoreUnreachable
+from storage.stores.errors import ForbiddenStore, ObjectChanged, StoreFailed, StoreFull, StoreUnreachable
 from storage.stores.paths import StoredPath
 from storage.stores.store import Store
 from storage.stores.stored_file import StoredFile
@@ -35,6 +35,7 @@ class MadeUp:
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files, self.time_ms, self.error = files, 1_000, ""
+        self.directories: set[str] = set()
 
     def may_fail(self) -> None:
         if self.error:
@@ -72,6 +73,11 @@ class MadeUp:
         if target in self.files and not overwrite:
             raise RuntimeError(f"rename destination {target} already exists")
         self.files[target] = self.files.pop(source)
+
+    def mkdirs(self, path: str, create_parent: bool) -> None:
+        self.may_fail()
+        self.directories.add(path)
+        assert create_parent
 
     def delete(self, path: str) -> None:
         self.may_fail()
@@ -183,6 +189,16 @@ def test_file_that_is_there_is_replaced_only_if_that_is_meant(store: Store, clie
     assert client.files == {"/d/x": b"0123456789", "/d/p-0/a b%20": b"log"}
     assert store.put("d/x", b"other", is_new=False).size_bytes == 5
     assert client.files["/d/x"] == b"other"
+
+
+def test_file_that_is_moved_has_its_new_name_alone(store: Store, client: MadeUp) -> None:
+    assert store.move("d/x", "e/y", 10).name == "y"
+    assert (client.files["/e/y"], client.directories) == (b"0123456789", {"/e"})
+    assert "/d/x" not in client.files
+    with pytest.raises(FileExistsError):
+        store.move("d/p-0/a b%20", "e/y", 3)
+    with pytest.raises(StoreFailed, match=r"hdfs://name:9000/e/z: .*3 bytes lie there behind the renaming of 4"):
+        store.move("d/p-0/a b%20", "e/z", 4)
 
 
 def test_quota_that_is_used_up_is_told(store: Store, client: MadeUp) -> None:

@@ -119,6 +119,19 @@ def test_what_is_not_there_is_not_found(store: Store) -> None:
     assert store.list("nothing") == []
 
 
+@pytest.mark.skipif(SCHEME == "abfs", reason="NOT RUN: Azure may answer before its copy is done")
+def test_file_that_is_moved_has_its_new_name_alone(server: str, through: Proxy) -> None:
+    made = writer(server, "moved")
+    obstore.put(made, "d/a b%20", b"a" * 100)
+    store = opening.store_of(f"{SCHEME}://moved")
+    assert store.moves_files
+    assert store.move("d/a b%20", "e/y", 100) == store.look("e/y")
+    assert [entry.name for _, entry in store.walk("")] == ["y"]
+    with pytest.raises(StoreFailed, match=r"moved/z: .*100 bytes lie there behind the writing of 99"):
+        store.move("e/y", "z", 99)
+    assert [entry.name for _, entry in store.walk("")] == ["y", "z"]
+
+
 def test_another_version_is_never_read(server: str, through: Proxy) -> None:
     made = writer(server, "versions")
     obstore.put(made, "x", b"a" * 100)
