@@ -85,11 +85,11 @@ class VerifyReport:
 
     def _verdict(self) -> str:
         checked = self.checked
-        unread = f"; {counted(len(checked.problems), 'place')} could not be read" if checked.problems else ""
+        unread = f"{counted(len(checked.problems), 'place')} could not be read" if checked.problems else ""
         if not checked.findings:
-            return f"nothing is wrong{unread}"
-        what = counted(len(checked.findings), "finding")
-        return f"{what}{'' if checked.is_damaged else ', no damage'}{unread}"
+            return f"{unread}; nothing is wrong with the rest" if unread else "nothing is wrong"
+        what = f"{counted(len(checked.findings), 'finding')}{'' if checked.is_damaged else ', no damage'}"
+        return f"{what}; {unread}" if unread else what
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:

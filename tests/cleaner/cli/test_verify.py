@@ -139,7 +139,7 @@ def test_what_cannot_be_read_gives_status_1(log_dir, capsys):
     assert main(["verify", str(log_dir)]) == ExitStatus.FAILED
     told = capsys.readouterr()
     assert f"logcleaner: {path}: cannot be read" in told.err
-    assert "1\nplace could not be read" in told.out
+    assert told.out.replace("\n", " ").endswith(": 1 place could not be read; nothing is wrong with the rest ")
 
 
 def test_without_kernels_nothing_is_verified(log_dir, monkeypatch, capsys):
