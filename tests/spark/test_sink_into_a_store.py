@@ -13,6 +13,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import obstore
 import pyarrow as pa
@@ -27,19 +28,22 @@ from cleaner.errors import UnusableOutput
 from cleaner.spark import read_logs, register
 from cleaner.spark.table.sink import KafkaLogWriter, WrittenParts
 from cleaner.spark.table.source import KafkaLogSource
-from cleaner.spark.table.stored_sink import StoredLogWriter
+from cleaner.spark.table.stored_sink import SentParts, StoredLogWriter
 from storage.filesystem import OutOfSpace
 from storage.log import Log
-from storage.names import HIGH_WATERMARK_CHECKPOINT, INCOMPLETE_FILE, MANIFEST_FILE, DirState
+from storage.names import HIGH_WATERMARK_CHECKPOINT, INCOMPLETE_FILE, LOCK_FILE, MANIFEST_FILE, DirState
 from storage.stores import opening
-from storage.stores.errors import StoreError
+from storage.stores.errors import StoreError, StoreFailed
+from storage.stores.hdfs import Hdfs
 from storage.stores.opening import store_of
+from storage.stores.paths import StoredPath
 from storage.uploads import OtherWriter
 from tests.schemas import check
 from tests.spark.test_sink import ARROW, HEADED, MOMENT, batch, row
 from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy, proxying
 from tests.storage.stores.servers import (
+    IS_OTHER,
     KEYS,
     KIND,
     OF_S3,
@@ -50,10 +54,11 @@ from tests.storage.stores.servers import (
     serving,
 )
 from tests.storage.stores.test_copies import Destination, local_files
+from tests.storage.stores.test_hdfs import NAMED
 
 BUCKET = "written"
 PLACE = f"{SCHEME}://{BUCKET}"
-SECRET = "a-secret-that-nobody-shows"
+SECRET = KEYS["secret_access_key"] if IS_OTHER else "a-secret-that-nobody-shows"
 OPTIONS = {"segment.bytes": "2000", "compression": "lz4"}
 
 
@@ -103,6 +108,15 @@ def written(sink: KafkaLogWriter, tasks: int = 3) -> list[WrittenParts]:
     return [in_task(sink.write(iter([rows(task)])), task) for task in range(tasks)]
 
 
+def written_here(there: StoredLogWriter, directory: Path) -> dict[str, bytes]:
+    """Return the files that the same write makes on this machine. Topic ids follow from the number of a write."""
+    directory.mkdir()
+    here = KafkaLogWriter({"path": str(directory)} | OPTIONS, from_arrow_schema(ARROW), overwrite=False)
+    here._write = replace(there._write, log_dir=directory)
+    here.commit([*written(here), None])
+    return {file: data for file, data in local_files(directory).items() if file != LOCK_FILE}
+
+
 def few(sink: KafkaLogWriter) -> list[WrittenParts]:
     """Write two rows in each of two tasks: of a partition that both have, and of one that is the task's."""
     batches = (batch(row(f"k{task}"), row("a", f"alone{task}")) for task in range(2))
@@ -120,13 +134,9 @@ def test_log_dir_has_the_bytes_of_a_write_here(
     there = writer(name)
     if not is_moved:
         monkeypatch.setattr(store_of(PLACE), "moves_files", False)
-    (tmp_path / "here").mkdir()
-    here = KafkaLogWriter({"path": str(tmp_path / "here")} | OPTIONS, from_arrow_schema(ARROW), overwrite=False)
-    here._write = replace(there._write, log_dir=tmp_path / "here")  # topic ids follow from its number
-    for sink in (here, there):
-        sink.commit([*written(sink), None])
-    wanted, found = local_files(tmp_path / "here"), to.files(name)
-    del wanted[".lock"]
+    wanted = written_here(there, tmp_path / "here")
+    there.commit([*written(there), None])
+    found = to.files(name)
     manifest = json.loads(found.pop(MANIFEST_FILE))
     check(manifest)
     assert found.keys() == wanted.keys()
@@ -341,6 +351,17 @@ def test_part_that_was_replaced_is_not_taken(to: Destination, proxy: Proxy, name
     assert MANIFEST_FILE not in to.files(name)
 
 
+def test_part_that_comes_otherwise_than_it_was_sent_is_not_taken(to: Destination, proxy: Proxy, name: str) -> None:
+    sink = writer(name)
+    first, second = few(sink)
+    assert isinstance(first, SentParts)
+    other = replace(first, sent=tuple(file._replace(sha256="0" * 64) for file in first.sent))
+    with pytest.raises(StoreFailed, match="other bytes came than were sent"):
+        sink.commit([other, second])
+    sink.abort([other, second])
+    assert to.files(name) == {}
+
+
 def test_full_disk_of_a_worker_is_told(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def full(directory: Path, *_: Any, **__: Any) -> None:
         raise OutOfSpace(directory, 1)
@@ -349,3 +370,23 @@ def test_full_disk_of_a_worker_is_told(proxy: Proxy, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Log, "create", full)
     with pytest.raises(OutOfSpace, match="no space for 1 bytes; make room there, or name another directory as TMPDIR"):
         sink.write(iter([rows(0)]))
+
+
+@pytest.mark.skipif(NAMED not in os.environ, reason=f"NOT RUN: {NAMED} names no cluster")
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_log_dir_in_a_real_cluster_has_the_bytes_of_a_write_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_moved: bool
+) -> None:
+    place = StoredPath(f"{os.environ[NAMED]}/written-{uuid4().hex}")
+    monkeypatch.setattr(Hdfs, "moves_files", is_moved)
+    there = StoredLogWriter({"path": str(place)} | OPTIONS, from_arrow_schema(ARROW), {}, overwrite=False)
+    wanted = written_here(there, tmp_path / "here")
+    there.commit(written(there))
+    assert main(["fetch", str(place), str(tmp_path / "fetched")]) == ExitStatus.DONE
+    found = local_files(tmp_path / "fetched")
+    del found[MANIFEST_FILE]
+    assert found == wanted
+    assert {path.name for path in place.iterdir()} == {MANIFEST_FILE, *(name.split("/")[0] for name in wanted)}
+    given_up = StoredLogWriter({"path": f"{place}-2"} | OPTIONS, from_arrow_schema(ARROW), {}, overwrite=False)
+    given_up.abort(few(given_up))
+    assert store_of(place.place).list(f"{place.key}-2") == []

@@ -1,4 +1,4 @@
-"""What fake-gcs-server lacks of Google's XML protocol, which the client speaks: put, multipart upload, missing buckets.
+"""What fake-gcs-server lacks of Google's XML protocol, which the client speaks: put, copy, parts, missing buckets.
 
 Listing, looking, reading and deleting pass as they are. What is put goes to it by Google's JSON protocol, with the
 condition of the request. Parts are kept here until they are completed.
@@ -75,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
             if "uploadId" in query:
                 return self._of_parts(bucket, name, query, body)
             if self.command == "PUT":
+                if source := self.headers.get("x-goog-copy-source"):
+                    _, _, body = self._passed_on("GET", f"/{source.removeprefix('/')}", b"", {})
                 return self._put(bucket, name, body)
         return self._passed_on(self.command, self.path, body, dict(self.headers))
 
