@@ -29,6 +29,8 @@ from storage.names import SCRATCH_SUFFIX, TopicPartition
 from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.batches import encode_control_batch
+from tests.cleaner.engine.compaction.test_resolve import crossing, logs
+from tests.cleaner.engine.compaction.test_resolve import entry as aborted_entry
 from tests.cleaner.engine.test_unkeyed_guard import mixed, seen
 from tests.conftest import Samples
 from tests.partition_dirs import (
@@ -255,6 +257,17 @@ def test_damaged_partition_is_told_and_the_others_are_compacted(tmp_path: Path, 
     assert errors[0] is None
     assert "CRC-32C mismatch" in errors[1]
     assert broken.log(0).read_bytes() == data
+
+
+def test_transaction_index_that_a_marker_behind_the_round_contradicts_is_told_as_here(
+    tmp_path: Path, here: Bulk
+) -> None:
+    directory = crossing(tmp_path, ControlType.COMMIT, aborted_entry(10, 30))
+    before = logs(directory)
+    (result,) = cleaned(tmp_path, LAYERS, here).results.values()
+    assert result.error is not None
+    assert f"{20:020d}.txnindex at byte 0: " in result.error
+    assert logs(directory) == before
 
 
 def test_record_that_does_not_parse_is_told_by_the_walk_over_the_keys(tmp_path: Path, here: Bulk) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
 from storage.log.producer_state import BatchMetadata, ProducerEntry, format_snapshot
@@ -282,6 +285,30 @@ def test_torn_tail_is_a_remark_in_the_active_segment_and_damage_in_a_closed_one(
         said = capsys.readouterr()
         assert ("invalid bytes" in said.out) is (status == 0)
         assert ("was not read" in said.err) is (status == 4)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([(0, 1), (0, 2)], ["out of order timestamp", "  Index timestamp: {0}, Previously indexed timestamp: {0}"]),
+        ([(-1, 1), (0, 2)], ["timestamp mismatch", "  Index timestamp: {-1}, log timestamp: {0}"]),
+        ([(0, 1), (9, 2)], ["timestamp mismatch", "  Index timestamp: {9}, log timestamp: {0}"]),
+        ([(-1, 0)], ["The following indexed offsets are not found", "Indexed offset: 0, found log offset: 1"]),
+        ([(0, 2)], []),
+    ],
+)
+def test_time_index_is_held_against_the_log(
+    orders: PartitionDir, capsys: pytest.CaptureFixture[str], entries: list[tuple[int, int]], said: list[str]
+) -> None:
+    """Entries and lines have times beside that of all records."""
+    time_ms = int.from_bytes(orders.log(0).read_bytes()[35:43], "big")
+    index = orders.log(0).with_suffix(".timeindex")
+    index.write_bytes(b"".join(struct.pack(">qi", time_ms + beside_ms, offset) for beside_ms, offset in entries))
+    assert main(["dump", str(index)]) == ExitStatus.DONE  # as of Kafka's tool, which tells the same
+    err = capsys.readouterr().err
+    lines = [re.sub(r"\{(-?\d+)\}", lambda found: str(time_ms + int(found[1])), line) for line in said]
+    assert all(line in err for line in lines), err
+    assert bool(err) is bool(said)
 
 
 def test_the_reader_of_a_pipe_may_leave(tmp_path: Path) -> None:
