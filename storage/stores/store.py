@@ -84,7 +84,7 @@ class Store(Protocol):
 
     @property
     def moves_files(self) -> bool:
-        """Whether ``move`` sends no byte through this machine, and is done when it returns."""
+        """Return whether ``move`` sends no byte through this machine, and is done when it returns."""
         ...
 
     def list(self, directory: str) -> list[StoredEntry]:

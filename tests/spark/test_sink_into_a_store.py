@@ -112,7 +112,7 @@ def written_here(there: StoredLogWriter, directory: Path) -> dict[str, bytes]:
     """Return the files that the same write makes on this machine. Topic ids follow from the number of a write."""
     directory.mkdir()
     here = KafkaLogWriter({"path": str(directory)} | OPTIONS, from_arrow_schema(ARROW), overwrite=False)
-    here._write = replace(there._write, log_dir=directory)
+    here.this_write = replace(there.this_write, log_dir=directory)
     here.commit([*written(here), None])
     return {file: data for file, data in local_files(directory).items() if file != LOCK_FILE}
 
@@ -312,7 +312,7 @@ def test_late_attempt_of_a_task_changes_nothing(
     def late(output: OutputDir) -> None:
         assert not [file for file in to.files(name) if DirState.DELETE.value in file]
         obstore.put(
-            to.store, f"{name}/logcleaner-0.{sink._write.job}{'f' * 16}-delete/{HIGH_WATERMARK_CHECKPOINT}", b"0"
+            to.store, f"{name}/logcleaner-0.{sink.this_write.job}{'f' * 16}-delete/{HIGH_WATERMARK_CHECKPOINT}", b"0"
         )
         settle(output)
 

@@ -86,20 +86,20 @@ class KafkaLogWriter(DataSourceArrowWriter):
         _check(schema, said.topic)
         now_ms = SystemClock().now_ms()
         self._topic = said.topic
-        self._write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
+        self.this_write = Write(said.log_dir, uuid.uuid4().hex[:16], now_ms, said.compression, said.segment_bytes)
         self._begin()
 
     def _begin(self) -> None:
         """Refuse a place that cannot be written to."""
-        if not self._write.log_dir.is_dir():
-            raise NotALogDir(self._write.log_dir, "is not a directory; make it first")
+        if not self.this_write.log_dir.is_dir():
+            raise NotALogDir(self.this_write.log_dir, "is not a directory; make it first")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
         """Write the records of one task as parts.
 
         Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
         """
-        return WrittenParts(self._parts_of(iterator, self._write))
+        return WrittenParts(self._parts_of(iterator, self.this_write))
 
     def _parts_of(self, iterator: Iterator[pa.RecordBatch], write: Write) -> tuple[Part, ...]:
         context = TaskContext.get()
@@ -113,16 +113,16 @@ class KafkaLogWriter(DataSourceArrowWriter):
         """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
         try:
             publish(
-                self._write,
+                self.this_write,
                 [part for message in messages if isinstance(message, WrittenParts) for part in message.parts],
             )
         finally:
-            remove_parts(self._write)
+            remove_parts(self.this_write)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove all parts."""
         del messages  # failed tasks send none
-        remove_parts(self._write)
+        remove_parts(self.this_write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ class StoredLogWriter(KafkaLogWriter):
 
     @property
     def _place(self) -> StoredPath:
-        assert isinstance(self._write.log_dir, StoredPath)
-        return self._write.log_dir
+        assert isinstance(self.this_write.log_dir, StoredPath)
+        return self.this_write.log_dir
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SentParts:
         """Write the records of one task as parts, and send them.
@@ -95,7 +95,7 @@ class StoredLogWriter(KafkaLogWriter):
         open_stores(self._s3)
         fs = Uploads(at_once=_AT_ONCE)
         with _scratch() as scratch:
-            parts = self._parts_of(iterator, replace(self._write, log_dir=scratch))
+            parts = self._parts_of(iterator, replace(self.this_write, log_dir=scratch))
             sent = tuple(replace(part, directory=self._place / part.directory.name) for part in parts)
             for part, there in zip(parts, sent, strict=True):
                 _copy(part.directory, there.directory, fs)
@@ -105,7 +105,7 @@ class StoredLogWriter(KafkaLogWriter):
         """Make the log dir. Raises: OutOfSpace, OtherWriter; as of a store: the place has no manifest then."""
         open_stores(self._s3)
         look_anew([self._place])
-        fs = Uploads(passing_over=self._write.job)
+        fs = Uploads(passing_over=self.this_write.job)
         output, told = OutputDir(self._place, fs, self._mark), [m for m in messages if isinstance(m, SentParts)]
         fs.make_dir(self._place, self._place, Purpose.COPY)
         fs.adopt(self._marked)
@@ -118,7 +118,7 @@ class StoredLogWriter(KafkaLogWriter):
             fs.replace_file(self._place / HIGH_WATERMARK_CHECKPOINT, format_offset_checkpoint(ends), Purpose.COPY)
             self._remove_parts(fs)
             output.settle()
-            manifest = manifest_of_new(ends, self._place, (self._write.now_ms, "spark", __version__), fs.sha256_of)
+            manifest = manifest_of_new(ends, self._place, (self.this_write.now_ms, "spark", __version__), fs.sha256_of)
         except BaseException:
             _take_back(fs)
             raise
@@ -141,20 +141,20 @@ class StoredLogWriter(KafkaLogWriter):
         target = output.path / str(name)
         if len(parts) == 1 and store_of(self._place.place).moves_files:
             fs.rename(parts[0].directory, target, Purpose.COPY)
-            return name, Log.open(target, self._write.config, fs).log_end_offset
+            return name, Log.open(target, self.this_write.config, fs).log_end_offset
         with _scratch() as scratch:
             here = [replace(part, directory=scratch / part.directory.name) for part in parts]
             for there, part in zip(parts, here, strict=True):
                 _copy(there.directory, part.directory, FileSystem())
                 _ensure_same(there.directory, part.directory, fs)
-            joined, end = join(self._write, here, FileSystem())
+            joined, end = join(self.this_write, here, FileSystem())
             _copy(joined.directory, target, fs)
         return name, end
 
     def _remove_parts(self, fs: Uploads) -> None:
         """Remove the remains of all tasks, of failed and duplicate ones, too."""
         for entry in store_of(self._place.place).list(self._place.key):
-            if entry.is_directory and self._write.job in entry.name:
+            if entry.is_directory and self.this_write.job in entry.name:
                 fs.remove_all(self._place / entry.name)
 
 
