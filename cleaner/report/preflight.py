@@ -228,6 +228,8 @@ def _listed(page: Page, head: str, lines: Sequence[str], so: str | None = None, 
 def _shutdown(log_dir: LogDirStart) -> str:
     if log_dir.state is Dirs.OFFLINE:
         return "goes offline"
+    if log_dir.is_made:
+        return "is not there; Kafka makes it, and begins empty: is its disk mounted?"
     if log_dir.is_clean:
         return "was shut down cleanly; Kafka recovers only what is listed here"
     return "was not shut down cleanly; Kafka recovers each log from its recovery point on"

@@ -151,3 +151,5 @@ class LogDirBefore(NamedTuple):
     """Why the dir cannot be used at all."""
     cleaner_offsets: Offsets | KafkaFailure = MappingProxyType({})
     """Of ``cleaner-offset-checkpoint``; empty, too, where the log cleaner is off."""
+    is_made: bool = False
+    """Whether the directory is not there, and the start makes it."""

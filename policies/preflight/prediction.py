@@ -338,7 +338,8 @@ def _load(before: LogDirBefore, around: StartSurroundings) -> tuple[LogDirStart,
     if isinstance(before.cleaner_offsets, KafkaFailure) and before.cleaner_offsets.is_io:
         failures.append((CLEANER_OFFSET_CHECKPOINT, before.cleaner_offsets))
     state = Dirs.OFFLINE if failures else Dirs.ONLINE
-    return LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures)), refusals
+    started = LogDirStart(before.path, state, before.is_clean, (), tuple(logs), tuple(failures), is_made=before.is_made)
+    return started, refusals
 
 
 def _reads_watermarks(before: LogDirBefore, logs: Sequence[LogStart], around: StartSurroundings) -> bool:
@@ -385,11 +386,14 @@ def _new_partitions(log_dirs: Sequence[LogDirStart], around: StartSurroundings) 
     offline = {partition for one in log_dirs for partition in _hosted(one)} - loaded
     online = [one.path for one in log_dirs if one.state is Dirs.ONLINE]
     paths = {around.identities.directory_ids.get(path): path for path in online}
+    is_any_lost = any(
+        map(is_lost, log_dirs)
+    )  # one that goes offline later may do so behind the making of the partition
     found: dict[str, list[TopicPartition]] = {}
     for partition, directory_id in _assigned(around.replicas).items():
         is_stated = directory_id is not None and directory_id != _UNASSIGNED
         path = paths.get(directory_id) if is_stated else None
-        is_skipped = path is None and (partition in offline or (is_stated and len(online) < len(log_dirs)))
+        is_skipped = path is None and (partition in offline or (is_stated and is_any_lost))
         if partition not in loaded and online and not is_skipped:
             found.setdefault(path or (online[0] if len(log_dirs) == 1 else _ANYWHERE), []).append(partition)
     return found

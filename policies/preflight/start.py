@@ -153,6 +153,8 @@ class LogDirStart(NamedTuple):
     """The partitions that had records by the checkpoints of this log dir, and have no directory."""
     missing: tuple[Finding, ...] = ()
     """Findings which say that records were gone before the start."""
+    is_made: bool = False
+    """Whether the directory was not there before the start."""
 
 
 class Refusal(NamedTuple):

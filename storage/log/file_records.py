@@ -30,6 +30,8 @@ _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 _LEGACY_TIMESTAMP_POSITION: Final = 18
 _LEGACY_ATTRIBUTES_POSITION: Final = 17
 _CODEC_MASK: Final = 7
+_LENGTH: Final = struct.Struct(">i")
+_UNPACKED_BYTES_MAX: Final = (1 << 31) - 1
 _ZSTD: Final = 4
 _LONG_BITS: Final = 64
 CORRUPT: Final = "CorruptRecordException"
@@ -121,6 +123,37 @@ def check_wrapper(log: LogBytes, batch: WalkedBatch) -> None:
         raise CorruptRecord(batch.position, f"a wrapper of version {batch.magic}", "InvalidRecordException")
     if codec == _ZSTD:
         raise CorruptRecord(batch.position, "a wrapper that is compressed with zstd", "InvalidRecordException")
+    if codec:
+        _check_wrapped(batch, codec, bytes(log.at(batch.position, batch.size_bytes)))
+
+
+def _check_wrapped(batch: WalkedBatch, codec: int, data: bytes) -> None:
+    """Raise Kafka's error where compressed messages cannot be unpacked.
+
+    Source: Kafka ``LegacyRecord.value``, ``Utils.sizeDelimited``, ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
+    """
+    from storage.codecs.compression import Compression, decompress  # noqa: PLC0415 - few logs have such messages
+    from storage.errors import CorruptCompressedData  # noqa: PLC0415 - as above
+
+    def length_at(position: int) -> int:
+        if position + _LENGTH.size > len(data):
+            cause = "a wrapper that ends within its fields"
+            raise CorruptRecord(batch.position, cause, "IndexOutOfBoundsException")
+        length: int = _LENGTH.unpack_from(data, position)[0]
+        return length
+
+    key = _LEGACY_TIMESTAMP_POSITION + (_LEGACY_TIMESTAMP.size if batch.magic else 0)
+    value = key + _LENGTH.size + max(length_at(key), 0)
+    start, size_bytes = value + _LENGTH.size, length_at(value)
+    if size_bytes < 0:
+        raise CorruptRecord(batch.position, "a wrapper without a value", "InvalidRecordException")
+    if start + size_bytes > len(data):
+        cause = f"the value of a wrapper has {size_bytes} bytes, of which {len(data) - start} are there"
+        raise CorruptRecord(batch.position, cause, "IllegalArgumentException")
+    try:
+        decompress(Compression(codec), data[start : start + size_bytes], _UNPACKED_BYTES_MAX, batch.magic)
+    except CorruptCompressedData as error:
+        raise CorruptRecord(batch.position, f"a wrapper that cannot be unpacked: {error}", "KafkaException") from error
 
 
 def invalid(log: LogBytes, batch: WalkedBatch) -> str | None:

@@ -194,6 +194,7 @@ _UNWRAPPED_SINCE = 4
 _READ_WRITE = 6
 _ALL = 7
 _READ = 4
+_MAKE = 3  # an entry in a directory
 
 
 def _may(user: User, path: Path, bits: int) -> bool:
@@ -222,6 +223,7 @@ def read_log_dir(
     release: Release,
     *,
     cleans: bool,
+    makes_missing: bool,
     budget: ReadingBudget | None = None,
 ) -> LogDirBefore:
     """Read the facts of a log dir.
@@ -232,8 +234,11 @@ def read_log_dir(
         interval: see ``Interval``.
         release: of the Kafka that is to start; it decides which names of directories are known.
         cleans: whether its log cleaner runs.
+        makes_missing: whether it makes a log dir that is not there, as with ZooKeeper.
         budget: bounds what is read whole; None for no bound.
     """
+    if makes_missing and _may_be_made(path, user):
+        return LogDirBefore(str(path), False, {}, {}, {}, (), (), is_made=True)
     failure = _unusable(path, user)
     if failure:
         return LogDirBefore(str(path), False, {}, {}, {}, (), (), failure=failure)
@@ -251,6 +256,14 @@ def read_log_dir(
         holder_of(path),
         cleaner_offsets=_offsets(path / CLEANER_OFFSET_CHECKPOINT, user, release) if cleans else {},
     )
+
+
+def _may_be_made(path: Path, user: User) -> bool:
+    """Return whether a path is not there, and a user may make it, with its parents. Source: Kafka LogManager."""
+    if path.exists() or path.is_symlink():
+        return False
+    above = next(parent for parent in path.parents if parent.exists())
+    return above.is_dir() and user.may(above.stat(), _MAKE)
 
 
 def _unusable(path: Path, user: User) -> KafkaFailure | None:
@@ -427,7 +440,7 @@ def _predicted(
         node.release, check_identities(identities, node.node_id, str(metadata_dir)), str(metadata_dir), None, None
     )
     placements: Placements | None = None
-    if _has_quorum(node.release, identities, metadata_dir):
+    if has_quorum := _has_quorum(node.release, identities, metadata_dir):
         metadata = load_metadata(read_metadata(metadata_dir, user, node.release), str(metadata_dir))
         placements = read_placements(metadata_dir / METADATA_DIR, metadata)
         metadata = with_features(metadata, placements.features, str(metadata_dir / METADATA_DIR), node.release)
@@ -446,7 +459,12 @@ def _predicted(
             return int(text)
         return node.intervals(topic_partition.topic) if node.intervals else node.interval_bytes
 
-    befores = [read_log_dir(path, user, interval, node.release, cleans=node.cleans, budget=budget) for path in log_dirs]
+    befores = [
+        read_log_dir(
+            path, user, interval, node.release, cleans=node.cleans, makes_missing=not has_quorum, budget=budget
+        )
+        for path in log_dirs
+    ]
     return befores, predict(befores, around)._replace(user=StartUser(user.uid, user.gid, _name_of(user)))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from cleaner.engine.preflight.contents import DirectoryContents
 from cleaner.engine.preflight.preflight import Node, predict_start
 from policies.preflight.facts import KafkaFailure, Release
+from storage.codecs.compression import Compression
+from storage.records import Record, encode_wrapper
 from tests.partition_dirs import keyed
 
 LOG = "00000000000000000000.log"
@@ -157,7 +161,7 @@ def test_log_dir_that_may_not_be_written_and_lacks_a_checkpoint_stops_the_broker
         (0x82, 0x01, "InvalidRecordException"),
         (0x82, 0x07, "IllegalArgumentException"),
         (0x01, 0x04, "InvalidRecordException"),
-        (0x01, 0x01, None),
+        (0x01, 0x01, "IllegalArgumentException"),
     ],
 )
 def test_batch_that_lost_its_version_is_taken_for_a_compressed_message_by_kafka_4(
@@ -171,3 +175,40 @@ def test_batch_that_lost_its_version_is_taken_for_a_compressed_message_by_kafka_
     for unwraps in (True, False):
         found = DirectoryContents(tmp_path, 4096, unwraps=unwraps).replay(LOG, INDEX, 0, 3)
         assert (found and found.exception) == (exception if unwraps else None)
+
+
+def flipped_at(position: int, wrapper: bytes) -> bytes:
+    return wrapper[:position] + bytes([wrapper[position] ^ 1]) + wrapper[position + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "exception"),
+    [
+        (lambda wrapper: wrapper, None),
+        (partial(flipped_at, 34), "KafkaException"),  # the magic of the lz4 frame
+        (lambda whole: whole[:8] + struct.pack(">i", len(whole) - 20) + whole[12:-8], "IllegalArgumentException"),
+        (lambda wrapper: wrapper[:26] + struct.pack(">ii", -1, -1) + wrapper[34:], "InvalidRecordException"),
+        (lambda wrapper: wrapper[:26] + struct.pack(">i", len(wrapper)) + wrapper[30:], "IndexOutOfBoundsException"),
+    ],
+)  # fmt: skip
+def test_wrapper_that_kafka_4_cannot_unpack_stops_it_as_real_starts_show(
+    damage: Callable[[bytes], bytes], exception: str | None, tmp_path: Path
+) -> None:
+    records = [Record(offset, 1, b"k", b"v" * 50) for offset in range(3)]
+    (tmp_path / LOG).write_bytes(damage(encode_wrapper(records, 1, Compression.LZ4)))
+    (tmp_path / INDEX).write_bytes(b"")
+    for unwraps in (True, False):
+        found = DirectoryContents(tmp_path, 4096, unwraps=unwraps).next_offset(LOG, INDEX, 0)
+        assert (found.exception if isinstance(found, KafkaFailure) else None) == (exception if unwraps else None)
+
+
+def test_log_dir_that_is_not_there_is_made_by_a_broker_with_zookeeper(owned: Path, tmp_path: Path) -> None:
+    (owned / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    disk.chmod(0o777)
+    missing = disk / "kafka" / "data"
+    start = predict_start([owned, missing], Node(Release(2, 8)))
+    assert (start.is_started, start.offline, [one.is_made for one in start.log_dirs]) == (True, [], [False, True])
+    disk.chmod(0o755)
+    assert predict_start([owned, missing], Node(Release(2, 8))).offline == [str(missing)]

@@ -323,23 +323,24 @@ def test_stray_beside_a_partition_that_takes_the_log_dir_offline_may_stop_the_br
 
 
 @pytest.mark.parametrize(
-    ("assigned", "offline", "here", "anywhere"),
+    ("assigned", "garbage", "here", "anywhere"),
     [
-        ("a", False, ["/first"], []),
-        ("b", False, ["/second"], []),
-        ("b", True, [], []),
-        ("unknown", False, [], ["orders-0"]),
-        ("unknown", True, [], []),
-        (None, True, [], ["orders-0"]),
+        ("a", None, ["/first"], []),
+        ("b", None, ["/second"], []),
+        ("b", "recovery_points", [], []),
+        ("unknown", None, [], ["orders-0"]),
+        ("unknown", "recovery_points", [], []),
+        ("unknown", "high_watermarks", [], ["orders-0"]),  # read with the first partition that is served
+        (None, "recovery_points", [], ["orders-0"]),
     ],
 )
 def test_partition_without_a_directory_begins_in_the_log_dir_that_the_metadata_state(
-    assigned: str | None, offline: bool, here: list[str], anywhere: list[str]
+    assigned: str | None, garbage: str | None, here: list[str], anywhere: list[str]
 ) -> None:
-    garbage = KafkaFailure("IOException", "malformed line", is_io=True)
+    failure = KafkaFailure("IOException", "malformed line", is_io=True)
     dirs = [LogDirBefore(path, True, {}, {}, {}, (), ()) for path in ("/first", "/second")]
-    if offline:
-        dirs[1] = dirs[1]._replace(recovery_points=garbage)
+    if garbage:
+        dirs[1] = dirs[1]._replace(**{garbage: failure})
     directories = {(TOPIC_ID, 0): (assigned,)} if assigned else {}
     replicas = Replicas(NODE, {(TOPIC_ID, 0): (NODE,)}, {TOPIC_ID: "orders"}, directories)
     identities = Identities((), {}, (), {"/first": "a", "/second": "b"})
