@@ -103,7 +103,10 @@ def test_partitions_of_a_topic_share_its_id_also_with_those_that_are_there(tmp_p
         sink.write(iter([batch(row("a", topic, number))])) for topic, number in (("o", 0), ("o", 1), ("clicks", 1))
     ]
     sink.commit(tasks)
-    ids = {path.parent.name: path.read_text()[-22:] for path in tmp_path.glob("*/partition.metadata")}
+    ids = {
+        path.parent.name: path.read_text().rpartition("topic_id: ")[2].strip()
+        for path in tmp_path.glob("*/partition.metadata")
+    }
     assert ids["o-0"] == ids["o-1"] != ids["clicks-0"] == ids["clicks-1"]
 
 

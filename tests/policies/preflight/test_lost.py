@@ -63,6 +63,27 @@ def test_directory_that_was_set_aside_is_the_only_copy(
 
 
 @pytest.mark.parametrize(
+    ("suffix", "topic_id", "here_id", "here_ends", "lacks_from"),
+    [
+        ("stray", "a", "a", 0, 0),
+        ("stray", "a", "a", 5, 5),
+        ("stray", "a", "a", 9, None),
+        ("stray", "a", "b", 0, None),
+        ("stray", None, "a", 5, None),
+        ("stray", None, "a", 0, 0),
+        ("delete", "a", "a", 5, None),
+        ("delete", "a", "a", 0, 0),
+    ],
+)
+def test_directory_that_was_set_aside_has_what_its_partition_lacks(
+    suffix: str, topic_id: str | None, here_id: str, here_ends: int, lacks_from: int | None
+) -> None:
+    aside = SetAside(f"orders-0.x-{suffix}", ORDERS, topic_id, 0, 9)
+    found = aside.lacking_in(SetAside("orders-0", ORDERS, here_id, 0, here_ends))
+    assert (found and found.first_offset, found and found.beside) == (lacks_from, None if found is None else "orders-0")
+
+
+@pytest.mark.parametrize(
     ("directory_id", "known", "expected"),
     [(None, ["x"], True), ("x", ["x"], True), ("y", ["x"], False), ("y", [], True), (f"{'A' * 21}g", ["x"], True)],
 )

@@ -176,6 +176,15 @@ def test_file_is_there_once_it_is_whole(store: Store, client: MadeUp) -> None:
     assert client.files.keys() == {"/d/x", "/d/p-0/a b%20"}
 
 
+def test_upload_replaces_no_file(store: Store, client: MadeUp) -> None:
+    upload = store.upload("d/x")
+    upload.write(b"01")
+    with pytest.raises(FileExistsError):
+        upload.finish()
+    upload.abort()
+    assert client.files == {"/d/x": b"0123456789", "/d/p-0/a b%20": b"log"}
+
+
 def test_file_that_is_given_up_leaves_nothing(store: Store, client: MadeUp) -> None:
     upload = store.upload("d/new")
     upload.write(b"01")
