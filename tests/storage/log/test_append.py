@@ -178,16 +178,17 @@ def marker(log: Log, kind: ControlType, producer_id: int = 5) -> None:
     log.append(data, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
-def test_an_abort_gets_an_entry_in_the_transaction_index_and_a_commit_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("id_", [5, 0])  # 0 is the first one that a cluster hands out
+def test_an_abort_gets_an_entry_in_the_transaction_index_and_a_commit_none(tmp_path: Path, id_: int) -> None:
     log = a_log(tmp_path)
-    transactional(log, 0)
-    marker(log, ControlType.COMMIT)
+    transactional(log, 0, id_)
+    marker(log, ControlType.COMMIT, id_)
     assert FileKind.TXN_INDEX not in log.segments[-1].files
-    transactional(log, 1)
+    transactional(log, 1, id_)
     transactional(log, 0, producer_id=6)
-    marker(log, ControlType.ABORT)
+    marker(log, ControlType.ABORT, id_)
     file = log.segments[-1].files[FileKind.TXN_INDEX]
-    assert parse_txn_index(file.path.read_bytes(), file.path) == [(5, 2, 4, 3)]
+    assert parse_txn_index(file.path.read_bytes(), file.path) == [(id_, 2, 4, 3)]
     assert log.producer_state(NOW_MS).first_unstable_offset(log.log_end_offset) == 3
     assert offsets(log) == [0, 2, 3], "markers are no data"
 
