@@ -19,7 +19,7 @@ from storage.checkpoints import (
     parse_offset_checkpoint,
 )
 from storage.directory import DirectoryEntry, entries, names_of, opened, read_whole, status_of
-from storage.errors import BE_THE_OWNER, ErrorKind, NotALogDir, UnreadableFile, as_unreadable
+from storage.errors import BE_THE_OWNER, ErrorKind, LogCleanerError, NotALogDir, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, Purpose, UnsafeOwner, check_owner
 from storage.lock import LogDirLock, LogDirReadLock, UnreliableLock, holder_of, shared_type
 from storage.names import (
@@ -29,7 +29,9 @@ from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
     HOLD_IDS_FILE,
     HOLDS_FILE,
+    INCOMPLETE_FILE,
     LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_CHECKPOINT,
     DirState,
@@ -119,6 +121,15 @@ class Space(NamedTuple):
     """The bytes that files take. The rest of the bytes that are not free is kept for root."""
 
 
+class IncompleteCopy(LogCleanerError):
+    """A copy of a log dir that was interrupted: it has no manifest."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
+
+
 @dataclass(frozen=True, slots=True)
 class LogDir:
     """A directory that a broker names in ``log.dirs``."""
@@ -129,7 +140,8 @@ class LogDir:
     def open(cls, path: Path) -> LogDir:
         """Check that ``path`` is a log dir: a Kafka file or a partition directory lies in it.
 
-        Raises: LogDirNotThere if it may be a log dir later, NotALogDir, ForbiddenLogDir, UnreadableFile.
+        Raises: LogDirNotThere if it may be a log dir later, NotALogDir, ForbiddenLogDir, UnreadableFile;
+            IncompleteCopy.
         """
         try:
             names = set(_names_in(path))
@@ -142,6 +154,8 @@ class LogDir:
         except OSError as error:
             raise UnreadableFile(path, error.strerror or str(error)) from error
         found = cls(path.resolve())
+        if INCOMPLETE_FILE in names and MANIFEST_FILE not in names:
+            raise IncompleteCopy(path)
         if names.isdisjoint(_MARKS_OF_A_LOG_DIR) and next(found.partitions(), None) is None:
             if parse_topic_partition(found.path.name) and any(map(parse_segment_file_name, names)):
                 raise IsAPartitionDir(found.path, "is a partition directory")

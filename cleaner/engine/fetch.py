@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cleaner.engine.copy.manifest import CopyDoesNotFit, IncompleteCopy, ManifestFile, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, read_manifest
 from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means, Stopped
 from cleaner.errors import UnusableOutput
@@ -140,7 +140,8 @@ class Fetch:
         extra = {path for path in files if said and path not in said and path != MANIFEST_FILE}
         wanted = {path: seen for path, seen in files.items() if path not in extra}
         left_out = (*moment.left_out(moment.directories.keys()), *sorted(extra))
-        with self._opened(moment) as noted:
+        directories = {path.partition("/")[0] for path in wanted if "/" in path} if said else set(moment.directories)
+        with self._opened(directories) as noted:
             here = self._kept(wanted, noted)
             self._bring(wanted, here)
             self._ensure_unchanged(moment)
@@ -183,8 +184,11 @@ class Fetch:
             )
 
     @contextmanager
-    def _opened(self, moment: Moment) -> Iterator[Mapping[str, _Noted]]:
-        """Make the directory beside, or take up that of an earlier fetch, under a lock. Yield what is noted there."""
+    def _opened(self, directories: Iterable[str]) -> Iterator[Mapping[str, _Noted]]:
+        """Make the directory beside, or take up that of an earlier fetch, under a lock. Yield what is noted there.
+
+        ``directories`` are made in it.
+        """
         fs, path = self._means.fs, self.unfinished
         if not path.exists():
             fs.make_dir(path, self._directory if self._directory.exists() else path.parent, Purpose.COPY)
@@ -199,7 +203,7 @@ class Fetch:
                 raise AlreadyFetching(path) from error
             noted = _parsed(read_file(note) or b"")
             self._notes.write(b"\n")  # behind a line that a crash cut off
-            for name in moment.directories:
+            for name in sorted(directories):
                 with suppress(FileExistsError):
                     fs.make_dir(path / name, path, Purpose.COPY)
             yield noted
@@ -305,10 +309,8 @@ class Fetch:
 
 
 def _files_of(moment: Moment) -> dict[str, EntrySeen]:
-    """Return the files that a log dir consists of, by path. Raises: IncompleteCopy."""
+    """Return the files that a log dir consists of, by path."""
     root = moment.root
-    if INCOMPLETE_FILE in root.entries and MANIFEST_FILE not in root.entries:
-        raise IncompleteCopy(root.path)
     files = {name: root.entries[name] for name in root.plain_files() if name != INCOMPLETE_FILE}
     for name, directory in moment.directories.items():
         files |= {f"{name}/{file}": directory.entries[file] for file in directory.plain_files()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cleaner.printable import printable
-from cleaner.report.page import Lines, Page
+from cleaner.report.page import ATTENTION, Lines, Page
 from cleaner.report.verify import tell_findings
 from policies.reasons import counted, size
 
@@ -73,6 +73,8 @@ class FetchReport:
             f"indexes and snapshots: {'nothing is damaged' if is_well else 'DAMAGED'}",
             hanging=2,
         )
+        if not fetched.has_manifest:
+            page.line("There is no manifest, so nothing tells whether the log dir is whole.", ATTENTION)
         yield page.text
 
     def _moved(self, path: str) -> str:

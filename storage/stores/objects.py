@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
-from storage.errors import LogCleanerError
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.stores.errors import (
     ClientMissing,
     ExpiredCredentials,
@@ -56,6 +56,10 @@ _PROFILE_KEYS: Final = {
     "region": "region",
     "endpoint_url": "endpoint",
 }
+_NOT_SENT: Final = "error sending request"
+_SERVER: Final = re.compile(r"Error performing \w+ (\w+://[^/\s]+)")
+_OF_THE_SYSTEM: Final = re.compile(r'\bOs \{[^}]*message: "([^"]+)"')
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _T = TypeVar("_T")
 
 
@@ -87,7 +91,7 @@ class Bucket:
             place: its URL.
             config: obstore's configuration of such a bucket, over what the environment says.
 
-        Raises: ClientMissing, StoreFailed.
+        Raises: ClientMissing, StoreFailed, InvalidConfig.
         """
         try:
             import obstore  # noqa: PLC0415 - an extra, and for URLs alone
@@ -98,6 +102,8 @@ class Bucket:
         self.moves_files = not place.startswith("abfs:")  # Azure may answer before its copy is done
         self._given_up: tuple[float, str] | None = None
         """When a request was given up, and what the store or the network said to it."""
+        if place.startswith("s3:"):
+            _check_endpoints()
         given = {**(profile() if place.startswith("s3:") else {}), **config}
         try:
             self._store: ObjectStore = from_url(  # type: ignore[call-overload] # one for each kind of store
@@ -341,8 +347,18 @@ def _first_line(text: str) -> str:
 
 
 def _cause_in(text: str) -> str:
-    """Return what obstore says of the network, without the request that it repeats."""
-    return text.strip().splitlines()[0].rpartition(" - ")[2].removesuffix(".").removeprefix("HTTP error: ")
+    """Return what obstore says of the network: the server, and the error of the system in its debug text."""
+    said = text.strip().splitlines()[0].rpartition(" - ")[2].removesuffix(".").removeprefix("HTTP error: ")
+    server, system = _SERVER.search(text), _OF_THE_SYSTEM.search(text)
+    cause = "its name has no address" if "dns error" in text else system[1] if system else ""
+    return f"{said} to {server[1]}{cause and f': {cause}'}" if server and said == _NOT_SENT else said
+
+
+def _check_endpoints() -> None:
+    """Refuse an address that is no URL, over which obstore panics. Raises: InvalidConfig."""
+    for name in _ENDPOINTS:
+        if (address := os.environ.get(name)) and not address.startswith(("http://", "https://")):
+            raise InvalidConfig(name, address, "needs http:// or https:// before it")
 
 
 def profile() -> dict[str, str]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from cleaner.engine.compactor import Compactor
-from cleaner.engine.copy.manifest import CopyDoesNotFit, IncompleteCopy, PartitionCopy, manifest_of
+from cleaner.engine.copy.manifest import CopyDoesNotFit, PartitionCopy, manifest_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Moment, SeenDirectory, SourceChanged
 from cleaner.engine.deletion import truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
@@ -114,7 +114,7 @@ class Copier:
         """Write the copy; ``results`` has an entry for every partition with work.
 
         Raises:
-            UnusableOutput, CopyDoesNotFit, CorruptCheckpoint, IncompleteCopy: nothing was written.
+            UnusableOutput, CopyDoesNotFit, CorruptCheckpoint: nothing was written.
             SourceChanged, OutputFull, UnreadableFile, Stopped: the directory has no manifest, and is no copy.
         """
         try:
@@ -129,8 +129,6 @@ class Copier:
 
     def _copy_to(self, path: Path) -> None:
         self.moment.ensure_unchanged()
-        if {MANIFEST_FILE, INCOMPLETE_FILE} & self.moment.root.entries.keys() == {INCOMPLETE_FILE}:
-            raise IncompleteCopy(self.log_dir.path)
         checkpoints, left_out = self.moment.offsets(), self.moment.left_out(self._names())
         self.compactor.begin([self.log_dir.path])
         output = OutputDir.begin(

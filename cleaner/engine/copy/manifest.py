@@ -21,9 +21,9 @@ from policies.plan import LogDirPlan, PartitionPlan
 from policies.reasons import Action, Verdict, size
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
-from storage.log_dir import read_file
+from storage.log_dir import IncompleteCopy, read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileKind, TopicPartition
-from storage.stores.paths import StoredPath
+from storage.stores.paths import StoredPath, want_whole
 
 SCHEMA: Final = "logcleaner.manifest/1"
 _FAILED: Final = "FAILED"
@@ -51,15 +51,6 @@ class CopyDoesNotFit(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: a copy may take {size(self.needed_bytes)}, {size(self.free_bytes)} free; {self.remedy}"
-
-
-class IncompleteCopy(LogCleanerError):
-    """A copy that was interrupted: it has no manifest."""
-
-    path: Path
-
-    def __str__(self) -> str:
-        return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +190,7 @@ def read_manifest(root: Path) -> Manifest | None:
 
 def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:
     """Yield each file that is not what its manifest says, and what is wrong with it. Raises: UnreadableFile."""
+    want_whole([root])
     for file in files:
         path = root / file.path
         if root.resolve() not in path.resolve().parents or not path.is_file():

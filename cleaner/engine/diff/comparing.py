@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleaner.engine.copy.manifest import IncompleteCopy, Manifest, damaged_files, read_manifest
+from cleaner.engine.copy.manifest import Manifest, damaged_files, read_manifest
 from cleaner.engine.copy.moment import CHECKPOINTS
 from cleaner.engine.inventory import is_named
 from cleaner.engine.journal import GUARDED, partition_of, read_journal
@@ -23,7 +23,7 @@ from storage.errors import ErrorKind, LogCleanerError, NotALogDir
 from storage.log.leader_epochs import topic_id_if_readable
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
-from storage.log_dir import LogDir, Offsets
+from storage.log_dir import IncompleteCopy, LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,

@@ -108,7 +108,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
         _figure("leave out" if is_copy else "free", words if is_copy else freed, outcome, page)
     _warnings(totals, outcome, page, is_copy=is_copy)
     lines(outcome.runways, page)
-    _next_step(plan, totals, outcome, page)
+    _next_step(plan, totals, outcome, page, is_copy=is_copy)
 
 
 def compacted(from_bytes: int, to_bytes: int | None, dirty_bytes: int) -> str:
@@ -349,9 +349,11 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) ->
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 
 
-def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page) -> None:
+def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) -> None:
     has_work = plan.has_work or outcome.swept_bytes > 0
-    if outcome.interrupted:
+    if outcome.interrupted and is_copy:
+        page.line("Interrupted: what was written is no copy. Remove it, and run again.", ATTENTION)
+    elif outcome.interrupted:
         is_quiet = page.view.summary_only  # then no segment is shown, so none can be marked
         left = "not everything was finished" if is_quiet else "what is marked 'not' was not finished"
         words = (

@@ -108,6 +108,8 @@ def test_an_interrupted_run_says_so_and_marks_what_was_not_begun() -> None:
     report = rendered(plan, Outcome(False, {}, interrupted=True))
     assert "Interrupted" in report
     assert "not compacted" in report
+    of_a_copy = text_of(CleaningReport(plan, Outcome(False, {}, interrupted=True), is_copy=True), 80)
+    assert "Interrupted: what was written is no copy. Remove it, and run again." in of_a_copy
 
 
 def test_deleted_files_are_said_to_wait_only_where_they_do() -> None:

@@ -164,7 +164,7 @@ def test_wrong_url_is_told(
     ("fault", "status", "line"),
     [
         (Fault.SLOW_DOWN, ExitStatus.NOT_YET, "cannot be read now: the store answers 503 SlowDown; try again later"),
-        (Fault.RESET, ExitStatus.NOT_YET, "cannot be read now: error sending request; try again later"),
+        (Fault.RESET, ExitStatus.NOT_YET, "cannot be read now: error sending request to http://127.0.0.1:"),
         (Fault.DENIED, ExitStatus.FAILED, "the store forbids it: 403 AccessDenied; check the credentials"),
         (Fault.EXPIRED, ExitStatus.FAILED, "the credentials have expired (ExpiredToken); get new ones, and run again"),
     ],

@@ -267,6 +267,9 @@ def assert_is_no_copy(to: Destination, few_logs: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     forget_stores()
     opening.configure(SCHEME, configuration(to.url))
+    for command in ("verify", "doctor", "topics --log-dir", "prove-erased k --log-dir"):
+        assert main([*command.split(), f"{SCHEME}://{to.name}/copy"]) == ExitStatus.FAILED
+        assert "copy: a copy that was interrupted, and is incomplete; remove it" in capsys.readouterr().err
     assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.USAGE
     assert "holds a copy that was interrupted and is incomplete" in capsys.readouterr().err
     status = main(["diff", str(few_logs), f"{SCHEME}://{to.name}/copy"])
@@ -279,7 +282,7 @@ def assert_is_no_copy(to: Destination, few_logs: Path, capsys: pytest.CaptureFix
     ("fault", "status", "line"),
     [
         (Fault.SLOW_DOWN, ExitStatus.NOT_YET, "cannot be written now: the store answers 503 SlowDown; try again later"),
-        (Fault.RESET, ExitStatus.NOT_YET, "cannot be written now: error sending request; try again later"),
+        (Fault.RESET, ExitStatus.NOT_YET, "cannot be written now: error sending request to http://127.0.0.1:"),
         (Fault.DENIED, ExitStatus.FAILED, "the store forbids it: 403 AccessDenied; check the credentials, and what"),
         (Fault.EXPIRED, ExitStatus.FAILED, "the credentials have expired (ExpiredToken); get new ones, and run again"),
         (Fault.FULL, ExitStatus.FAILED, "the store has no room for it: 507 XMinioStorageFull; raise its quota, or"),

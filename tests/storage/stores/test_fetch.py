@@ -60,6 +60,7 @@ def test_what_lies_there_is_here(url: str, demo: Path, tmp_path: Path, capsys: p
     assert unfinished(tmp_path / "logs") == []
     assert f"files, 38.1 MiB in {tmp_path / 'logs'}" in out.replace("\n  ", " ")
     assert "nothing is damaged" in out
+    assert "There is no manifest, so nothing tells whether the log dir is whole." in out
     assert main(["verify", str(tmp_path / "logs")]) == ExitStatus.DONE
 
 
@@ -82,11 +83,13 @@ def test_copy_with_a_manifest_is_compared_with_it(
     assert copied(demo, copy) == ExitStatus.DONE
     assert copied(demo, tmp_path / "here") == ExitStatus.DONE
     obstore.put(there[0], "d/logs-clean/orders-0/notes", b"of somebody else")
+    obstore.put(there[0], "d/logs-clean/foreign-0/notes", b"of somebody else")
     capsys.readouterr()
     forget_stores_of(there[0])
     assert main(["fetch", copy, str(tmp_path / "logs"), "--json"]) == ExitStatus.DONE
     told = json.loads(capsys.readouterr().out)
-    assert (told["has_manifest"], told["left_out"]) == (True, ["orders-0/notes"])
+    assert (told["has_manifest"], told["left_out"]) == (True, ["foreign-0/notes", "orders-0/notes"])
+    assert not (tmp_path / "logs" / "foreign-0").exists()
     here, fetched = local_files(tmp_path / "here"), local_files(tmp_path / "logs")
     assert here.keys() == fetched.keys()
     assert [name for name in here if here[name] != fetched[name] and name != MANIFEST_FILE] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -10,7 +11,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from storage.errors import ErrorKind, LogCleanerError
+from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
 from storage.stores import opening
 from storage.stores.errors import (
     ExpiredCredentials,
@@ -176,7 +177,12 @@ def test_no_such_bucket(through: Proxy) -> None:
         (Fault.EXPIRED, ExpiredCredentials, ErrorKind.FAILED, "the credentials have expired (ExpiredToken); get new"),
         (Fault.SLOW_DOWN, StoreUnreachable, ErrorKind.NOT_YET, "cannot be read now: the store answers 503 SlowDown;"),
         (Fault.FAILED, StoreUnreachable, ErrorKind.NOT_YET, "cannot be read now: the store answers 500; try again"),
-        (Fault.RESET, StoreUnreachable, ErrorKind.NOT_YET, "cannot be read now: error sending request; try again"),
+        (
+            Fault.RESET,
+            StoreUnreachable,
+            ErrorKind.NOT_YET,
+            "cannot be read now: error sending request to http://127.0.0.1:",
+        ),
     ],
 )
 @pytest.mark.parametrize("ask", [lambda store: store.list(ORDERS), lambda store: store.whole(LOG, None)])
@@ -249,3 +255,20 @@ def test_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(LogCleanerError, match=r"needs obstore, which is not installed; pip install '\.\[remote\]'"):
         Bucket(f"{SCHEME}://archives", configuration("http://127.0.0.1:1"))
+
+
+@pytest.mark.usefixtures("through")
+def test_server_that_is_not_there_is_named_with_the_error_of_the_system() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    bucket = Bucket("s3://b", {"endpoint": url, "skip_signature": "true", "region": "us-east-1"})
+    with pytest.raises(StoreUnreachable, match=f"error sending request to {url}: Connection refused; try again"):
+        bucket.look("x")
+
+
+def test_address_without_a_scheme_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:5055")
+    with pytest.raises(
+        InvalidConfig, match=r"AWS_ENDPOINT_URL = '127.0.0.1:5055': needs http:// or https:// before it"
+    ):
+        Bucket("s3://b", {})

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from cleaner.engine.copy import copying as output_module
-from cleaner.engine.copy.manifest import CopyDoesNotFit, CorruptManifest, IncompleteCopy, damaged_files, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, CorruptManifest, damaged_files, read_manifest
 from cleaner.errors import UnusableOutput
 from storage.errors import PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked
-from storage.log_dir import LogDir
+from storage.log_dir import IncompleteCopy, LogDir
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from tests.faults import crashes
 from tests.partition_dirs import (

@@ -7,12 +7,12 @@ import shutil
 
 import pytest
 
-from cleaner.engine.copy.manifest import IncompleteCopy, damaged_files, read_manifest
+from cleaner.engine.copy.manifest import damaged_files, read_manifest
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked
 from storage.log.producer_state import ProducerState
-from storage.log_dir import LogDir
+from storage.log_dir import IncompleteCopy, LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, FileKind, segment_file_name
 from tests.cleaner.engine.compaction.test_rounds_that_end_early import as_kafka
 from tests.cleaner.engine.copy.test_copying import contents, copied

@@ -14,13 +14,14 @@ import pytest
 
 from cleaner.engine.copy import copying as output_module
 from cleaner.engine.copy.copying import OutputFull
-from cleaner.engine.copy.manifest import CopyDoesNotFit, IncompleteCopy, damaged_files, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, damaged_files, read_manifest
 from cleaner.engine.copy.moment import SourceChanged
 from cleaner.errors import UnusableOutput
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.lock import LogDirLock, LogDirLocked
+from storage.log_dir import IncompleteCopy
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from tests.faults import FullDisk
 from tests.partition_dirs import (
