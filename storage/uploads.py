@@ -20,7 +20,6 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,6 +33,8 @@ from storage.stores.paths import StoredPath
 from storage.stores.store import StoredEntry, Upload
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from _typeshed import ReadableBuffer
 
 _SMALL_BYTES_MAX: Final = 8 << 20
@@ -198,7 +199,8 @@ class _UnderWay:
     """Small files that threads send while the next ones are written."""
 
     def __init__(self, files_max: int) -> None:
-        self._files_max, self._threads = files_max, ThreadPoolExecutor(max(files_max, 1), "upload")
+        self._files_max = files_max
+        self._threads: ThreadPoolExecutor | None = None
         self._coming: dict[StoredPath, tuple[int, Future[None]]] = {}
         """Of each file on its way its size and its sending; the oldest first."""
 
@@ -209,6 +211,10 @@ class _UnderWay:
             return
         while self._coming and not self._has_room(size_bytes):
             self.wait_for(next(iter(self._coming)))
+        if self._threads is None:
+            from concurrent import futures  # noqa: PLC0415 - loads logging, and few runs send files
+
+            self._threads = futures.ThreadPoolExecutor(self._files_max, "upload")
         self._coming[at] = size_bytes, self._threads.submit(put)
         catalogue_of(at.place).under_way[at.key] = self._coming[at][1]
 
@@ -297,7 +303,9 @@ class Uploads(FileSystem):
             catalogue.note_removed(old.key)
             self._digests[new] = self._digests.pop(old)
 
-        with ThreadPoolExecutor(_MOVED_AT_ONCE) as threads:
+        from concurrent import futures  # noqa: PLC0415 - as above
+
+        with futures.ThreadPoolExecutor(_MOVED_AT_ONCE) as threads:
             for _ in threads.map(move, catalogue.entries(at.key)):
                 pass
 

@@ -244,6 +244,7 @@ class Fetch:
 
     def _bring_file(self, name: str, seen: EntrySeen) -> None:
         source, target, size_bytes = self._source / name, self.unfinished / name, seen.identity.size_bytes
+        self._ensure_going()  # else each thread begins files that it gives up at once
         try:
             file = open_to_read(source)
             try:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from threading import RLock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from storage.stores.errors import not_there
 from storage.stores.opening import store_of
 from storage.stores.store import Piece, Store, StoredEntry
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _SIBLINGS_MAX: Final = 2
 """So many directories of one parent are listed one by one."""

@@ -18,7 +18,7 @@ def test_each_command_is_measured_on_both_sides(tmp_path, capsys):
     with serving() as url:
         assert main([str(tmp_path), "--server", url, "--gib", "0.001", "--rounds", "1", "--delay-ms", "1"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == 11
+        assert len(lines) == 12
         assert sum("of the client" in line for line in lines) == 5
         assert list(tmp_path.iterdir()) == []
         writer(url, "delayed")

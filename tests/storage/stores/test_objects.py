@@ -268,7 +268,5 @@ def test_server_that_is_not_there_is_named_with_the_error_of_the_system() -> Non
 
 def test_address_without_a_scheme_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:5055")
-    with pytest.raises(
-        InvalidConfig, match=r"AWS_ENDPOINT_URL = '127.0.0.1:5055': needs http:// or https://"
-    ):
+    with pytest.raises(InvalidConfig, match=r"AWS_ENDPOINT_URL = '127.0.0.1:5055': needs http:// or https://"):
         Bucket("s3://b", {})
