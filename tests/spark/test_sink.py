@@ -108,6 +108,7 @@ def test_partitions_of_a_topic_share_its_id_also_with_those_that_are_there(tmp_p
         for path in tmp_path.glob("*/partition.metadata")
     }
     assert ids["o-0"] == ids["o-1"] != ids["clicks-0"] == ids["clicks-1"]
+    assert len(ids["o-0"] or "") == 22  # base64url of 16 bytes
 
 
 def test_an_aborted_write_leaves_nothing(tmp_path: Path) -> None:

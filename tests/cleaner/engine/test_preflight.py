@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.preflight.contents import DirectoryContents
+from cleaner.engine.preflight.contents import DirectoryContents, recover
 from cleaner.engine.preflight.preflight import Node, predict_start
 from policies.preflight.facts import KafkaFailure, Release
 from storage.codecs.compression import Compression
-from storage.records import Record, encode_wrapper
+from storage.records import ControlType, Record, encode_wrapper
+from storage.records.read_batches import LogBytes
+from tests.batches import encode_control_batch
 from tests.partition_dirs import keyed
 
 LOG = "00000000000000000000.log"
@@ -175,6 +177,21 @@ def test_batch_that_lost_its_version_is_taken_for_a_compressed_message_by_kafka_
     for unwraps in (True, False):
         found = DirectoryContents(tmp_path, 4096, unwraps=unwraps).replay(LOG, INDEX, 0, 3)
         assert (found and found.exception) == (exception if unwraps else None)
+
+
+@pytest.mark.parametrize(("kind", "aborts"), [(ControlType.ABORT, True), (ControlType.COMMIT, False)])
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_recovery_knows_an_abort_from_a_commit(
+    kind: ControlType, aborts: bool, by_kernels: bool, tmp_path: Path
+) -> None:
+    data = keyed(0, "a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    marker = encode_control_batch(
+        kind, offset=1, timestamp_ms=1, producer_id=7, producer_epoch=0, coordinator_epoch=300
+    )
+    (tmp_path / LOG).write_bytes(data + marker)
+    with (tmp_path / LOG).open("rb") as file:
+        found = recover(LogBytes(file.fileno()), 0, 4096, by_kernels=by_kernels)
+    assert (found.next_offset, found.aborts, found.failure) == (2, aborts, None)
 
 
 def flipped_at(position: int, wrapper: bytes) -> bytes:

@@ -19,3 +19,8 @@ def test_findings_sort_by_harm_then_by_place():
 
 def test_a_code_is_its_own_name():
     assert all(code.name == code.value for code in FindingCode)
+
+
+def test_harms_are_apart_and_the_worst_comes_first() -> None:
+    names = ["DATA_LOST", "WRONG_ANSWER", "NO_START", "SLOW_START", "WASTE", "NOTE"]
+    assert [harm.name for harm in sorted(Harm)] == names
