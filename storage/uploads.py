@@ -41,7 +41,8 @@ _SMALL_BYTES_MAX: Final = 8 << 20
 _ZEROS: Final = bytes(1 << 20)
 _PIECE_BYTES: Final = 1 << 20
 _UNDER_WAY_BYTES_MAX: Final = 16 << 20
-_MOVED_AT_ONCE: Final = 8
+FILES_AT_ONCE: Final = 8
+"""So many small files of a copy are sent or moved at a time."""
 
 
 class OtherWriter(LogCleanerError):
@@ -305,7 +306,7 @@ class Uploads(FileSystem):
 
         from concurrent import futures  # noqa: PLC0415 - as above
 
-        with futures.ThreadPoolExecutor(_MOVED_AT_ONCE) as threads:
+        with futures.ThreadPoolExecutor(FILES_AT_ONCE) as threads:
             for _ in threads.map(move, catalogue.entries(at.key)):
                 pass
 

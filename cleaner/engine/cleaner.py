@@ -73,7 +73,6 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _CONFIGURATIONS_MAX: Final = 16
-_UPLOADS_AT_ONCE: Final = 8
 """The most entries that are kept. A configuration file whose entry was dropped counts as new."""
 
 _THREADS_MAX: Final = 256
@@ -347,7 +346,7 @@ class Cleaner:
             OutputFull, SourceChanged, UnreadableFile, OtherWriter, StoreError: the output is incomplete, and says so.
         """
         from cleaner.engine.copy.copying import Copier, check_usable  # noqa: PLC0415 - no other run copies
-        from storage.uploads import writing_to  # noqa: PLC0415 - as above
+        from storage.uploads import FILES_AT_ONCE, writing_to  # noqa: PLC0415 - as above
 
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
@@ -358,7 +357,7 @@ class Cleaner:
             doable = kernels.doable(planned)
             (log_dir_plan,) = doable.log_dirs
             self._expect(doable)
-            means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going, at_once=_UPLOADS_AT_ONCE))
+            means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going, at_once=FILES_AT_ONCE))
             copier = Copier(log_dir, log_dir_plan, moment, request, means, tool_version, self._compactor)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -50,10 +48,9 @@ from tests.storage.stores.servers import (
     QUICK,
     SCHEME,
     configuration,
-    environment,
     serving,
 )
-from tests.storage.stores.test_copies import Destination, local_files
+from tests.storage.stores.test_copies import Destination, kill_as_it_writes, local_files
 from tests.storage.stores.test_hdfs import NAMED
 
 BUCKET = "written"
@@ -229,17 +226,7 @@ def test_driver_that_is_killed_half_way_leaves_an_incomplete_place(
     to: Destination, proxy: Proxy, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = f"from tests.spark.test_sink_into_a_store import *; sink = writer({name!r}); sink.commit(few(sink))"
-    more = {"TMPDIR": tempfile.gettempdir()}
-    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment(proxy.url) | more) as process:
-
-        def killed(method: str, path: str) -> Fault:
-            if method == "PUT" and "/orders-0/" in path:
-                process.kill()
-            return Fault.NONE
-
-        proxy.fault = killed
-        assert process.wait(60) == -signal.SIGKILL
-    proxy.fault = lambda _method, _path: Fault.NONE
+    kill_as_it_writes([sys.executable, "-c", code], proxy, "/orders-0/", TMPDIR=tempfile.gettempdir())
     assert MANIFEST_FILE not in to.files(name)
     assert any(file.startswith("alone0-0/") for file in to.files(name))
     with pytest.raises(UnusableOutput, match="holds a copy that was interrupted and is incomplete"):

@@ -39,13 +39,11 @@ from storage.names import HIGH_WATERMARK_CHECKPOINT, INCOMPLETE_FILE, MANIFEST_F
 from storage.stores.errors import StoreFailed
 from storage.stores.opening import store_of
 from storage.stores.paths import StoredPath, look_anew
-from storage.uploads import Sent, Uploads
+from storage.uploads import FILES_AT_ONCE, Sent, Uploads
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_AT_ONCE: Final = 8
-"""So many small files of a task are on their way at a time."""
 _ROOM: Final = "make room there, or name another directory as TMPDIR"
 
 
@@ -93,7 +91,7 @@ class StoredLogWriter(KafkaLogWriter):
         Raises: InvalidConfig, OutOfSpace; as of a store.
         """
         open_stores(self._s3)
-        fs = Uploads(at_once=_AT_ONCE)
+        fs = Uploads(at_once=FILES_AT_ONCE)
         with _scratch() as scratch:
             parts = self._parts_of(iterator, replace(self.this_write, log_dir=scratch))
             sent = tuple(replace(part, directory=self._place / part.directory.name) for part in parts)

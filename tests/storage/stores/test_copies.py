@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -326,17 +327,23 @@ def test_killed_run_leaves_no_copy(
 ) -> None:
     command = [sys.executable, "-m", "cleaner", "clean", "--yes", "--kafka-defaults", "--log-dir", str(few_logs),
                "--output", f"{SCHEME}://{to.name}/copy"]  # fmt: skip
-    with subprocess.Popen(command, env=os.environ | environment(through.url), stderr=subprocess.DEVNULL) as process:
+    kill_as_it_writes(command, through, "orders-0/")
+    assert_is_no_copy(to, few_logs, capsys)
+
+
+def kill_as_it_writes(command: Sequence[str], proxy: Proxy, into: str, **more: str) -> None:
+    """Run a command, and kill it as it puts a file whose path has ``into``; ``more`` is of its environment."""
+    environ = os.environ | environment(proxy.url) | more
+    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as process:
 
         def killed(method: str, path: str) -> Fault:
-            if method == "PUT" and "orders-0/" in path:
+            if method == "PUT" and into in path:
                 process.kill()
             return Fault.NONE
 
-        through.fault = killed
+        proxy.fault = killed
         assert process.wait(60) == -signal.SIGKILL
-    through.fault = lambda _method, _path: Fault.NONE
-    assert_is_no_copy(to, few_logs, capsys)
+    proxy.fault = lambda _method, _path: Fault.NONE
 
 
 def test_second_run_at_once_is_refused(
