@@ -2,8 +2,8 @@
 
 A file in a store is read ahead, and never a mixture of two versions.
 
-A mapped file's pages are populated before anybody touches them: a file that was truncated gives an error there, not a
-SIGBUS in a kernel.
+A mapped file's pages are populated before anybody touches them: a file that was truncated, or a disk that does not give
+it, is an error there, not a SIGBUS in a kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from storage.arrays import Bytes
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.names import FileState
-from storage.scan.page_cache import Range, absent_ranges, let_go, populate, unmap_pages
+from storage.scan.page_cache import Range, absent_ranges, is_resident, let_go, populate, unmap_pages
 from storage.segment import Segment, open_here, reading_here
 from storage.stores.paths import StoredPath
 
@@ -181,17 +181,24 @@ class MappedFile(FileBytes):
                 self._map.close()
 
     def _populate(self, buf: Bytes, start: int, end: int) -> bool:
-        """Bring in the pages of a window that are not mapped. Return whether some may have been read from disk."""
-        start = max(start, self._populated_to)
-        if end <= start:
+        """Bring in the pages of a window. Return whether some may have been read from disk.
+
+        A file that is opened again loses its pages on NFS and FUSE, and under pressure any file does: so the pages of
+        an earlier walk are looked for, too.
+        """
+        first = start - start % mmap.PAGESIZE
+        if end <= start or (end <= self._populated_to and is_resident(buf, first, end)):
             return False
         try:
-            had_to_read = populate(buf, start - start % mmap.PAGESIZE, end)
+            had_to_read = populate(buf, first, end)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
-                raise PlanOutOfDate(self._path, "it was truncated while it was read") from error
-            return True
-        if start == self._populated_to:
+            if error.errno == errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
+                return True
+            with reading_here(self._path) as descriptor:
+                if os.fstat(descriptor).st_size < self._size_bytes:
+                    raise PlanOutOfDate(self._path, "it was truncated while it was read") from error
+            raise UnreadableFile(self._path, os.strerror(errno.EIO)) from error
+        if start <= self._populated_to < end:
             self._populated_to = end
         return had_to_read
 

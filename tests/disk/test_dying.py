@@ -36,6 +36,13 @@ def test_a_command_on_a_dying_disk_ends_in_words_and_loses_nothing(act: str, fau
         assert try_fault(case, fault, at, scratch, dice) == []
 
 
+@pytest.mark.parametrize("at", some(range(100, 200), 6, always=[139]))
+def test_a_disk_that_stops_reading_while_a_partition_is_compacted_is_an_error(at: int) -> None:
+    """This file system drops a file's pages when the file is opened again, as NFS does: a mapping of it loses them."""
+    with in_memory() as scratch:
+        assert try_fault(case_of("clean", 0, scratch), "reads", at, scratch, Random(at)) == []
+
+
 @pytest.mark.parametrize("at", some(range(0, 60, 3), 4))
 def test_a_log_dir_whose_disk_dies_fails_alone(at: int, tmp_path: Path) -> None:
     well, dying = a_log_dir(tmp_path / "well"), tmp_path / "dying"
