@@ -27,12 +27,12 @@ class Cleanable(NamedTuple):
     first_uncleanable_offset: int
     bound: Reason
     """Why the segments from ``first_uncleanable_offset`` on are not compacted."""
+    clean_bytes: int
+    dirty_bytes: int
     is_first: bool = False
     """True if no compaction was checkpointed: the dirty section then begins at the log start."""
     checkpoint_is_invalid: bool = False
     """True if the checkpoint lies outside the log: a run then rewrites it even if the run compacts nothing."""
-    clean_bytes: int = 0
-    dirty_bytes: int = 0
 
     @property
     def dirty_ratio(self) -> float:

@@ -10,7 +10,6 @@ Source: Kafka 4.3 ``MetaProperties``, ``MetaPropertiesEnsemble``, ``KafkaRaftSer
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -18,10 +17,10 @@ from typing import Final, NamedTuple
 
 from policies.preflight.facts import KafkaFailure
 from policies.preflight.start import Refusal
+from policies.preflight.texts import uuid_bytes
 from storage.names import META_PROPERTIES_FILE
 
 _INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
-_UUID_BYTES: Final = 16
 _RESERVED_MAX: Final = 100
 _RUNTIME: Final = "RuntimeException"
 RESTORE: Final = "Restore the file, from another log dir of the broker say; kafka-storage.sh format makes new ones."
@@ -93,7 +92,7 @@ def parse_identity(properties: Mapping[str, str]) -> Identity | str:
     if version and cluster_id is None:
         return "cluster.id is missing"
     directory = properties.get("directory.id")
-    directory_id = _uuid(directory) if directory is not None else None
+    directory_id = uuid_bytes(directory) if directory is not None else None
     if directory is not None and directory_id is None:
         return f"directory.id {directory!r} is no id of 16 bytes"
     return Identity(version, cluster_id, None if node is None else int(node), directory_id)
@@ -154,14 +153,6 @@ def check_zookeeper_identities(befores: Sequence[IdentityBefore], node_id: int |
         cause = f"the file differs from that in {most[0]}"
         refusals.append(_refused(paths[0], cause, "InconsistentBrokerMetadataException", _FIND_OUT))
     return Identities(tuple(refusals), offline, ())
-
-
-def _uuid(text: str) -> bytes | None:
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        return None
-    return raw if len(raw) == _UUID_BYTES else None
 
 
 def _mismatches(good: Mapping[str, Identity], node_id: int | None) -> Iterator[Refusal]:

@@ -9,7 +9,6 @@ Source: Kafka ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpo
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from typing import Final
@@ -24,8 +23,8 @@ _COLON: Final = re.compile(r":[ \t\n\x0b\f\r]+")
 _ENTRIES_MAX: Final = 50_000_000
 """For more entries a JVM of usual size has no memory."""
 _OLD_MAJOR: Final = 2
-_UUID_BYTES: Final = 16
-_UUID_CHARS_MAX: Final = 24
+_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
+_UUID_CHARS: Final = 22
 
 
 class _Wrong(Exception):
@@ -82,17 +81,17 @@ def _topic_id(data: bytes) -> str:
     if int(version) < 0:
         raise _Wrong("IOException", f"version {version}", is_io=True)
     text = _labelled(lines, 1)
-    if len(text) > _UUID_CHARS_MAX:
-        raise _Wrong("IllegalArgumentException", f"the topic id {text!r} is too long")
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        raise _Wrong("IllegalArgumentException", f"{text!r} is no topic id") from None
-    if len(raw) != _UUID_BYTES:
-        raise _Wrong("IllegalArgumentException", f"{text!r} is no topic id: {len(raw)} bytes")
+    raw = uuid_bytes(text)
+    if raw is None:
+        raise _Wrong("IllegalArgumentException", f"{text!r} is no topic id")
     if not any(raw):
         raise _Wrong("IOException", "the topic id is zero", is_io=True)
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def uuid_bytes(text: str) -> bytes | None:
+    """Return the 16 bytes of an id; None if Kafka reads none in the text. Source: Kafka ``Uuid.fromString``."""
+    return base64.urlsafe_b64decode(text[:_UUID_CHARS] + "==") if _UUID.fullmatch(text) else None
 
 
 def _labelled(lines: list[str], place: int) -> str:

@@ -142,7 +142,7 @@ class Placements:
 
 
 class _Assigning(Replay):
-    def __init__(self, end_offset: int = 0) -> None:
+    def __init__(self, end_offset: int) -> None:
         super().__init__(end_offset)
         self.partitions: dict[tuple[str, int], Assignment] = {}
         self.removed_ids: defaultdict[str, set[str]] = defaultdict(set)

@@ -103,7 +103,7 @@ def replayed(directory: Path, begin: Callable[[int], _R]) -> tuple[_R, int]:
 class Replay:
     """The state that the records seen so far make."""
 
-    def __init__(self, end_offset: int = 0) -> None:
+    def __init__(self, end_offset: int) -> None:
         self.end_offset = end_offset
         self.newest_record_ms: int | None = None
         self.topic_names: dict[str, str] = {}

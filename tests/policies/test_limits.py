@@ -115,7 +115,7 @@ def test_an_overdue_record_makes_a_round_due_before_any_ratio() -> None:
     oldest, active = log.segments
     log = replace(log, segments=(oldest._replace(first_batch_ms=NOW_MS - 11), active))
     policy = a_policy("compact", max_compaction_lag_ms=10, min_cleanable_dirty_ratio=0.5)
-    section = Cleanable(0, 10, Reason(ReasonCode.ACTIVE_SEGMENT, ""), dirty_bytes=50)
+    section = Cleanable(0, 10, Reason(ReasonCode.ACTIVE_SEGMENT, ""), clean_bytes=0, dirty_bytes=50)
     found = cause(log, policy, section, NOW_MS)
     assert found == Limit(policy.value_of("max.compaction.lag.ms"), 11)
 

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import struct
 import subprocess
 import sys
 
@@ -239,6 +240,14 @@ def test_lock_on_a_file_whose_name_went_meanwhile_is_taken_anew(tmp_path, fs, mo
     with LogDirLock.acquire(tmp_path, fs) as lock:
         assert os.fstat(lock.descriptor).st_ino == (tmp_path / ".lock").stat().st_ino
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1])
+def test_a_holder_in_another_container_has_no_pid_here(tmp_path, monkeypatch, pid):
+    (tmp_path / ".lock").touch()
+    held = struct.Struct("hhqqi4x").pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, pid)
+    monkeypatch.setattr(fcntl, "fcntl", lambda *_: held)
+    assert holder_of(tmp_path) == ("process 1" if pid == 1 else "a process that cannot be seen from here")
 
 
 def test_nobody_holds_a_lock_file_that_was_only_left_behind(tmp_path):

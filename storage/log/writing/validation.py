@@ -157,7 +157,6 @@ class NewBatch(NamedTuple):
 def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
     """Return the facts about a batch that is written as it is. No record of it is looked at."""
     header = batch.header
-    is_marker = header.is_control and header.producer_id >= 0 and isinstance(batch, Batch)
     return NewBatch(
         size_bytes=header.size_bytes,
         base_offset=_base_offset(header),
@@ -170,7 +169,7 @@ def new_batch(batch: Batch | LegacyBatch) -> NewBatch:
         last_sequence=header.last_sequence,
         is_transactional=header.is_transactional,
         is_control=header.is_control,
-        control=batch if is_marker and isinstance(batch, Batch) else None,
+        control=batch if isinstance(batch, Batch) and header.is_control and header.producer_id >= 0 else None,
         is_legacy=isinstance(batch, LegacyBatch),
     )
 

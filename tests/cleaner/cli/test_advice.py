@@ -54,6 +54,17 @@ def test_free_names_the_limits_that_nobody_stated(log_dir: Path, capsys) -> None
     assert "--kafka-defaults" in told
 
 
+@pytest.mark.parametrize("stated", ["retention.ms=-1", "retention.bytes=-1"])
+def test_a_limit_that_somebody_lifted_is_none_that_nobody_stated(tmp_path: Path, capsys, stated: str) -> None:
+    made = PartitionDir(tmp_path / "data", "clicks-0").segment(0, keyed(0, "a=1")).segment(1, keyed(1, "a=2"))
+    committed(tmp_path / "data", made)
+    options = ("--set", "cleanup.policy=delete", "--set", stated)
+    assert main(["free", "--dry-run", "--target", "100%", "--log-dir", str(tmp_path / "data"), *options]) == 1
+    told = capsys.readouterr().err
+    assert "policy allows no more; lower a retention" in told
+    assert "nobody stated" not in told
+
+
 def test_partitions_without_a_limit_are_named_so_that_compacted_ones_are_not_taken_for_them(tmp_path, capsys) -> None:
     names = ("state-0", *(f"plain-{partition}" for partition in range(5)))
     log_dir, config = tmp_path / "data", tmp_path / "logcleaner.toml"

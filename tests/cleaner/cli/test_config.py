@@ -233,6 +233,13 @@ class TestExplain:
         assert places == sorted(places)
         assert out.count("*") == 2  # the second one is that of the glob
 
+    def test_where_a_value_is_stated_goes_on_below_its_beginning(self, config, monkeypatch) -> None:
+        monkeypatch.setenv("COLUMNS", "50")
+        _, out, _ = config("explain", "retention.ms", "--topic", "__consumer_offsets")
+        lines = out.splitlines()
+        begin = next(number for number, line in enumerate(lines) if "Kafka's default (does not" in line)
+        assert lines[begin].index("Kafka's default") == lines[begin + 1].index("count: topics named")
+
     @pytest.mark.parametrize("name", ["log.retention.hours", "retention.ms", "log.retention.ms"])
     def test_any_name_of_the_key_will_do(self, config, name: str) -> None:
         _, out, _ = config("explain", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -172,13 +173,16 @@ def test_what_nobody_owns_has_a_name(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "__consumer_offsets-7: 1 record has a key that cannot be decoded" in told
 
 
+@pytest.mark.parametrize(
+    ("value", "cause"), [(b"\0\x09later", "GroupMetadataValue of version 9 is not known"), (b"", "")]
+)
 def test_a_value_that_cannot_be_decoded_is_told_and_no_failure(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, value: bytes, cause: str
 ) -> None:
-    log_dir = drawn(tmp_path, [batch(0, (group_key("g"), b"\0\x09later"), (offset_key("g"), offset_value()))])
+    log_dir = drawn(tmp_path, [batch(0, (group_key("g"), value), (offset_key("g"), offset_value()))])
     partition = partition_of(capsys, log_dir)
     assert named(partition)["g"]["state"] == "unknown"
-    assert "1 value cannot be decoded: GroupMetadataValue of version 9 is not known" in partition["problems"][0]
+    assert f"1 value cannot be decoded: {cause}" in partition["problems"][0]
 
 
 def test_a_damaged_batch_is_a_failure_and_the_others_are_told(
@@ -244,11 +248,24 @@ def test_the_report_fits_a_screen_and_says_what_it_leaves_out(
     assert max(map(len, told.splitlines())) <= 80
     assert "more groups" in told
     every = shown(capsys, log_dir, "-v")
-    assert all(f"group-{n:03d}" in every for n in range(100))
+    assert re.findall(r"^group-\d+", every, re.MULTILINE) == [
+        f"group-{n:03d}" for n in sorted(range(100), key=lambda n: (-(n % 3), n))
+    ]
     assert "group-" not in shown(capsys, log_dir, "-q")
     assert "and 98 more groups" in shown(capsys, log_dir, "--limit", "3")
     by_superseded = shown(capsys, log_dir, "--sort", "reclaim", "--limit", "2").splitlines()
     assert by_superseded[2].startswith("x ")
+
+
+def test_owners_of_all_partitions_are_told_in_one_order(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    holding = [("b", 1), ("d", 3)], [("a", 1), ("c", 2)]
+    made = []
+    for number, groups in enumerate(holding):
+        partition = PartitionDir(tmp_path / "data", f"__consumer_offsets-{number}")
+        pairs = [pair for group, count in groups for pair in commits(group, count)]
+        made.append(partition.segment(0, batch(0, *pairs)).segment(len(pairs)))
+    told = shown(capsys, committed(tmp_path / "data", *made))
+    assert re.findall(r"^([a-d]) ", told, re.MULTILINE) == ["d", "c", "a", "b"]
 
 
 def test_both_topics_with_many_partitions_fit_a_screen(

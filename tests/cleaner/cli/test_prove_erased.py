@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -141,6 +142,18 @@ def test_page_fits_80_columns_and_speaks_of_each_file(tmp_path: Path, capsys: py
     assert digest in page
     assert "Values and headers were not" in " ".join(page.split())
     assert "clean never closes an active segment" in page
+
+
+@pytest.mark.parametrize(("options", "named"), [((), 20), (("-v",), 22)])
+def test_page_names_twenty_files_that_hold_a_key_and_with_v_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], named: int
+) -> None:
+    for number in range(22):
+        with_key(tmp_path / "d", b"alice", name=f"orders-{number}")
+    assert run(tmp_path / "d", "alice", *options) == 10
+    page = capsys.readouterr().out
+    assert len(re.findall(r"^  \S+\.log$", page, re.MULTILINE)) == named
+    assert ("... and 2 files more: -v tells all" in page) is (named == 20)
 
 
 def test_markers_are_no_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,11 +92,17 @@ def started(monkeypatch):
     return processes
 
 
-def test_a_child_starts_where_there_is_no_dev_null(log_dir, lock, monkeypatch):
+def descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_child_starts_where_there_is_no_dev_null_and_leaves_no_descriptor_open(log_dir, lock, monkeypatch):
     monkeypatch.setattr(os, "devnull", "/nowhere/null")  # as in a bare chroot
+    before = descriptors()
     with closing(CompactingChild([lock.descriptor], Supervised())) as child:
         done = child.compact(task(log_dir, lock.descriptor), Listening(), nothing)
     assert done.outcome.results
+    assert descriptors() == before
 
 
 def test_a_child_compacts_one_partition_after_the_other_and_ends(log_dir, lock, started):
@@ -212,12 +218,11 @@ def test_a_child_that_cannot_be_started_is_no_fault_of_the_partition(log_dir, lo
 
 def test_a_child_that_has_no_kernels_is_no_fault_of_the_partition_and_ends(log_dir, lock, monkeypatch, started):
     stub(monkeypatch, "from cleaner.daemon.messages import Unusable; c.send(Unusable('not compiled')); c.poll(9)")
-    with (
-        closing(CompactingChild([lock.descriptor], Supervised())) as compactor,
-        pytest.raises(CompactorUnstartable, match="cannot be started: not compiled; nothing is compacted until it can"),
-    ):
-        compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
-    assert [process.returncode is None for process in started] == [False]
+    told = "cannot be started: not compiled; nothing is compacted until it can"
+    with closing(CompactingChild([lock.descriptor], Supervised())) as compactor:
+        with pytest.raises(CompactorUnstartable, match=told):
+            compactor.compact(task(log_dir, lock.descriptor), Listening(), nothing)
+        assert [process.returncode is None for process in started] == [False]
 
 
 @pytest.mark.parametrize(

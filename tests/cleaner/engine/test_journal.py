@@ -1,5 +1,7 @@
 """The journal of a log dir."""
 
+from pathlib import Path
+
 import pytest
 
 from cleaner.engine.journal import Journal, encode_entry, read_journal, read_lines
@@ -127,7 +129,10 @@ def test_line_that_never_ends_is_read_in_pieces(tmp_path, monkeypatch):
     assert list(read_lines(tmp_path)) == [None, None, None]
 
 
-def test_journal_that_is_a_directory_is_unreadable(tmp_path):
-    (tmp_path / JOURNAL_FILE).mkdir()
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to(ROTATED_JOURNAL_FILE)])
+def test_journal_that_is_a_directory_or_symlink_is_unreadable(tmp_path, make):
+    Journal(tmp_path, FileSystem()).record("delete", 0)
+    (tmp_path / JOURNAL_FILE).rename(tmp_path / ROTATED_JOURNAL_FILE)
+    make(tmp_path / JOURNAL_FILE)
     with pytest.raises(UnreadableFile):
         list(read_journal(tmp_path))

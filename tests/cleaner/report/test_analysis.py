@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import fields
 
 import pytest
@@ -53,7 +54,8 @@ def test_long_lists_are_cut_and_it_is_said(capsys: pytest.CaptureFixture[str]) -
     assert (len(section.rows), section.left_out) == (ROWS_MAX, 4)
     show(AnalysisReport(analysis), as_json=False)
     assert "4 more rows in --json and --output" in printed(capsys)
-    assert "4 more rows" in page_of(AnalysisReport(analysis, PROVENANCE).document())
+    page = page_of(AnalysisReport(analysis, PROVENANCE).document())
+    assert re.findall(r"\d+ more rows?", page) == ["4 more rows"]
 
 
 def test_a_table_without_rows_is_not_told() -> None:

@@ -1,6 +1,7 @@
 """Reports over many partitions: what changes first, within 60 lines; the user chooses order, number and detail."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -87,6 +88,28 @@ def test_topics_come_by_bytes_reclaimed_then_what_waits_for_a_person_then_the_un
     first = [next(n for n, line in enumerate(lines) if line.startswith(f"{name}")) for name in
              ("orders-0", "clicks-0", "copied-0", "empty ")]  # fmt: skip
     assert first == sorted(first)
+
+
+def test_figures_of_topics_that_stay_end_together_and_their_words_begin_together() -> None:
+    clicks = (a_partition(f"clicks-{number}", 1, 1) for number in range(12))
+    lines = told(a_plan(*clicks, a_partition("orders-0", 1), an_empty_partition("empty-0")))
+    begin = lines.index("clicks  delete   12 partitions  24.0 MiB  TIME_NOT_REACHED")
+    assert lines[begin + 1 : begin + 3] == [
+        "orders  compact    1 partition   1.0 MiB  ACTIVE_SEGMENT",
+        "empty   compact    1 partition   0 bytes  ACTIVE_SEGMENT",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("act", "name", "is_told"),
+    [(a_dry_run, "orders-0", True), (a_dry_run, "clicks-0", False), (a_run, "orders-0", False)],
+)
+def test_exact_is_named_where_a_compaction_was_estimated(
+    act: Callable[[Plan], Outcome], name: str, is_told: bool
+) -> None:
+    planned = a_plan(a_partition(name, 9, 8, 1))
+    report = text_of(CleaningReport(planned, act(planned)))
+    assert ("The compacted size is not known without reading the data; --exact reads it." in report) is is_told
 
 
 def test_what_is_left_out_is_counted_by_what_happens_to_it() -> None:

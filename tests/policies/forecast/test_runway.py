@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from policies.config.policy import TopicPolicy
 from policies.forecast.runway import Runway, long_run, runway
 from policies.rescue import Volume
 from tests.builders import a_policy
@@ -98,6 +99,13 @@ def test_other_file_systems_do_not_count() -> None:
 def test_a_full_disk_lasts_no_time() -> None:
     topic = Topic(100, a_policy(segment_bytes=1000)).hours(9 * 24)
     assert looked_at(0, topic).days == 0
+
+
+@pytest.mark.parametrize("beside", [[], [a_policy(retention_bytes=0, segment_bytes=1000)]])
+def test_the_last_byte_of_free_space_counts(beside: list[TopicPolicy]) -> None:
+    growing = a_policy(segment_bytes=1000)
+    written = [Topic(100, policy).hours(9 * 24) for policy in (growing, *beside)]
+    assert looked_at(1, *written).days == pytest.approx(1 / 2400, rel=0.1)
 
 
 def test_an_idle_disk_does_not_fill() -> None:

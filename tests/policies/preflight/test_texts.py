@@ -61,6 +61,9 @@ def test_of_a_partition_that_is_stated_twice_the_last_line_counts() -> None:
         (b"", "NullPointerException", False),
         (b"version: 0\n", "NullPointerException", False),
         (b"version: 0\ntopic_id: short", "IllegalArgumentException", False),
+        (b"version: 0\ntopic_id: 8FgL+MjIRcGBMw212kvxIQ", "IllegalArgumentException", False),
+        (b"version: 0\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ=", "IllegalArgumentException", False),
+        (b"version: 0\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ===", "IllegalArgumentException", False),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "IOException", True),
         (b"version: -1\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ", "IOException", True),
         (b"garbage", "IOException", True),
@@ -70,6 +73,12 @@ def test_topic_id_that_does_not_parse(text: bytes, exception: str, is_io: bool) 
     failure = read_topic_id(text).failure
     assert failure
     assert (failure.exception, failure.is_io) == (exception, is_io)
+
+
+@pytest.mark.parametrize("text", ["8FgL-MjIRcGBMw212kvx_Q", "8FgL-MjIRcGBMw212kvx_Q=="])
+def test_topic_id_parses_with_its_padding_or_without(text: str) -> None:
+    read = read_topic_id(f"version: 0\ntopic_id: {text}\n".encode())
+    assert (read.id, read.failure) == ("8FgL-MjIRcGBMw212kvx_Q", None)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +98,15 @@ def test_directory_names_as_kafka_reads_them(name: str, expected: TopicPartition
 
 
 @pytest.mark.parametrize(
-    "change", [{"version": "2"}, {"node.id": "x"}, {"directory.id": "short"}, {"version": "x"}], ids=str
+    "change",
+    [
+        {"version": "2"},
+        {"node.id": "x"},
+        {"directory.id": "short"},
+        {"directory.id": "v3qE+bE5Br9WpoYilKvjLQ"},
+        {"version": "x"},
+    ],
+    ids=str,
 )
 def test_meta_properties_that_kafka_does_not_read(change: dict[str, str]) -> None:
     assert isinstance(parse_identity(PROPERTIES | change), str)

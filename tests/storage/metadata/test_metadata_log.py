@@ -242,6 +242,14 @@ def test_damage_in_front_of_a_whole_batch_is_no_torn_tail(tmp_path: Path) -> Non
     assert (raised.value.path, raised.value.position) == (path, len(first))
 
 
+@pytest.mark.parametrize("size_bytes", [1, 2, 100])
+def test_garbage_of_any_size_in_front_of_a_whole_batch_is_no_torn_tail(tmp_path: Path, size_bytes: int) -> None:
+    first, second = (batch(place, topic("a", place)) for place in range(2))
+    write_log(tmp_path, first, b"\xff" * size_bytes, second)
+    with pytest.raises(CorruptBatch):
+        read_cluster_metadata(tmp_path)
+
+
 def test_damage_at_the_end_of_a_segment_that_is_not_the_last_raises(tmp_path: Path) -> None:
     write_log(tmp_path, batch(0, topic("a", 1)), batch(1, topic("b", 2))[:-1])
     write_log(tmp_path, batch(2, topic("c", 3)), base_offset=2)

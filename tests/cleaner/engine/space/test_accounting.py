@@ -165,6 +165,8 @@ def test_symlinks_are_not_followed(log_dir: Path, tmp_path: Path) -> None:
     account = accounted(a_cleaner(log_dir, LAYERS))
     assert account.amounts[SpaceKind.OTHERS].files == 3
     assert_adds_up(account)
+    linked = log_dir / "payments-0"  # since its name was listed as that of a directory
+    assert account_of(linked).total.apparent_bytes == linked.lstat().st_size
 
 
 def test_odd_names_and_odd_files_add_up(log_dir: Path) -> None:

@@ -24,6 +24,7 @@ from storage.log.errors import (
     UnevenOffsets,
     UnexpectedAppendOffset,
 )
+from storage.log.writing.validation import new_batch
 from storage.records import Batch, BatchHeader, ControlType, Record, encode_batch, encode_message, encode_wrapper
 from storage.records.v2 import CRC_POSITION, CRC_START, V2_HEADER, V2_HEADER_BYTES
 from tests.batches import encode_control_batch, encode_empty_batch
@@ -158,10 +159,22 @@ def test_a_marker_is_not_compressed(tmp_path: Path) -> None:
     assert (written(log).header.is_control, written(log).header.compression) == (True, Compression.NONE)
 
 
-def marker() -> bytes:
+def marker(producer_id: int = 5) -> bytes:
     return encode_control_batch(
-        ControlType.COMMIT, offset=0, timestamp_ms=NOW_MS, producer_id=5, producer_epoch=0, coordinator_epoch=0
+        ControlType.COMMIT,
+        offset=0,
+        timestamp_ms=NOW_MS,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
     )
+
+
+@pytest.mark.parametrize(("producer_id", "is_of_a_transaction"), [(-1, False), (0, True), (5, True)])
+def test_a_control_batch_of_a_producer_ends_a_transaction(producer_id: int, is_of_a_transaction: bool) -> None:
+    data = marker(producer_id)
+    batch = Batch(BatchHeader._make(V2_HEADER.unpack_from(data)), memoryview(data), Path("x.log"), 0)
+    assert (new_batch(batch).marker() is not None) is is_of_a_transaction
 
 
 def test_markers_are_a_coordinators(tmp_path: Path) -> None:
