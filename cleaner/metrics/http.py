@@ -155,7 +155,6 @@ class MetricsServer:
     def __exit__(self, *_error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
 
 
 def _cause(error: OSError) -> str:

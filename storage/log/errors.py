@@ -127,8 +127,8 @@ class UnexpectedAppendOffset(LogRefusal):
 
     kafka_name = "UnexpectedAppendOffsetException"
 
-    first_offset: int = -1
-    last_offset: int = -1
+    first_offset: int
+    last_offset: int
 
 
 class OffsetOutOfRange(LogRefusal):

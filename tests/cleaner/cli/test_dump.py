@@ -99,6 +99,19 @@ def test_selected_records(options: tuple[str, ...], expected: list[str], orders:
     assert [record["value"] for record in by_json] == expected
 
 
+@pytest.mark.parametrize(
+    ("offsets", "damaged"),
+    [("10..19", []), ("9..19", [0]), ("10..20", [20]), ("9..20", [0, 20]), ("..9", [0]), ("20..", [20])],
+)
+def test_segments_outside_the_selected_offsets_are_not_read(
+    offsets: str, damaged: list[int], tmp_path: Path, show: Any
+) -> None:
+    made = PartitionDir(tmp_path / "data").segment(0, b"?" * 100).segment(10, keyed(10, "a=1"))
+    made.segment(20, b"?" * 100).segment(30, keyed(30, "a=2"))
+    found = objects(show(made.path, "--offset", offsets, "--json", status=4 if damaged else 0), "damage")
+    assert {Path(one["path"]) for one in found} == {made.log(base) for base in damaged}
+
+
 def test_batches_without_their_records(orders: PartitionDir, show: Any) -> None:
     lines = show(*in_log_dir(orders), "--key", "a", "--only-batches", "--json")
     assert [batch["baseOffset"] for batch in objects(lines, "batch")] == [0, 2, 10]
@@ -388,3 +401,25 @@ def test_a_selection_of_a_topic_of_kafkas_own_is_decoded(tmp_path: Path, show: A
     made.segment(0, encode_batch([Record(0, 5, offset_key("g1", "orders", 3), None)]))
     assert '{"group":"g1","topic":"orders","partition":3}' in show(made.path, "--offset", "0")[-1]
     assert '"group":"g1"' not in show(made.path, "--print-data-log", "--offset", "0")[-1]
+
+
+def test_a_record_of_a_topic_of_kafkas_own_is_decoded_and_a_marker_in_it_is_none(tmp_path: Path, show: Any) -> None:
+    made = PartitionDir(tmp_path / "data", "__consumer_offsets-0")
+    marker = encode_control_batch(
+        ControlType.COMMIT, offset=1, timestamp_ms=5, producer_id=7, producer_epoch=0, coordinator_epoch=2
+    )
+    made.segment(0, encode_batch([Record(0, 5, offset_key("g1", "orders", 3), None)]), marker)
+    record, control = objects(show(made.path, "--offset", "0..1", "--json"))
+    assert (record["decodedKey"]["data"]["group"], "controlType" in record) == ("g1", False)
+    assert (control["controlType"], "decodedKey" in control) == ("COMMIT", False)
+
+
+@pytest.mark.parametrize("type_id", [9, 32767, -1, -2])
+def test_a_control_record_of_a_type_that_nobody_knows_is_shown_with_its_number(
+    type_id: int, tmp_path: Path, show: Any
+) -> None:
+    made = PartitionDir(tmp_path / "data")
+    made.segment(0, encode_batch([Record(0, 5, struct.pack(">hh", 0, type_id), b"")], is_control=True))
+    assert f" controlType: UNKNOWN({type_id})" in show(made.path, "--print-data-log")[-1]
+    (record,) = objects(show(made.path, "--print-data-log", "--json"))
+    assert (record["controlType"], record["controlTypeId"], record["controlData"]) == ("UNKNOWN", type_id, None)

@@ -157,6 +157,14 @@ def test_topic_nobody_speaks_of_is_named_as_the_cause(full: Path, capsys) -> Non
     assert offsets(full) == list(range(SEGMENTS))
 
 
+def test_partition_that_cannot_be_read_is_told_as_the_cause(full: Path, capsys) -> None:
+    (full / "clicks-1" / f"{0:020d}.log").mkdir(parents=True)
+    assert free(full, "--target", "80%", "--dry-run") == 1
+    told = capsys.readouterr().err
+    assert "is a directory" in told
+    assert "short of 6.4 MiB: 1 partition failed; the lines before say why" in told
+
+
 def test_without_compact_no_log_is_compacted(demo: Path, tmp_path: Path, capsys) -> None:
     with a_small_disk("tmpfs", tmp_path, DEMO_DISK_BYTES) as disk:
         _compacts_only_with_compact(shutil.copytree(demo, disk / "data"), capsys)

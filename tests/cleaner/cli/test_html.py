@@ -46,7 +46,7 @@ def test_a_page_says_what_is_free_now_and_what_when(data: Path, tmp_path: Path, 
     assert blocks_of_logs(data) == before - at_once
 
 
-@pytest.mark.parametrize("command", [("clean",), ("clean", "--dry-run"), ("explain", "clicks-0")])
+@pytest.mark.parametrize("command", [("clean",), ("clean", "--dry-run"), ("explain", "clicks-0"), ("analyze",)])
 @pytest.mark.parametrize(
     ("page", "because"),
     [

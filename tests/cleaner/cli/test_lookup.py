@@ -62,6 +62,20 @@ def test_document_has_the_steps_always(orders: PartitionDir, capsys: pytest.Capt
     assert document["bytes_read"] == sum(step["bytes_read"] for step in document["steps"])
 
 
+def test_segments_that_are_too_early_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = PartitionDir(tmp_path / "data")
+    for place in range(4):
+        made.segment(place, keyed(place, "a=1", timestamp_ms=NOW_MS + place))
+    committed(tmp_path / "data", made)
+    early = ["00000000000000000000.timeindex entry 0", "2 segments from 0 to 1", "3 segments from 0 to 2"]
+    for place, line in enumerate(early, 1):
+        assert run(made, "--timestamp", str(NOW_MS + place), "--trace") == 0
+        told = [line.split(None, 2)[2] for line in capsys.readouterr().out.splitlines() if "largest timestamp" in line]
+        assert [one.startswith(begin) for one, begin in zip(told, (line, f"{place:020}.time"), strict=True)] == [
+            True
+        ] * 2
+
+
 @pytest.mark.parametrize(
     ("offset", "words"),
     [

@@ -36,6 +36,19 @@ def test_every_option_of_every_command_is_there() -> None:
         assert f"\n.SS logcleaner {name}\n" in page
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"\fB-n\fR, \fB--dry-run\fR",
+        r"\fB--log-dir\fR \fIDIR\fR",
+        r"\fB--only\fR \fIretention|compaction\fR",
+        r"\fITOPIC-PARTITION\fR",
+    ],
+)
+def test_an_option_stands_with_the_argument_that_it_takes(line: str) -> None:
+    assert f"\n.TP\n{line}\n" in PAGE.replace(r"\-", "-")
+
+
 def test_every_exit_status_is_there() -> None:
     assert all(f"\n\\fB{status.value}\\fR\n" in PAGE for status in ExitStatus)
 

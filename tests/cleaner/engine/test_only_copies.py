@@ -167,6 +167,23 @@ def test_a_line_of_the_journal_does_not_speak_of_a_segment_that_was_put_back_and
     assert [path for path in retired if not path.exists()] == []
 
 
+@pytest.mark.parametrize(("place", "stays"), [(1, False), (2, True)], ids=["in the gap", "of the segment above"])
+def test_a_retired_log_tells_of_the_segment_below_only_within_its_gap(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], place: int, stays: bool
+) -> None:
+    """A cleaned log has the file time of its last source. One behind the gap is another compaction's."""
+    logs = sorted((healthy.log_dir / PARTITION).glob("*.log"))
+    retired = [path for path in retire(healthy, 1) if path.name.endswith(".log.deleted")]
+    if place == 2:
+        retired.append(logs[2].with_name(f"{logs[2].name}.deleted"))
+        shutil.copyfile(logs[2], retired[1])
+    for path in (retired[-1], logs[0]):
+        os.utime(path, ns=(1, 1))
+    clean(healthy, [])
+    assert retired[0].exists() is stays
+    capsys.readouterr()
+
+
 def told_of(kept: list[Path]) -> set[str]:
     return {str(path) for path in kept} | {str(path.parent) for path in kept}
 

@@ -36,6 +36,7 @@ from storage.names import (
     TopicPartition,
 )
 from storage.records import Record, encode_batch
+from tests.batches import iter_batches
 from tests.conftest import Samples
 from tests.crash.acts import DIRECTORY_ID
 from tests.faults import FullDisk, crashes
@@ -432,6 +433,17 @@ def test_what_will_not_fit_is_not_begun(source: Path, target: Path, tmp_path: Pa
     assert imported(file, target) == 1
     assert "100 are free; nothing was imported" in capsys.readouterr().err
     assert names_in(target) == before
+
+
+@pytest.mark.parametrize(("offset", "base_offset"), [(1, 1), (2, 1), (1 << 31, 1), (1 + (1 << 31), 1 + (1 << 31))])
+def test_a_batch_begins_at_the_log_end_unless_it_cannot_span_what_is_missing(offset: int, base_offset: int) -> None:
+    records = [
+        ImportedRecord(Record(at, NOW_MS, b"k", bytes(BATCH_BYTES)), 0, False, ("orders", 0), "") for at in (0, offset)
+    ]
+    _, made = batches(records, Compression.NONE)
+    assert (made.base_offset, made.next_offset) == (base_offset, offset + 1)
+    (batch,) = iter_batches(made.data, Path("made"))
+    assert [record.offset for record in batch.records()] == [offset]
 
 
 def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:

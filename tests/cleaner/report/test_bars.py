@@ -37,10 +37,10 @@ def test_nothing_is_wider_than_the_room_that_is_left(columns: int) -> None:
     assert lines[1].count(KEPT) + lines[1].count(FREED) <= BAR_MAX + DAYS
 
 
-def test_a_disk_is_drawn_within_the_columns() -> None:
-    for columns in (40, 80, 200):
+def test_a_disk_fills_the_columns_up_to_twice_a_bar() -> None:
+    for columns, filled in ((40, 40), (66, 66), (67, 66), (200, 66)):
         drawn, legend = disk(10, 60, 20, 10, columns).plain.splitlines()
-        assert len(drawn) <= columns
+        assert len(drawn) == filled
         assert legend == "  ▒ other files  █ logs that stay  ░ freed  · free"
 
 

@@ -80,8 +80,16 @@ def test_one_run_at_the_moment_deletes_it_too_and_no_run_before_does(found: Draw
             assert fate.retention.code is ReasonCode.RETENTION_TIME
 
 
+DUE_BY_ITS_OLDEST_RECORD: Final = drawn(
+    a_log().segment(first_batch_ms=NOW_MS - 5, newest_ms=NOW_MS - 5).segment(),
+    a_policy("compact", max_compaction_lag_ms=10, min_cleanable_dirty_ratio=1.0),
+)
+"""One sealed segment, whose first batch is overdue before any ratio is reached."""
+
+
 @settings(max_examples=2 * EXAMPLES_MAX, deadline=None)
 @given(partitions(future=("off",)), LATER_MS)
+@example(DUE_BY_ITS_OLDEST_RECORD, 6)
 def test_every_change_comes_at_its_moment_and_nothing_before_the_first(found: Drawn, later_ms: int) -> None:
     changes = found.explained(confirmed=True).changes
     now = found.planned(NOW_MS)

@@ -72,6 +72,15 @@ def test_a_disk_that_fills_until_the_first_segments_expire_does_not_fill_for_eve
     assert (full.counted, full.left_out, full.born_bytes_per_day) == (1, 0, pytest.approx(2400, rel=0.1))
 
 
+@pytest.mark.parametrize(("beside_bytes", "is_endless"), [(-1, False), (0, False), (1, True)])
+def test_a_disk_that_is_full_when_a_limit_stops_the_growth_is_full(beside_bytes: int, is_endless: bool) -> None:
+    topic = Topic(HOUR_MS, a_policy(retention_bytes=600 * HOUR_MS, segment_bytes=10 * HOUR_MS)).hours(2 * 24)
+    to_come = long_run(topic.planned(), topic.now_ms).size_bytes - topic.size_bytes
+    full = looked_at(to_come + beside_bytes, topic)
+    assert full.is_endless is is_endless
+    assert is_endless or full.days == pytest.approx(to_come / (24 * HOUR_MS))
+
+
 def test_what_goes_now_is_space_to_come() -> None:
     topic = Topic(100, a_policy(segment_bytes=1000)).hours(10 * 24)
     unlimited = looked_at(2400, topic)

@@ -78,7 +78,11 @@ def test_a_batch_that_no_segment_holds_is_refused(tmp_path: Path) -> None:
     assert log.size_bytes == 0
 
 
-@pytest.mark.parametrize("data", [b"", encoded()[:-1], b"\0" * 11], ids=["nothing", "cut short", "too short"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", encoded()[:-1], b"\0" * 11, encoded()[:12], encoded()[:16], encoded()[:17]],
+    ids=["nothing", "cut short", "too short", "no more than a length", "no magic", "no more than a magic"],
+)
 def test_what_was_cut_short_counts_as_not_there(tmp_path: Path, data: bytes) -> None:
     log = a_log(tmp_path)
     assert log.append(data, now_ms=NOW_MS) == Appended(-1, -1, has_rolled=False)

@@ -28,6 +28,7 @@ ARRIVAL = Arrival(size_bytes=300, max_timestamp_ms=2500, last_offset=20)
         ("a byte more", {}, {"size_bytes": 301}, True),
         ("a millisecond more", {}, {"max_timestamp_ms": 2501}, True),
         ("an empty segment does not wait", {"size_bytes": 0, "first_batch_ms": -1}, {}, False),
+        ("1970 is a time", {"first_batch_ms": 0}, {"max_timestamp_ms": 500}, False),
         ("without timestamps the clock counts", {"first_batch_ms": -1}, {}, True),
         ("without timestamps, just opened", {"first_batch_ms": -1, "created_ms": NOW_MS - 500}, {}, False),
         ("the last slot of the offset index", {"index_bytes": 112}, {}, False),

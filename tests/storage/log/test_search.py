@@ -62,6 +62,21 @@ def test_offset_is_found_by_segment_map_index_and_scan(indexed: PartitionDir) ->
     assert (scan.looked_at, scan.position) == (3, found.batch.position)
 
 
+@pytest.mark.parametrize(
+    ("offset", "has_index", "source"),
+    [(8, True, StepBasis.NO_ENTRY), (9, True, StepBasis.ENTRY), (9, False, StepBasis.NO_INDEX)],
+)
+def test_offset_below_every_entry_is_scanned_for_from_the_beginning(
+    indexed: PartitionDir, offset: int, has_index: bool, source: StepBasis
+) -> None:
+    if not has_index:
+        indexed.log(0).with_suffix(".index").unlink()
+    found = search(indexed.path).by_offset(offset)
+    _, index, scan = found.steps
+    assert (index.source, bool(index.leads_to)) == (source, source is StepBasis.ENTRY)
+    assert (scan.looked_at, told(found)) == (1 if index.leads_to else 5, (offset, NOW_MS + 4000))
+
+
 def test_timestamp_is_found_by_largest_timestamp_time_index_offset_index_and_scan(indexed: PartitionDir) -> None:
     found = search(indexed.path).by_timestamp(NOW_MS + 13_500)
     assert kinds(found) == [StepKind.LARGEST_TIMESTAMP, StepKind.TIME_INDEX, StepKind.OFFSET_INDEX, StepKind.SCAN]

@@ -49,11 +49,11 @@ def read(path: Path, offsets: OffsetRange = ALL) -> list[Found]:
         return [told for found in chunks(reader, extent, with_control=True) for told in tell(found)]
 
 
-def offsets_outside(path: Path, aborted: tuple[AbortedTxn, ...]) -> list[int]:
+def offsets_outside(path: Path, aborted: tuple[AbortedTxn, ...], *, with_control: bool = False) -> list[int]:
     size_bytes = path.stat().st_size
     extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, size_bytes, ALL, None, aborted)
     with open_extent(extent) as reader:
-        found = list(chunks(reader, extent, with_control=False))
+        found = list(chunks(reader, extent, with_control=with_control))
     return [offset for chunk in found if isinstance(chunk, Chunk) for offset in chunk.located[OFFSET].tolist()]
 
 
@@ -76,6 +76,7 @@ def test_of_an_aborted_transaction_only_its_own_batches_are_left_out(tmp_path: P
     )
     assert offsets_outside(path, ()) == [0, 2, 3, 4, 5, 6, 8]
     assert offsets_outside(path, (AbortedTxn(7, 2, 7, 8),)) == [0, 3, 4, 5, 8]
+    assert offsets_outside(path, (AbortedTxn(7, 2, 7, 8),), with_control=True) == [0, 1, 3, 4, 5, 7, 8]
 
 
 @pytest.mark.parametrize("compression", Compression)

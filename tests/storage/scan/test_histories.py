@@ -11,7 +11,7 @@ from storage.log.listing import list_partition
 from storage.records import ControlType, Record, encode_batch
 from storage.scan.segment_contents import read_segment_contents
 from storage.scan.walking import Hand
-from tests.batches import encode_control_batch
+from tests.batches import encode_control_batch, format_control_key
 from tests.partition_dirs import NOW_MS, PartitionDir
 
 
@@ -62,6 +62,23 @@ def test_steps_of_transactions_are_told_once(told):
     assert [(one.offset, one.producer_id, one.what) for one in found.events] == [
         (0, 1, DATA), (2, 2, DATA), (6, 1, ABORT), (9, 2, COMMIT), (10, 1, DATA),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "steps"),
+    [
+        (b"", [DATA]),
+        (bytes(5), [DATA]),
+        (bytes(6), [DATA, COMMIT]),
+        (b"\0\1" + bytes(4), [DATA, COMMIT]),
+        (b"\0\1" + bytes(9), [DATA, COMMIT]),
+        (b"\xff\xff" + bytes(9), [DATA]),
+    ],
+)
+def test_only_what_can_be_a_marker_ends_a_transaction(told, value, steps):
+    record = Record(2, NOW_MS, format_control_key(ControlType.COMMIT), value)
+    data = encode_batch([record], producer_id=1, producer_epoch=3, is_transactional=True, is_control=True)
+    assert [one.what for one in told(batch(0, producer_id=1, txn=True), data).events] == steps
 
 
 def test_gaps_and_batches_that_lost_records_are_told(told):

@@ -108,3 +108,11 @@ def test_a_wrapper_of_mixed_versions_is_marked_whatever_its_timestamps(magic: in
     data = mixed_versions(untimed, magic, 1 - magic)
     for table in (by_kernel(data, verify=True)[1], twin.read(data, verify=True).table):
         assert table["attributes"].tolist() == [Compression.GZIP | MIXED_VERSIONS]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(("span", "rows"), [((1 << 31) - 1, 1), (1 << 31, 0)])
+def test_a_wrapper_spans_as_many_offsets_as_a_batch_of_version_2_can(magic: int, span: int, rows: int) -> None:
+    data = encode_wrapper([Record(10, 5, b"a", b"v"), Record(10 + span, 5, b"b", b"v")], magic, Compression.GZIP)
+    for table in (by_kernel(data, verify=True)[1], twin.read(data, verify=True).table):
+        assert table.size == rows

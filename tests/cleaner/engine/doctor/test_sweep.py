@@ -100,10 +100,12 @@ def test_hold_keeps_a_deleted_file(healthy: Healthy, capsys, later) -> None:
         ("__cluster_metadata-0", "is no leftover"),
         (f"{STRAY}/{0:020d}.log", "is no leftover"),
         (f"clicks-0/../{STRAY}/partition.metadata", "is no leftover"),
+        (f"{STRAY}/of/another", "is no leftover"),
     ],
 )
 def test_what_is_no_leftover_stays(healthy: Healthy, capsys, later, name: str, because: str) -> None:
     later()
+    (healthy.log_dir / STRAY / "of" / "another").mkdir(parents=True)
     before = untouched(healthy.log_dir)
     status, (left,), _ = sweep(capsys, healthy.log_dir, name, "--yes")
     assert (status, left["act"]) == (1, "leave")

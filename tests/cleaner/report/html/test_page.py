@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from cleaner.report.html import is_drawable
-from cleaner.report.html.charts import CurveMark, Series, curve, stacked_bars
-from cleaner.report.html.content import ChartTable, Packer
+from cleaner.report.html.charts import CurveMark, Series, curve, shares, stacked_bars
+from cleaner.report.html.content import Chart, ChartTable, Packer
 from cleaner.report.html.pages import page_of
 from tests.cleaner.report.html.reports import a_hostile_plan, a_large_plan, report_of
 from tests.cleaner.report.plans import a_partition, a_plan
@@ -98,9 +98,25 @@ def test_more_bars_than_fit_are_one() -> None:
     assert len(chart.table.rows) == 15
 
 
-@pytest.mark.parametrize("names", [[], ["a", "b"]])
-def test_nothing_is_drawn_of_nothing(names: list[str]) -> None:
-    assert stacked_bars("a", "A", "a", names, [Series("x", "keep-1", [0] * len(names))], "Topic") is None
+@pytest.mark.parametrize(
+    ("names", "values", "is_drawn"),
+    [([], [[]], False), (["a", "b"], [[0, 0], [0, 0]], False), (["a", "b"], [[0, 0], [0, 1]], True)],
+)
+def test_nothing_is_drawn_of_nothing(names: list[str], values: list[list[int]], is_drawn: bool) -> None:
+    series = [Series("x", "keep-1", one) for one in values]
+    assert (stacked_bars("a", "A", "a", names, series, "Topic") is not None) is is_drawn
+
+
+def test_a_bar_beside_its_mark_has_half_as_much_room_again() -> None:
+    def height(chart: Chart | None) -> int:
+        assert chart is not None
+        (found,) = re.findall(r'viewBox="0 0 \d+ (\d+)"', chart.wide)
+        return int(found)
+
+    names = ["a", "b", "c", "d"]
+    alone = [height(stacked_bars("a", "A", "a", names[:n], [Series("x", "keep-1", [1] * n)], "Topic")) for n in (2, 4)]
+    marked = [height(shares("a", "A", "a", names[:n], [0.1] * n, [0.5] * n)) for n in (2, 4)]
+    assert marked[1] - marked[0] == 1.5 * (alone[1] - alone[0])
 
 
 def test_the_words_of_a_mark_stand_where_there_is_room() -> None:

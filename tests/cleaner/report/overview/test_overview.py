@@ -52,6 +52,13 @@ def test_what_goes_later_has_its_first_moment_and_its_days(mixed: dict[str, Any]
     assert later["by_day"][0]["day"] == moment(later["first_ms"])[:10]
 
 
+@pytest.mark.parametrize(("newest_ms", "days"), [(27 * DAY_MS - 2, 1), (27 * DAY_MS - 1, 0)])
+def test_the_days_of_what_goes_later_are_those_of_a_month(newest_ms: int, days: int) -> None:
+    later = overview(a_plan(a_partition("clicks-0", -newest_ms / DAY_MS, 0)))["later"]
+    assert later["first_ms"] == NOW_MS + newest_ms + 3 * DAY_MS + 1
+    assert len(later["by_day"]) == days
+
+
 def test_the_curve_says_what_a_run_with_that_limit_would_delete() -> None:
     planned = a_large_plan(20, 2, 12)
     curve = overview(planned)["retention_curve"]
