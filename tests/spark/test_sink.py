@@ -52,7 +52,7 @@ def names(log_dir: Path) -> list[str]:
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     first = batch(("a", b"1", "orders", 3, MOMENT, HEADED), (None, None, "orders", 3, MOMENT, []))
-    sink.commit([sink.write(iter([first, batch(row("b", "clicks", None))]))])
+    sink.commit([sink.write(iter([first, batch(row("b", "clicks"))]))])
     headers = ((b"h", b"1"), (b"none", None))
     assert records_in(tmp_path / "orders-3") == [Record(0, NOW_MS, b"a", b"1", headers), Record(1, NOW_MS, None, None)]
     assert records_in(tmp_path / "clicks-0") == [Record(0, NOW_MS, b"b", b"v")]
@@ -150,6 +150,16 @@ def test_a_row_without_a_topic_is_refused_and_an_option_says_it_for_all(tmp_path
     sink = writer(tmp_path, pa.schema({"value": pa.string()}), topic="said")
     sink.commit([sink.write(iter([pa.RecordBatch.from_pylist([{"value": "v"}])]))])
     assert [record.value for record in records_in(tmp_path / "said-0")] == [b"v"]
+
+
+def test_row_without_a_partition_is_refused_unless_no_row_has_one(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        writer(tmp_path).write(iter([batch(row("a"), row("b", partition=None))]))
+    line = "kafka-log: partition: a row has none; a frame without the column is written to partition 0"
+    assert str(raised.value) == line
+    sink = writer(tmp_path, pa.schema({"value": pa.string(), "topic": pa.string()}))
+    sink.commit([sink.write(iter([pa.RecordBatch.from_pylist([{"value": "v", "topic": "without"}])]))])
+    assert [record.value for record in records_in(tmp_path / "without-0")] == [b"v"]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 Like that sink, this one ignores others.
 """
+_NO_PARTITION: Final = "a row has none; a frame without the column is written to partition 0"
 _CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
 
 
@@ -234,18 +235,22 @@ def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Topic
         batch: some of the columns that can be written.
         topic: the topic of all rows; None: each row's column names it.
 
-    Raises: InvalidConfig: a row has no topic.
+    Raises: InvalidConfig: a row has no topic, or a column of partitions and none in it.
     """
     columns = {name: _values(batch, name) for name in _TYPES}
     if topic is not None:
         columns["topic"] = [topic] * batch.num_rows
+    if "partition" not in batch.schema.names:
+        columns["partition"] = [0] * batch.num_rows
     rows = zip(*(columns[name] for name in _TYPES), strict=True)
     for key, value, topic_name, partition, timestamp_us, headers in rows:
         if topic_name is None:
             raise InvalidConfig("topic", None, "a row has none", "kafka-log")
+        if partition is None:
+            raise InvalidConfig("partition", None, _NO_PARTITION, "kafka-log")
         timestamp_ms = -1 if timestamp_us is None else timestamp_us // 1000
         pairs = tuple((header["key"].encode(), header["value"]) for header in headers or ())
-        yield TopicPartition(topic_name, partition or 0), Record(0, timestamp_ms, key, value, pairs)
+        yield TopicPartition(topic_name, partition), Record(0, timestamp_ms, key, value, pairs)
 
 
 def _check(schema: StructType, topic: str | None) -> None:
