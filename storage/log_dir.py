@@ -121,13 +121,16 @@ class Space(NamedTuple):
     """The bytes that files take. The rest of the bytes that are not free is kept for root."""
 
 
+INCOMPLETE_LOG_DIR: Final = "an incomplete log dir: a copy or a write of Spark was interrupted, or is still under way"
+
+
 class IncompleteCopy(LogCleanerError):
-    """A copy of a log dir that was interrupted: it has no manifest."""
+    """A log dir without a manifest, marked by the run that makes it: a copy, or a write of Spark."""
 
     path: Path
 
     def __str__(self) -> str:
-        return f"{self.path}: a copy that was interrupted, and is incomplete; remove it and make it anew"
+        return f"{self.path}: {INCOMPLETE_LOG_DIR}; if nothing writes it any more, remove it and make it anew"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.copy.copying import OutputDir
-from cleaner.engine.copy.moment import SourceChanged
 from cleaner.errors import UnusableOutput
 from cleaner.spark import read_logs, register
 from cleaner.spark.table.sink import KafkaLogWriter, WrittenParts
@@ -48,6 +48,7 @@ from tests.storage.stores.servers import (
     QUICK,
     SCHEME,
     configuration,
+    environment,
     serving,
 )
 from tests.storage.stores.test_copies import Destination, kill_as_it_writes, local_files
@@ -179,7 +180,7 @@ def test_frame_comes_back_from_the_store_and_from_what_was_fetched(
         columns = ["key", "value", "topic", "partition", "timestamp", "headers"]
         found = read_logs(spark, place, columns=columns)
         assert sorted(map(str, found.collect())) == sorted(map(str, frame.collect()))
-    with pytest.raises(Exception, match="holds a finished copy already; name another directory") as raised:
+    with pytest.raises(Exception, match="holds a finished log dir already; name another directory") as raised:
         frame.write.format("kafka-log").mode("append").save(f"s3a://{BUCKET}/frame")
     failing = frame.selectExpr("key", "if(partition = 2, raise_error('on purpose'), value) value", "topic")
     with pytest.raises(Exception, match="on purpose"):
@@ -199,8 +200,11 @@ def test_frame_without_rows_is_a_log_dir_without_partitions(to: Destination, pro
 @pytest.mark.parametrize(
     ("lies_there", "line"),
     [
-        (MANIFEST_FILE, "holds a finished copy already; name another directory, or remove this one"),
-        (INCOMPLETE_FILE, "holds a copy that was interrupted and is incomplete; name another directory"),
+        (MANIFEST_FILE, "holds a finished log dir already; name another directory, or remove this one"),
+        (
+            INCOMPLETE_FILE,
+            "holds an incomplete log dir: a copy or a write of Spark was interrupted, or is still under way; name",
+        ),
         ("orders-0/0.log", "is not empty; name a new or an empty one"),
     ],
 )
@@ -229,10 +233,51 @@ def test_driver_that_is_killed_half_way_leaves_an_incomplete_place(
     kill_as_it_writes([sys.executable, "-c", code], proxy, "/orders-0/", TMPDIR=tempfile.gettempdir())
     assert MANIFEST_FILE not in to.files(name)
     assert any(file.startswith("alone0-0/") for file in to.files(name))
-    with pytest.raises(UnusableOutput, match="holds a copy that was interrupted and is incomplete"):
+    with pytest.raises(UnusableOutput, match="holds an incomplete log dir"):
         writer(name)
     assert main(["fetch", f"{PLACE}/{name}", "nowhere"]) == ExitStatus.FAILED
-    assert "a copy that was interrupted, and is incomplete" in capsys.readouterr().err
+    assert "an incomplete log dir: a copy or a write of Spark was interrupted" in capsys.readouterr().err
+    assert len(list(Path(tempfile.gettempdir()).glob("logcleaner-*"))) == 1
+    few(writer(f"{name}-2"))
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
+
+
+@OF_S3
+@pytest.mark.slow
+def test_task_whose_worker_is_killed_succeeds_anew_and_removes_what_the_killed_one_left(
+    to: Destination, proxy: Proxy, name: str
+) -> None:
+    command = [sys.executable, "-m", "tests.spark.killed_worker", f"{PLACE}/{name}"]
+    environ = os.environ | environment(to.url) | {"TMPDIR": tempfile.gettempdir()}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Lost task 0.0" in done.stderr or "exited unexpectedly" in done.stderr
+    assert list(Path(tempfile.gettempdir()).glob("logcleaner-*")) == []
+    assert main(["verify", f"{PLACE}/{name}"]) == ExitStatus.DONE
+
+
+def test_task_beside_another_leaves_the_scratch_of_that_one(to: Destination, proxy: Proxy, name: str) -> None:
+    def rows_beside() -> Iterator[pa.RecordBatch]:
+        yield batch(row("first"))
+        few(writer(f"{name}-2"))
+        yield batch(row("second"))
+
+    sink = writer(name)
+    sink.commit([sink.write(rows_beside())])
+    assert to.files(name).keys() > {MANIFEST_FILE, HIGH_WATERMARK_CHECKPOINT}
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_directory_that_may_be_in_use_is_left(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str, is_shared: bool
+) -> None:
+    """A task has not locked it yet, or it lies where other machines have tasks, too."""
+    directory = Path(tempfile.mkdtemp(prefix="logcleaner-spark-"))
+    if is_shared:
+        (directory / "lock").touch()
+        monkeypatch.setattr("cleaner.spark.table.stored_sink.shared_type", lambda _: "nfs4")
+    few(writer(name))
+    assert list(Path(tempfile.gettempdir()).iterdir()) == [directory]
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.DENIED, Fault.FULL])
@@ -333,7 +378,7 @@ def test_part_that_was_replaced_is_not_taken(to: Destination, proxy: Proxy, name
     part = next(part for part in messages[1].parts if part.topic_partition.topic == "orders")
     file = f"{part.directory.name}/00000000000000000000.log"
     obstore.put(to.store, f"{name}/{file}", b"of another")
-    with pytest.raises(SourceChanged, match="another version lies there"):
+    with pytest.raises(OtherWriter, match=f"{file}: another version lies there: another process writes there, too"):
         sink.commit(messages)
     assert MANIFEST_FILE not in to.files(name)
 

@@ -47,7 +47,7 @@ from storage.holes import data_bytes
 from storage.log.listing import Listing
 from storage.log.recovery import plan_recovery
 from storage.log.roll import create_segment, write_snapshot
-from storage.log_dir import LogDir, Offsets, read_file
+from storage.log_dir import INCOMPLETE_LOG_DIR, LogDir, Offsets, read_file
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     INCOMPLETE_FILE,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
 
 _INCOMPLETE_TEXT: Final = (
-    b"logcleaner is writing a copy here, or was interrupted: without a manifest it is worth nothing\n"
+    b"logcleaner is writing a log dir here, or was interrupted: without a manifest it is worth nothing\n"
 )
 _ANOTHER: Final = "name another directory, or remove this one"
 
@@ -393,7 +393,7 @@ class OutputDir:
                 mark.fsync()
             self._fs.fsync_dir(self.path, Purpose.COPY)
         except (FileExistsError, OtherWriter) as error:
-            raise UnusableOutput(self.path, "holds a copy that another run is writing", _ANOTHER) from error
+            raise UnusableOutput(self.path, "holds a log dir that another run is writing", _ANOTHER) from error
         return self
 
     def make_dir(self, name: str) -> None:
@@ -483,9 +483,9 @@ def _check_empty(path: Path) -> None:
     list_anew(path)  # a whole bucket may be empty, and is there
     names = {entry.name for entry in path.iterdir()}
     if MANIFEST_FILE in names:
-        raise UnusableOutput(path, "holds a finished copy already", _ANOTHER)
+        raise UnusableOutput(path, "holds a finished log dir already", _ANOTHER)
     if INCOMPLETE_FILE in names:
-        raise UnusableOutput(path, "holds a copy that was interrupted and is incomplete", _ANOTHER)
+        raise UnusableOutput(path, f"holds {INCOMPLETE_LOG_DIR}", _ANOTHER)
     if names:
         raise UnusableOutput(path, "is not empty", "name a new or an empty one")
 

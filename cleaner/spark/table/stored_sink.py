@@ -11,15 +11,20 @@ Partitions: the store itself moves a partition that one task wrote, if it can. T
 Invariant:  a place with a manifest is a whole log dir. One that is incomplete has the mark, or no name of a partition.
 Again:      each attempt of a task has names of its own, and the commit takes those that Spark tells it. A late attempt
             may leave a part behind, which no manifest names.
+Scratch:    a process holds a lock on each of its directories here. The next one that needs a directory removes those
+            whose lock is free, because their processes were killed.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -28,23 +33,26 @@ from pyspark.sql.datasource import WriterCommitMessage
 from cleaner import __version__
 from cleaner.engine.copy.copying import OutputDir
 from cleaner.engine.copy.manifest import manifest_of_new
-from cleaner.engine.copy.moment import EntrySeen
+from cleaner.engine.copy.moment import EntrySeen, SourceChanged
 from cleaner.spark.table.options import open_stores
 from cleaner.spark.table.sink import KafkaLogWriter, Part, WrittenParts, by_partition, join
 from storage.checkpoints import format_offset_checkpoint
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
+from storage.lock import shared_type
 from storage.log import Log
 from storage.names import HIGH_WATERMARK_CHECKPOINT, INCOMPLETE_FILE, MANIFEST_FILE, TopicPartition
 from storage.stores.errors import StoreFailed
 from storage.stores.opening import store_of
 from storage.stores.paths import StoredPath, look_anew
-from storage.uploads import FILES_AT_ONCE, Sent, Uploads
+from storage.uploads import FILES_AT_ONCE, OtherWriter, Sent, Uploads
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ROOM: Final = "make room there, or name another directory as TMPDIR"
+_SCRATCH: Final = "logcleaner-spark-"
+_LOCK: Final = "lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +166,43 @@ class StoredLogWriter(KafkaLogWriter):
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """Yield an empty directory of this machine, which is gone behind the ``with``. Raises: OutOfSpace."""
-    with TemporaryDirectory(prefix="logcleaner-") as directory:
+    """Yield a directory of this machine, which is gone behind the ``with``. Raises: OutOfSpace."""
+    _remove_abandoned()
+    with TemporaryDirectory(prefix=_SCRATCH) as directory, Path(directory, "new").open("xb") as lock:
+        with suppress(OSError):  # if the file system has no locks, the directory of a killed process stays
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            Path(lock.name).rename(Path(directory, _LOCK))
         try:
             yield Path(directory)
         except OutOfSpace as error:
             raise OutOfSpace(error.path, error.wanted_bytes, _ROOM) from error
 
 
+def _remove_abandoned() -> None:
+    """Remove the scratch directories of this user whose processes were killed.
+
+    On a file system that other machines may have open, a lock need not tell of a process there.
+    """
+    room = Path(gettempdir()).resolve()
+    if shared_type(room) is not None:
+        return
+    for directory in room.glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            if directory.lstat().st_uid == os.geteuid():
+                with (directory / _LOCK).open("rb") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(directory)
+
+
 def _copy(source: Path, target: Path, fs: FileSystem) -> None:
-    """Copy the files of a directory into a new one, from this machine or to it."""
+    """Copy the files of a directory into a new one, from this machine or to it. Raises: OtherWriter."""
     fs.make_dir(target, target.parent, Purpose.COPY)
     output = OutputDir(target, fs)
     for path in sorted(source.iterdir()):
-        output.copy(path, EntrySeen.of(path.stat()), target / path.name)
+        try:
+            output.copy(path, EntrySeen.of(path.stat()), target / path.name)
+        except SourceChanged as error:
+            raise OtherWriter(str(path), error.cause) from error
     fs.fsync_dir(target, Purpose.COPY)
 
 

@@ -162,8 +162,8 @@ def test_partition_that_fails_is_copied_as_it_is_as_in_a_copy_here(
 @pytest.mark.parametrize(
     ("lies_there", "line"),
     [
-        ([f"copy/{MANIFEST_FILE}"], "holds a finished copy already; name another directory, or remove this one"),
-        ([f"copy/{INCOMPLETE_FILE}"], "holds a copy that was interrupted and is incomplete; name another directory"),
+        ([f"copy/{MANIFEST_FILE}"], "holds a finished log dir already; name another directory, or remove this one"),
+        ([f"copy/{INCOMPLETE_FILE}"], "holds an incomplete log dir: a copy or a write of Spark was interrupted"),
         (["copy/orders-0/0.log"], "is not empty; name a new or an empty one"),
         (["copy"], "is no directory; name a new or an empty one"),
     ],
@@ -270,12 +270,12 @@ def assert_is_no_copy(to: Destination, few_logs: Path, capsys: pytest.CaptureFix
     opening.configure(SCHEME, configuration(to.url))
     for command in ("verify", "doctor", "topics --log-dir", "prove-erased k --log-dir"):
         assert main([*command.split(), f"{SCHEME}://{to.name}/copy"]) == ExitStatus.FAILED
-        assert "copy: a copy that was interrupted, and is incomplete; remove it" in capsys.readouterr().err
+        assert "copy: an incomplete log dir: a copy or a write of Spark was interrupted" in capsys.readouterr().err
     assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.USAGE
-    assert "holds a copy that was interrupted and is incomplete" in capsys.readouterr().err
+    assert "holds an incomplete log dir" in capsys.readouterr().err
     status = main(["diff", str(few_logs), f"{SCHEME}://{to.name}/copy"])
     told = "".join(capsys.readouterr())
-    is_told = status == ExitStatus.FAILED and "a copy that was interrupted, and is incomplete" in told
+    is_told = status == ExitStatus.FAILED and "an incomplete log dir" in told
     assert is_told or (status == ExitStatus.USAGE and "holds no Kafka file and no partition directory" in told)
 
 
@@ -359,7 +359,7 @@ def test_second_run_at_once_is_refused(
 
     through.fault = raced
     assert copied(few_logs, f"{SCHEME}://{to.name}/copy") == ExitStatus.USAGE
-    assert "holds a copy that another run is writing; name another directory" in capsys.readouterr().err
+    assert "holds a log dir that another run is writing; name another directory" in capsys.readouterr().err
     assert to.files("copy") == {INCOMPLETE_FILE: b"of another run"}
 
 

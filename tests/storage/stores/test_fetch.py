@@ -286,7 +286,7 @@ def test_copy_that_was_interrupted_is_not_fetched(
 ) -> None:
     obstore.put(there[0], f"d/logs/{INCOMPLETE_FILE}", b"x")
     assert main(["fetch", url, str(tmp_path / "logs")]) == ExitStatus.FAILED
-    assert "a copy that was interrupted, and is incomplete" in capsys.readouterr().err
+    assert "an incomplete log dir: a copy or a write of Spark was interrupted" in capsys.readouterr().err
 
 
 def test_second_fetch_at_once_is_refused(

@@ -191,7 +191,7 @@ def read_fails(copy):
         ("missing/copy", "does not exist"),
         ("file", "is no directory"),
         ("full", "is not empty"),
-        ("finished", "holds a finished copy already"),
+        ("finished", "holds a finished log dir already"),
     ],
 )
 def test_output_that_cannot_be_is_refused_before_anything_is_written(tmp_path, original, place, told):
