@@ -171,7 +171,7 @@ def _check(batch: LegacyBatch, records: Sequence[Record], next_offset: int) -> N
 
 def read_records(
     window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
-    rows_max: int, *, verify: bool, offsets: OffsetRange,
+    rows_max: int, *, verify: bool, offsets: OffsetRange,  # noqa: ARG001 - a ``ReadMessages`` has them
 ) -> LegacyRows:  # fmt: skip
     """Read v0 and v1 messages with their values, up to another version, a damaged message or the end of the window.
 
@@ -186,7 +186,6 @@ def read_records(
         verify: not heeded: every CRC is checked.
         offsets: records outside this range are left out; messages behind it are not read.
     """
-    del rows_max, verify
     located = _Locating(next_offset, offsets)
     position, end = span
     damage, status = None, Status.OK

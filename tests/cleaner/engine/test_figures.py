@@ -31,6 +31,30 @@ MIB = 1 << 20
 LAYERS = configured(clicks=EXPIRING, orders={**COMPACT, "min.cleanable.dirty.ratio": "0"})
 
 
+def test_figures_of_two_runs_add_up_and_an_error_of_both_is_told_once() -> None:
+    first, second = (
+        Outcome(
+            False,
+            {},
+            size,
+            swept_disk_bytes=10 * size,
+            seconds=size / 2,
+            errors=("both", name),
+            full_log_dirs={name: ""},
+        )
+        for size, name in ((1, "first"), (2, "second"))
+    )
+    assert first.followed_by(second) == Outcome(
+        False,
+        {},
+        3,
+        swept_disk_bytes=30,
+        seconds=1.5,
+        errors=("both", "first", "second"),
+        full_log_dirs={"first": "", "second": ""},
+    )
+
+
 def of_segments(log_dir: Path) -> int:
     """What the blocks of all segments take; one hard link of a file counts."""
     files = {

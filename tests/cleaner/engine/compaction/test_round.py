@@ -8,14 +8,17 @@ from contextlib import nullcontext
 
 import pytest
 
+from cleaner.engine.compaction.draft import Recoder
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
+from storage.kernels.status import Status
 from storage.log.listing import list_partition
-from storage.records import ControlType
+from storage.records import ControlType, Record
 from storage.scan import segments
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.batches import encode_control_batch, iter_batches
 from tests.kafka_rounds import as_kafka
+from tests.legacy_logs import Format, segment
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -318,6 +321,24 @@ def test_time_index_of_a_cleaned_segment_ends_with_its_newest_record(tmp_path):
     clean(directory)
     (segment, _) = list_partition(directory.path).segments
     assert segment.newest_record_ms() == NOW_MS + 5
+
+
+@pytest.mark.parametrize(("kernel", "magic"), [("rewrite", 2), ("rewrite_messages", 1), ("rewrite_messages", 0)])
+def test_a_batch_that_a_kernel_refuses_to_write_fails_the_partition(tmp_path, monkeypatch, kernel, magic):
+    directory = PartitionDir(tmp_path / "data")
+    segment(directory, 0, Format(magic).encode([Record(0, NOW_MS, b"a", b"1"), Record(1, NOW_MS, b"a", b"2")]))
+    with_active(directory)
+    committed(tmp_path / "data", directory)
+    before = file_names(directory.path)
+
+    def refused(_arena, _slice, row, _last, _keep, out):
+        return Status.BAD_COUNT, row, out[1], out[3]
+
+    monkeypatch.setattr(Recoder, kernel, refused)
+    _, outcome = a_cleaner(tmp_path / "data", ONE_GROUP).clean(request())
+    (result,) = outcome.results.values()
+    assert str(result.error).startswith(f"{directory.log(0)} at byte 0: impossible record count")
+    assert file_names(directory.path) == before
 
 
 def test_owner_may_not_be_lost_by_a_mask(tmp_path):

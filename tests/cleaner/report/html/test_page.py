@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from cleaner.report.html import is_drawable
 from cleaner.report.html.charts import CurveMark, Series, curve, shares, stacked_bars
 from cleaner.report.html.content import Chart, ChartTable, Packer
 from cleaner.report.html.pages import page_of
+from cleaner.report.overview.provenance import Provenance
 from tests.cleaner.report.html.reports import a_hostile_plan, a_large_plan, report_of
 from tests.cleaner.report.plans import a_partition, a_plan
+from tests.cleaner.report.test_explanation import compacted, report
 
 ASSETS = Path(__file__).parents[4] / "cleaner/report/html"
 
@@ -49,6 +52,20 @@ def test_findings_stand_before_the_charts() -> None:
     page = page_of(report_of(a_hostile_plan()).document())
     assert page.index('<section id="findings"') < page.index('<section id="charts"')
     assert page.index('href="#findings"') < page.index('href="#charts"')
+
+
+@pytest.mark.parametrize("left_out", [0, 3])
+def test_findings_that_a_page_leaves_out_are_counted(left_out: int) -> None:
+    document = report_of(a_hostile_plan()).document()
+    document["report"]["findings_left_out"] = left_out
+    assert re.findall(r">(\d+)</data> more are left out", page_of(document)) == ["3"] * (left_out == 3)
+
+
+def test_a_page_of_an_explanation_leaves_no_finding_out() -> None:
+    provenance = Provenance("9.9.9", ("logcleaner", "explain"), 0, ("/data",))
+    page = page_of(replace(report(compacted()), provenance=provenance).document())
+    assert '<section id="findings"' in page
+    assert "more are left out" not in page
 
 
 def sha256_of(name: str) -> str:
@@ -122,4 +139,5 @@ def test_a_bar_beside_its_mark_has_half_as_much_room_again() -> None:
 def test_the_words_of_a_mark_stand_where_there_is_room() -> None:
     marks = [CurveMark(1_000, "near", "asked"), CurveMark(9_000, "far", "asked")]
     chart = curve("a", "A", "a", [(0, 5), (10_000, 9)], marks, ChartTable((), ()))
-    assert re.findall(r'class="(mark[^"]*)">(\w+)<', chart.wide) == [("mark", "near"), ("mark left", "far")]
+    words = re.findall(r'y="(\d+)" class="(mark[^"]*)">(\w+)<', chart.wide)
+    assert words == [("14", "mark", "near"), ("29", "mark left", "far")]
