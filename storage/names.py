@@ -112,6 +112,7 @@ _BASE_OFFSET = re.compile(r"\d{1,20}", re.ASCII)
 _SUFFIXES: Final = {f"{kind}{state}"[1:]: (kind, state) for kind in FileKind for state in FileState}
 _SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
 _OFFSET_MAX: Final = (1 << 63) - 1
+_CLUSTER_SCRATCH: Final = re.compile(rf"\d+\.[a-z]+\.[0-9a-f]{{8}}-[0-9a-f]{{16}}{re.escape(SCRATCH_SUFFIX)}", re.ASCII)
 
 
 def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.PLAIN) -> str:
@@ -131,6 +132,14 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
 def segment_files_among(names: Iterable[str]) -> dict[str, SegmentFileName]:
     """Return the names of segment files and snapshots among many names, each with its parts."""
     return {name: found for name in names if (found := parse_segment_file_name(name))}
+
+
+def is_cluster_scratch(name: str) -> bool:
+    """Return whether a task on a cluster wrote a file: ``00000000000000000042.log.RUN-ATTEMPT.logcleaner``.
+
+    Files of a repair end with our suffix, too, and are evidence.
+    """
+    return _CLUSTER_SCRATCH.fullmatch(name) is not None
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:

@@ -5,12 +5,12 @@ Also the check that kernels run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cleaner.engine.means import Listener, Means
-from policies.plan import Plan
+from policies.plan import PartitionPlan, Plan
 from policies.planning import without_compactions
 from storage.kernels import why_unusable
 
@@ -28,6 +28,10 @@ class Compactor(Protocol):
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
         """Check that the run can be carried out, before anything is changed. Raises: LogCleanerError."""
+        ...
+
+    def waves(self, steps: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
+        """Divide compactions: a wave is prepared together, and carried out before the next one is asked for."""
         ...
 
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
@@ -61,6 +65,10 @@ class Local:
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
         """Do nothing."""
+
+    def waves(self, steps: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
+        """Yield all at once: they share no work."""
+        yield steps
 
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
         """Do nothing: a round gives its memory and working space back before the next one."""

@@ -119,11 +119,11 @@ class Executor:
         With several threads, small compactions run side by side, with one thread each. Then the large compactions run
         in turn, each with all threads.
         """
-        self._prepare(plan)
-        together, in_turn = compaction_crews(compaction_steps(plan), self._means.threads, self._means.broker)
-        in_turn = (*self._compact_together(together), *in_turn)
-        for step in in_turn:
-            self.compact_partition(step)
+        for wave in self._compactor.waves(compaction_steps(plan)):
+            self._prepare(wave)
+            together, in_turn = compaction_crews(wave, self._means.threads, self._means.broker)
+            for step in (*self._compact_together(together), *in_turn):
+                self.compact_partition(step)
         self.correct_checkpoint(plan)
 
     def compact_partition(self, partition: PartitionPlan) -> None:
@@ -170,9 +170,10 @@ class Executor:
         """Close the journal; calling it again does nothing."""
         self._reported(self._journal.close)
 
-    def _prepare(self, plan: LogDirPlan) -> None:
-        """Do the work that the compactions share. If it fails, all compactions have failed."""
-        steps = [step for step in compaction_steps(plan) if step.key not in self._failed()]
+    def _prepare(self, wave: Sequence[PartitionPlan]) -> None:
+        """Do the work that the compactions of a wave share. If it fails, they have failed."""
+        failed = self._failed()
+        steps = [step for step in wave if step.key not in failed]
         try:
             if steps and not self.journal_full and not self._means.stopping():
                 self._compactor.prepare(self._rounds(steps), self._means)

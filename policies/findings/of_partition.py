@@ -15,6 +15,7 @@ from policies.findings.of_log_dir import offset_findings
 from policies.findings.sweeping import only_copy_findings
 from policies.findings.symptoms import PartitionSymptoms
 from policies.reasons import counted, size
+from storage.names import is_cluster_scratch
 
 _DENIED: Final = "Permission denied"
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
@@ -47,6 +48,10 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
         text = f"A compaction was interrupted: {files} {waits} to be put in, or thrown away."
         remedy = "Leave them: the next start of the broker, or the next clean, finishes or undoes the compaction."
         yield Finding(FindingCode.SWAP_LEFT, Harm.SLOW_START, seen.path, text, remedy, kafka_issue="KAFKA-12520")
+    if (scratch := sum(map(is_cluster_scratch, seen.names.others))) and not seen.is_live:
+        text = f"A compaction on a cluster was interrupted, and left {counted(scratch, 'scratch file')}."
+        remedy = "The next clean removes what a cluster left; a broker takes no notice of it."
+        yield Finding(FindingCode.SWAP_LEFT, Harm.WASTE, seen.path, text, remedy)
     if seen.deleted_files:
         files = f"{counted(seen.deleted_files, '.deleted file')} ({size(seen.deleted_bytes)})"
         text = f"The delay of {files} is over, and nobody has unlinked them."

@@ -28,6 +28,9 @@ stricter than the broker's, with the test in ``tests/storage/log`` that holds it
     9. * A broker leaves a symlink out, and opens the log without it. We refuse the partition:
        test_a_partition_with_any_segment_file_that_is_a_symlink_is_not_recovered.
 
+Besides: the files that tasks of a cluster wrote for a compaction are worth nothing without its driver. Delete them. A
+broker ignores them.
+
 An empty ``.swap`` log is honest where a group lost all its records. Undoing its swap does no harm there: the next
 compaction comes to the same result. We undo the swap of an empty or damaged log only where two things hold. The plain
 log with the records from the swap's base on is there: the first source goes first, so no source is gone. And no
@@ -39,17 +42,19 @@ Source: Kafka LogLoader.load steps 1 to 6, ProducerStateManager.removeStraySnaps
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.directory import is_there, pread
+from storage.directory import is_there, pread, status_of
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, ensure_plain_files, segments_of
-from storage.names import FileKind, FileState, segment_file_name
+from storage.names import FileKind, FileState, is_cluster_scratch, segment_file_name
 from storage.records import iter_headers, read_batch
 from storage.segment import Segment, SegmentFile, reading
 
@@ -93,6 +98,8 @@ def plan_recovery(listing: Listing) -> Recovery:
     """
     ensure_plain_files(listing)
     recovery = _of_swaps(listing) if listing.needs_recovery else Recovery((), (), (), (), listing)
+    if scratch := tuple(listing.directory / name for name in cluster_scratch(listing)):
+        recovery = recovery._replace(unlinks=(*recovery.unlinks, *scratch))
     waiting = {f.name.base_offset for f in listing.in_state(FileState.DELETED) if f.name.kind is FileKind.LOG}
     left_over = tuple(_left_over(recovery.listing, waiting))
     if not left_over:
@@ -109,6 +116,19 @@ def plan_recovery(listing: Listing) -> Recovery:
         listing=Listing(listing.directory, kept),
         evidence=evidence,
     )
+
+
+def cluster_scratch(listing: Listing) -> list[str]:
+    """Return the names of the files that a cluster's compaction wrote and never swapped in, ascending.
+
+    Nobody else writes them while we hold the lock: an executor that outlived its driver only makes files of its own.
+    """
+    found = []
+    for name in sorted(filter(is_cluster_scratch, listing.others)):
+        with suppress(OSError):
+            if stat.S_ISREG(status_of(listing.directory / name).st_mode):
+                found.append(name)
+    return found
 
 
 class _Explained(NamedTuple):

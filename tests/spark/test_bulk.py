@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,20 @@ from tests.cleaner.engine.test_unkeyed_guard import mixed
 from tests.interop.jvms import QUICK
 from tests.partition_dirs import COMPACT, PartitionDir, committed, configured, keyed
 from tests.spark.bulk_on_a_cluster import PARTITIONS
-from tests.spark.rounds import assert_same_by, cleaned
+from tests.spark.rounds import SKEWED_CONFIG, assert_same_by, cleaned, skewed
 
 ROOT = Path(__file__).parents[2]
 CLUSTER_MIB = 64
 SEGMENT_MIB = 4
+WAVES = 5
+KILL_SECONDS_MAX = 300
+_A_PARTITION_A_WAVE = """\
+import sys
+from cleaner.cli.main import main
+from cleaner.spark.bulk import bulk
+bulk._BYTES_A_SLOT = 1
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize("first_dirty", [0, 5])
@@ -37,6 +49,54 @@ def test_spark_finds_the_survivors_that_the_local_engine_finds(spark: Any, tmp_p
     assert_same_by(Bulk(spark), log_dir, layers)
     outcome = cleaned(log_dir, layers, Bulk(spark))
     assert [topic_partition.partition for _, topic_partition in outcome.guards] == [2]  # too many without a key
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_loses_one_wave_and_the_next_run_goes_on_without_spark(
+    spark: Any, tmp_path: Path
+) -> None:
+    del spark  # asked for since it says where there is no Java
+    log_dir, expected = tmp_path / "data", tmp_path / "expected"
+    skewed(log_dir, WAVES, 4)
+    shutil.copytree(log_dir, expected)
+    config = tmp_path / "config.toml"
+    config.write_text(
+        "".join(["[topics.skewed]\n", *(f'"{key}" = "{value}"\n' for key, value in SKEWED_CONFIG.items())])
+    )
+    arguments = ["clean", "--yes", "--config", str(config), "--log-dir"]
+    driver = subprocess.Popen(
+        [sys.executable, "-c", _A_PARTITION_A_WAVE, *arguments, str(log_dir), "--engine", "spark"],
+        cwd=ROOT,
+        env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(QUICK)},
+        start_new_session=True,
+    )
+    done = killed_in_mid_wave(driver, log_dir)
+    assert 0 < done < WAVES
+    assert list(log_dir.rglob("*.logcleaner"))
+    for path in (log_dir, expected):
+        subprocess.run([sys.executable, "-m", "cleaner", *arguments, str(path)], cwd=ROOT, check=True)
+    assert not list(log_dir.rglob("*.logcleaner"))
+    assert contents_of_logs(log_dir) == contents_of_logs(expected)
+
+
+def killed_in_mid_wave(driver: subprocess.Popen[bytes], log_dir: Path) -> int:
+    """Kill a driver and its executors once a wave is swapped in and the next one has written a segment.
+
+    Returns: the number of partitions that were swapped in.
+    """
+    until = time.monotonic() + KILL_SECONDS_MAX
+    while time.monotonic() < until and driver.poll() is None:
+        swapped = {path.parent for path in log_dir.rglob("*.log.deleted")}
+        if swapped and any(path.parent not in swapped for path in log_dir.rglob("*.log.*.logcleaner")):
+            break
+        time.sleep(0.005)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    return len({path.parent for path in log_dir.rglob("*.log.deleted")})
+
+
+def contents_of_logs(log_dir: Path) -> dict[str, bytes]:
+    return {path.relative_to(log_dir).as_posix(): path.read_bytes() for path in sorted(log_dir.rglob("*.log"))}
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -14,8 +14,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.compaction import Compacted, Round
 from cleaner.engine.copy.moment import SourceChanged
 from cleaner.engine.means import Means, Stopped
+from cleaner.engine.repair.kept import tail_name
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
 from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, SpanWalk, new_suffix, sweep
@@ -25,6 +27,7 @@ from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
+from storage.log_dir import LogDir
 from storage.names import SCRATCH_SUFFIX, TopicPartition
 from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
@@ -329,7 +332,7 @@ def test_scratch_files_are_nothing_to_a_listing_and_the_next_run_takes_them_away
     log_dir = tmp_path / "data"
     made = drawn(log_dir)
     committed(log_dir, made)
-    left = made.path / f"{0:020d}.log{new_suffix('beef')}"
+    left = made.path / f"{0:020d}.log{new_suffix('beefbeef')}"
     left.touch()
     assert left.name not in {file.file_name for file in list_partition(made.path).files}
     cleaned(log_dir, LAYERS, here)
@@ -340,16 +343,58 @@ def test_scratch_files_are_nothing_to_a_listing_and_the_next_run_takes_them_away
 
 def test_only_plain_scratch_files_of_the_directory_itself_are_swept(tmp_path: Path) -> None:
     elsewhere, partition = tmp_path / "elsewhere", tmp_path / "orders-0"
+    scratch, directory_, link = (f"{number}.bitmap{new_suffix('beefbeef')}" for number in range(3))
     for directory in (elsewhere, partition):
         directory.mkdir()
-        directory.joinpath(f"a{SCRATCH_SUFFIX}").touch()
-    partition.joinpath(f"directory{SCRATCH_SUFFIX}").mkdir()
-    partition.joinpath(f"link{SCRATCH_SUFFIX}").symlink_to(elsewhere / f"a{SCRATCH_SUFFIX}")
+        directory.joinpath(scratch).touch()
+    cut_off = tail_name(f"{0:020d}.log", 4711)
+    partition.joinpath(cut_off).touch()
+    partition.joinpath(directory_).mkdir()
+    partition.joinpath(link).symlink_to(elsewhere / scratch)
     planted = tmp_path / "orders-1"
     planted.symlink_to(elsewhere)
     assert sweep([partition, planted, tmp_path / "gone"], FileSystem()) == 1
-    assert {path.name for path in partition.iterdir()} == {f"directory{SCRATCH_SUFFIX}", f"link{SCRATCH_SUFFIX}"}
-    assert [path.name for path in elsewhere.iterdir()] == [f"a{SCRATCH_SUFFIX}"]
+    assert {path.name for path in partition.iterdir()} == {directory_, link, cut_off}
+    assert [path.name for path in elsewhere.iterdir()] == [scratch]
+
+
+def test_a_run_in_waves_prepares_a_wave_once_the_one_before_is_swapped_in(
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, *(drawn_as(log_dir, f"orders-{number}") for number in range(5)))
+    monkeypatch.setattr(bulk_module, "_PARTITIONS_A_SLOT", 2)
+    told: list[str] = []
+    prepare, compact = here.prepare, here.compact
+
+    def prepared(rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
+        wave = list(rounds)
+        told.append(f"prepare {len(wave)}")
+        prepare(wave, means)
+
+    def compacted(round_: Round, means: Means) -> Compacted:
+        told.append("compact")
+        return compact(round_, means)
+
+    monkeypatch.setattr(here, "prepare", prepared)
+    monkeypatch.setattr(here, "compact", compacted)
+    assert_same_by(here, log_dir, LAYERS)
+    assert told == ["prepare 2", "compact", "compact"] * 2 + ["prepare 1", "compact"]
+
+
+def test_a_wave_is_as_large_as_the_free_space_allows_and_never_empty(
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [5, 3, 7, 20, 4, 4, 1]
+    free = iter([8, 10, 8, 100])
+    monkeypatch.setattr(LogDir, "space", lambda _: SimpleNamespace(free_bytes=next(free)))
+    steps = [
+        SimpleNamespace(compaction=SimpleNamespace(size_bytes=size), facts=SimpleNamespace(log_dir=str(tmp_path)))
+        for size in sizes
+    ]
+    waves = [[step.compaction.size_bytes for step in wave] for wave in here.waves(steps)]  # type: ignore[arg-type]
+    assert waves == [[5, 3], [7], [20], [4, 4, 1]]
+    assert list(here.waves([])) == []
 
 
 def test_places_ascend_with_units_and_ordinals_and_fill_the_bitmaps_of_their_units(tmp_path: Path) -> None:

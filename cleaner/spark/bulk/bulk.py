@@ -1,5 +1,8 @@
 """Bulk compaction: a Spark cluster carries out the rounds of a run, under the lock that this process holds.
 
+A run goes in waves, each as large as the cluster's slots and the free space of the log dir allow. A wave takes all
+steps before the next one begins: a driver that dies loses one wave, and the disk holds the outputs of one wave.
+
 Steps:      1. survey: for each round a task walks over the headers, for record counts and the state of transactions;
             2. keys: for each span a task yields (round, keyed 128-bit hash, place) of its records. Spark finds each
                key's last place in the dirty section, and drops these keys from the clean section. It never shuffles
@@ -9,15 +12,15 @@ Steps:      1. survey: for each round a task walks over the headers, for record 
                own; in a store under its plain name, where every attempt leaves the same bytes;
             5. here, round by round, as with the local engine: preconditions, journal, swap, checkpoint
                (``engine.executor``).
-Invariant:  until step 5 no file has a name that a broker, or our recovery, looks at. Spark hands over the result of one
-            attempt of a task. The end of the run, or the next run, sweeps the files of the other attempts.
+Invariant:  until step 5 no file has a name that a broker looks at. Spark hands over the result of one attempt of a
+            task. The next wave, the end of the run, or any later run's recovery removes the files of the others.
 Same bytes: the local engine's code makes every decision, over the same batches in the same order.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -50,6 +53,7 @@ from cleaner.spark.bulk.tasks import (
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from cleaner.spark.session import cause_of
 from policies.facts import KeyCount
+from policies.plan import PartitionPlan
 from storage.errors import LogCleanerError, PlanOutOfDate
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -59,6 +63,9 @@ from storage.uploads import Uploads
 _PROBES_A_SLOT: Final = 4
 _FILES_PROBED_MAX: Final = 100
 _WAIT_SECONDS: Final = 0.2
+_BYTES_A_SLOT: Final = 4 << 30
+"""The most bytes of sources in a wave, for each slot: some segments for each, so that a wave keeps all slots busy."""
+_PARTITIONS_A_SLOT: Final = 64
 
 Result = TypeVar("Result")
 
@@ -95,12 +102,32 @@ class Bulk:
             if error is not None:
                 raise error
 
+    def waves(self, steps: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
+        """Divide compactions in place. Output counts as large as its input; a partition alone is always tried."""
+        wave: list[PartitionPlan] = []
+        size_bytes = room_bytes = 0
+        for step in steps:
+            if step.compaction is None:
+                continue
+            size_bytes += step.compaction.size_bytes
+            if wave and (size_bytes > room_bytes or len(wave) >= _PARTITIONS_A_SLOT * self._slots):
+                yield wave
+                wave, size_bytes = [], step.compaction.size_bytes
+            if not wave:
+                free_bytes = LogDir(Path(step.facts.log_dir)).space().free_bytes
+                room_bytes = min(free_bytes, _BYTES_A_SLOT * self._slots)
+            wave.append(step)
+        if wave:
+            yield wave
+
     def prepare(self, rounds: Iterable[tuple[Round, Path]], means: Means) -> None:
         """Carry out steps 1 to 4. ``compact`` raises the error of a failed round.
 
         Raises: SparkJobFailed, Stopped, UnseenLogDir.
         """
         self._stopping = means.stopping
+        self.close()
+        self._prepared.clear()
         batch: list[_Prepared] = []
         for round_, directory in rounds:
             prepared = _Prepared(_setting(round_, len(batch), directory), round_)

@@ -45,7 +45,7 @@ from storage.directory import opened
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
-from storage.names import SCRATCH_SUFFIX, FileState
+from storage.names import SCRATCH_SUFFIX, FileState, is_cluster_scratch
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Checksums
 from storage.segment import Segment, SegmentFile
@@ -275,7 +275,10 @@ def new_suffix(run: str) -> str:
 
 
 def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
-    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active."""
+    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active.
+
+    What a repair left under our suffix stays: it is evidence.
+    """
     swept = 0
     for directory in directories:
         found = sorted(_names_in(directory))
@@ -342,8 +345,8 @@ def _names_in(directory: Path) -> list[str]:
     """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
     if isinstance(directory, StoredPath):  # other processes wrote them: what this one knows of names does not count
         listed = store_of(directory.place).list(directory.key)
-        return [entry.name for entry in listed if entry.name.endswith(SCRATCH_SUFFIX)]
+        return [entry.name for entry in listed if is_cluster_scratch(entry.name)]
     with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
         plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-        return [name for name in plain if name.endswith(SCRATCH_SUFFIX)]
+        return [name for name in plain if is_cluster_scratch(name)]
     return []

@@ -352,3 +352,22 @@ def test_each_point_in_which_ours_is_stricter_names_a_test_that_is_there():
     named = set(re.findall(r"\btest_\w+", recovery.__doc__))
     assert named <= {name for name in globals() if name.startswith("test_")}
     assert len(named) >= recovery.__doc__.count("* ")
+
+
+def test_what_a_cluster_left_goes_and_what_a_repair_kept_stays(tmp_path):
+    partition = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).path
+    of_a_cluster = [
+        f"{name(0, '.log')}.0123abcd-0123456789abcdef.logcleaner",
+        "7.bitmap.0123abcd-0123456789abcdef.logcleaner",
+    ]
+    others = [f"{name(0, '.log')}.from-4711.logcleaner", "notes.0123abcd-0123456789abcdef.logcleaner"]
+    before = file_names(partition)
+    for each in (*of_a_cluster, *others):
+        (partition / each).touch()
+    directory = partition / "8.bitmap.0123abcd-0123456789abcdef.logcleaner"
+    directory.mkdir()
+    planned = plan_recovery(list_partition(partition))
+    assert planned.names == sorted(of_a_cluster)
+    recover(FileSystem(), planned, partition)
+    assert file_names(partition) == {*before, *others, directory.name}
+    assert not plan_recovery(list_partition(partition)).is_needed

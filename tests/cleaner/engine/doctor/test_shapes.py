@@ -273,6 +273,12 @@ def swap(healthy: Healthy) -> None:
         path.with_name(f"{path.name}.swap").write_bytes(path.read_bytes())
 
 
+def scratch(healthy: Healthy) -> None:
+    """Files of a compaction on a cluster whose driver was killed."""
+    for name in (f"{0:020d}.log", "0.bitmap"):
+        (healthy.log_dir / "clicks-0" / f"{name}.0123abcd-0123456789abcdef.logcleaner").touch()
+
+
 def without_meta(healthy: Healthy) -> None:
     (healthy.log_dir / "meta.properties").unlink()
 
@@ -364,6 +370,7 @@ SHAPES: list[tuple[Damage, str, int, str]] = [
     (waiting, "DELETED_LEFT", 0, ""),
     (replaced, "DELETED_LEFT", 0, ""),
     (swap, "SWAP_LEFT", 0, "KAFKA-12520"),
+    (scratch, "SWAP_LEFT", 0, ""),
     (without_meta, "META_PROPERTIES", 4, ""),
     (empty_meta, "META_PROPERTIES", 4, ""),
     (garbled_checkpoint, "CHECKPOINT_CORRUPT", 4, ""),
