@@ -47,6 +47,28 @@ def test_exit_status(story: str, plan, options, status: int, engine: FakeCleaner
     assert run("clean", *options) == status, story
 
 
+@pytest.mark.parametrize(
+    ("terminals", "options", "is_logged"),
+    [
+        (("stdout", "stderr"), (), False),
+        (("stdout", "stderr"), ("--dry-run", "--no-pager"), False),
+        (("stdout", "stderr"), ("--json",), True),
+        (("stdout",), (), True),
+        (("stderr",), (), True),
+    ],
+)
+def test_a_terminal_that_gets_report_and_log_is_told_of_a_failure_once(
+    terminals: tuple[str, ...], options: tuple[str, ...], is_logged: bool, engine, run: Run, monkeypatch, capsys
+) -> None:
+    for stream in terminals:
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+    engine.given = a_plan(BROKEN, EXPIRED)
+    assert run("clean", *options) == 1
+    said = capsys.readouterr()
+    assert BROKEN.error in said.out
+    assert ("partition_failed" in said.err) is is_logged
+
+
 def test_leftovers_that_would_go_are_something_to_do(engine: FakeCleaner, run: Run) -> None:
     engine.given, engine.dry_outcome = a_plan(YOUNG), lambda _: Outcome(True, {}, swept_bytes=5)
     assert run("clean", "--dry-run", "--exit-code") == 10

@@ -1,4 +1,5 @@
 import gc
+import io
 import json
 import os
 import shutil
@@ -43,6 +44,21 @@ def modules_of(*arguments: str, status: int = 0) -> set[str]:
 )
 def test_what_only_parses_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert imported_by(*arguments) & HEAVY == set()
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"\\xe9"), ("utf-8", "é".encode())])
+def test_what_the_streams_cannot_show_is_escaped(
+    encoding: str, shown: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No name ends the program."""
+    streams = {"stdout": io.BytesIO(), "stderr": io.BytesIO()}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(stream, encoding=encoding, write_through=True))
+    log_dir = tmp_path / "é"
+    committed(log_dir, PartitionDir(log_dir, "clicks-0").segment(0, keyed(0, "a=1")))
+    assert main(["topics", "--log-dir", str(log_dir)]) == 0
+    assert main(["topics", "--log-dir", str(log_dir / "absent")]) == 6
+    assert all(b"/" + shown in stream.getvalue() for stream in streams.values())
 
 
 def test_mistake_loads_nothing_heavy() -> None:

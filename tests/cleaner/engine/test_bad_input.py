@@ -159,6 +159,23 @@ def test_damage_in_the_active_segment_fails_its_partition_behind_a_clean_stop(lo
     assert offsets(log_dir, "other-0") == [1, 10, 20]
 
 
+def test_damage_in_the_active_segment_is_told_where_no_round_looks_for_it(tmp_path):
+    """Of a log that is only deleted from: the edges of its segments are sound, and the snapshot names no producer."""
+    batches = [keyed(1, "a=1"), keyed(2, "b=1"), keyed(3, "c=1")]
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "x=1")).segment(1, *batches)
+    start = len(batches[0])
+    made.log(1).with_suffix(".index").write_bytes(struct.pack(">ii", 2, start + len(batches[1])))
+    (made.path / f"{4:020d}.snapshot").write_bytes(ProducerState().to_snapshot_bytes())
+    committed(tmp_path, made)
+    data = bytearray(made.log(1).read_bytes())
+    data[start + MAGIC_POSITION] = 9
+    made.log(1).write_bytes(data)
+    cleaner = a_cleaner(tmp_path, configured(orders=EXPIRING))
+    (explained,) = cleaner.explain(cleaner.plan(request(in_place=True)), ORDERS)
+    (problem,) = explained.seen.problems
+    assert f"{made.log(1)} at byte {start}" in problem
+
+
 def test_clean_ends_with_status_1_over_damage_in_the_active_segment(log_dir, damaged_active, capsys):
     config = log_dir.parent / "cleaner.toml"
     config.write_text('[topics."*"]\n"cleanup.policy" = "compact"\n"min.cleanable.dirty.ratio" = "0"\n')
