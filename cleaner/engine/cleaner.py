@@ -342,15 +342,17 @@ class Cleaner:
             tool_version: for the manifest.
 
         Raises:
-            LogDirLocked, ProtectionLost, UnusableOutput, CopyDoesNotFit: nothing was written.
+            LogDirLocked, ProtectionLost, UnusableOutput, CopyDoesNotFit, CopyLacksFiles: nothing was written.
             OutputFull, SourceChanged, UnreadableFile, OtherWriter, StoreError: the output is incomplete, and says so.
         """
         from cleaner.engine.copy.copying import Copier, check_usable  # noqa: PLC0415 - no other run copies
+        from cleaner.engine.copy.manifest import ensure_whole  # noqa: PLC0415 - as above
         from storage.uploads import FILES_AT_ONCE, writing_to  # noqa: PLC0415 - as above
 
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
         check_usable(output, log_dir)
+        ensure_whole(log_dir.path, lambda name: is_named(name, request.topics))
         with ExitStack() as locks:
             log_dir, moment = self._lock_to_copy(locks, request.topics)
             planned = self.plan(request)

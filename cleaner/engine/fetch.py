@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, change_since, read_manifest
 from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means, Stopped
 from cleaner.errors import UnusableOutput
@@ -134,11 +134,16 @@ class Fetch:
         log_dir = LogDir.open(self._source)
         moment = Moment.of(log_dir, ())
         manifest = read_manifest(self._source)
+        if manifest and change_since(self._source, manifest):
+            manifest = None
         files = _files_of(moment)
         said = {file.path: file for file in manifest.files} if manifest else {}
         self._times_ms = {file.path: file.mtime_ms for file in said.values() if file.mtime_ms}
         extra = {path for path in files if said and path not in said and path != MANIFEST_FILE}
+        extra |= files.keys() & {MANIFEST_FILE} if manifest is None else set()
         wanted = {path: seen for path, seen in files.items() if path not in extra}
+        if manifest is not None:  # ``change_since`` goes by it: a store has the times of any order of uploads
+            self._times_ms[MANIFEST_FILE] = max(seen.identity.mtime_ms for seen in wanted.values())
         left_out = (*moment.left_out(moment.directories.keys()), *sorted(extra))
         directories = {path.partition("/")[0] for path in wanted if "/" in path} if said else set(moment.directories)
         with self._opened(directories) as noted:

@@ -15,6 +15,7 @@ from policies.findings.of_history import transaction_findings
 from policies.findings.of_log_dir import (
     BY_METADATA,
     checkpoint_findings,
+    copy_findings,
     log_dir_name_findings,
     lost_finding,
     meta_findings,
@@ -342,6 +343,7 @@ def _of_log_dir(seen: LogDirSymptoms, now_ms: int) -> Iterator[Finding]:
         yield Finding(FindingCode.CHECKPOINT_CORRUPT, Harm.NO_START, seen.path, f"{error}.", remedy)
     for checkpoint in seen.checkpoints:
         yield from checkpoint_findings(checkpoint, None)
+    yield from copy_findings(seen.path, seen.copy)
     for lost in seen.lost:
         yield lost_finding(f"{seen.path}/{lost.topic_partition}", lost)
     for partition in seen.partitions:

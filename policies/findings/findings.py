@@ -43,6 +43,7 @@ class FindingCode(StrEnum):
     CHECKPOINT_BEYOND_END = "CHECKPOINT_BEYOND_END"
     CHECKPOINT_CORRUPT = "CHECKPOINT_CORRUPT"
     CHECKPOINT_STALE = "CHECKPOINT_STALE"
+    COPY_LACKS = "COPY_LACKS"
     META_PROPERTIES = "META_PROPERTIES"
     NAME_STRANGE = "NAME_STRANGE"
     PARTITION_METADATA = "PARTITION_METADATA"
@@ -301,6 +302,10 @@ NOT_WALKED: Final = HeaderWalk()
 FETCH_AGAIN: Final = (
     "Copy the directory to a safe place; then let the broker fetch the partition from another replica, or restore it"
     " from a backup."
+)
+COPY_AGAIN: Final = (
+    "Make the copy anew (clean --output), or fetch it again, each to a new place; remove logcleaner-manifest.json if"
+    " this was meant."
 )
 REBUILD: Final = "Stop the broker, and run logcleaner verify --repair: it builds the file anew from the log."
 BY_ITSELF: Final = "Nothing: the next start of the broker recovers the log, and builds the file anew."

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from policies.findings.findings import (
     BRING_BACK,
     CLEANED_ANEW,
+    COPY_AGAIN,
     END_LOST,
     FETCH_AGAIN,
     NOTHING_NOTED,
@@ -52,10 +53,12 @@ from storage.names import (
     ROTATED_JOURNAL_FILE,
     SCRATCH_SUFFIX,
     DirState,
+    FileKind,
     FileState,
     TopicPartition,
     parse_partition_dir_name,
     parse_segment_file_name,
+    parse_topic_partition,
     segment_file_name,
 )
 
@@ -264,6 +267,36 @@ def _lost_end(claims: LogClaims, end: int, beyond: Mapping[str, int]) -> Finding
         text += f" {INDEXES_GO}"
     remedy, path = RECOVER_TAIL if claims.ends_early or claims.is_torn else END_LOST, claims.directory
     return Finding(FindingCode.END_BELOW_WATERMARK, Harm.DATA_LOST, path, text, remedy, None, end, "KAFKA-17076")
+
+
+class CopyCheck(NamedTuple):
+    """What a copy of a log dir does not have as its manifest says."""
+
+    lacking: tuple[tuple[str, str], ...] = ()
+    """Paths below the copy, of files or directories, each with what is wrong, as the rest of a sentence."""
+    changed: str | None = None
+    """The file that shows that somebody worked in the copy since: then nothing else of the manifest counts."""
+    error: str | None = None
+    """Why the manifest says nothing, as a sentence without its end."""
+
+
+def copy_findings(root: str, check: CopyCheck) -> Iterator[Finding]:
+    """Yield what a copy lost since its manifest was written; ``root`` is its path."""
+    for path, problem in check.lacking:
+        holds_records = path.endswith(FileKind.LOG) or parse_topic_partition(path) is not None
+        harm = Harm.DATA_LOST if holds_records else Harm.WRONG_ANSWER
+        yield Finding(FindingCode.COPY_LACKS, harm, f"{root}/{path}", f"It {problem}.", COPY_AGAIN)
+    path = f"{root}/{MANIFEST_FILE}"
+    if check.error is not None:
+        text = f"It says nothing, so nobody knows what is missing: {check.error}."
+        yield Finding(FindingCode.COPY_LACKS, Harm.WRONG_ANSWER, path, text, COPY_AGAIN)
+    if check.changed is not None:
+        text = (
+            f"Files are not as it says, and {check.changed} shows that a broker or a cleaner worked here since: it no "
+            "longer tells what is missing."
+        )
+        remedy = "If nobody did, make the copy anew; else remove the manifest."
+        yield Finding(FindingCode.COPY_LACKS, Harm.NOTE, path, text, remedy)
 
 
 def lost_finding(path: str, lost: LostPartition) -> Finding:

@@ -12,7 +12,15 @@ from policies.facts import PartitionFacts
 from policies.findings.findings import NOT_WALKED, HeaderWalk, LogHistory
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
 from policies.findings.of_history import NO_EPOCHS, ReadEpochs
-from policies.findings.of_log_dir import NO_CLAIMS, LogClaims, NamedEntry, OffsetCheckpoint, PartitionNames, TopicId
+from policies.findings.of_log_dir import (
+    NO_CLAIMS,
+    CopyCheck,
+    LogClaims,
+    NamedEntry,
+    OffsetCheckpoint,
+    PartitionNames,
+    TopicId,
+)
 from policies.findings.only_copies import OnlyCopy
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.lost import LostPartition, SetAside
@@ -144,6 +152,9 @@ class DamagedMetadata(NamedTuple):
     error: str
 
 
+UNCHECKED: Final = CopyCheck()
+
+
 @dataclass(frozen=True, slots=True)
 class LogDirSymptoms:
     """The symptoms of one log dir."""
@@ -169,3 +180,5 @@ class LogDirSymptoms:
     """Whether the metadata log lies here."""
     free_bytes: int | None = None
     """The free space of the file system; None where another log dir on it tells."""
+    copy: CopyCheck = UNCHECKED
+    """What it lacks, if it is a copy with a manifest."""

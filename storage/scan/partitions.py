@@ -107,6 +107,8 @@ def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[F
 
     Raises: NotALogDir, InvalidConfig where two directories hold the same partition, CorruptCheckpoint, UnreadableFile.
     """
+    paths = list(paths)
+    look_anew(map(located, paths))
     found: dict[TopicPartition, FoundPartition] = {}
     for directory in _directories(paths):
         for partition in _partitions_in(directory):
@@ -119,6 +121,12 @@ def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[F
     return [found[name] for name in sorted(found)]
 
 
+def log_dirs_in(paths: Iterable[str]) -> list[Path]:
+    """Return the log dirs among some paths, without the partition directories. Raises: NotALogDir."""
+    found = (followed(directory).absolute() for directory in _directories(paths))
+    return [directory for directory in found if parse_partition_dir_name(directory.name) is None]
+
+
 def names_in(paths: Iterable[str]) -> set[TopicPartition]:
     """Return the names of all partitions in some log dirs. Raises: NotALogDir, CorruptCheckpoint, UnreadableFile."""
     return {partition.topic_partition for directory in _directories(paths) for partition in _partitions_in(directory)}
@@ -127,7 +135,6 @@ def names_in(paths: Iterable[str]) -> set[TopicPartition]:
 def _directories(paths: Iterable[str]) -> Iterator[Path]:
     for path in paths:
         named = located(path)
-        look_anew([named])
         if not glob.has_magic(path):
             yield named
             continue

@@ -2,32 +2,53 @@
 
 Schema ``logcleaner.manifest/1``; sizes in bytes, times in epoch ms, paths relative to the copy.
 
+A manifest counts as long as nobody worked in its directory: a broker that starts on a copy, and a run that cleans it,
+rightly change what the manifest names (``change_since``).
+
 The code of a segment is a ``ReasonCode``. If the plan was not carried out, it is ``FAILED`` for a partition that was
 copied unchanged or could not be compacted, or ``ROUND_ENDED`` behind the end of a round that ended early.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from policies.config.policy import TopicPolicy
 from policies.facts import UnreadablePartition
+from policies.findings.of_log_dir import CHECKPOINTS, CopyCheck
 from policies.plan import LogDirPlan, PartitionPlan
-from policies.reasons import Action, Verdict, size
-from storage.errors import LogCleanerError
+from policies.reasons import Action, Verdict, counted, size
+from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
+from storage.directory import entries, status_of
+from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem
 from storage.log_dir import IncompleteCopy, read_file
-from storage.names import INCOMPLETE_FILE, MANIFEST_FILE, FileKind, TopicPartition
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    HOLDS_FILE,
+    INCOMPLETE_FILE,
+    JOURNAL_FILE,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    ROTATED_JOURNAL_FILE,
+    FileKind,
+    TopicPartition,
+    parse_topic_partition,
+)
 from storage.stores.paths import StoredPath, want_whole
 
 SCHEMA: Final = "logcleaner.manifest/1"
 _FAILED: Final = "FAILED"
 _ROUND_ENDED: Final = "ROUND_ENDED"
+_NAMED_BY_A_RUN: Final = (LOCK_FILE, JOURNAL_FILE, ROTATED_JOURNAL_FILE, HOLDS_FILE, CLEAN_SHUTDOWN_FILE, *CHECKPOINTS)
+"""The files that a broker or a run of ours leaves in a log dir in which it worked."""
 _NOT_COMPACTED: Final = "was not compacted, because the kernels do not run where the copy was made"
 
 
@@ -39,6 +60,18 @@ class CorruptManifest(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.cause}; make the copy anew, or take the file away to compare without it"
+
+
+class CopyLacksFiles(LogCleanerError):
+    """A copy that lost a file, or a part of one, since its manifest was written."""
+
+    path: Path
+    problem: str
+    others: int
+
+    def __str__(self) -> str:
+        more = f", and so on: {counted(self.others, 'file')} more" if self.others else ""
+        return f"{self.path}: {self.problem}{more}; make the copy anew, or take {MANIFEST_FILE} away to go on without"
 
 
 class CopyDoesNotFit(LogCleanerError):
@@ -186,6 +219,103 @@ def read_manifest(root: Path) -> Manifest | None:
         return Manifest(str(document["original"]), frozenset(map(str, document["left_out"])), tuple(files))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
+def check_of_copy(
+    root: Path, wants: Callable[[TopicPartition], bool], *, is_whole: bool = True, only_logs: bool = False
+) -> CopyCheck:
+    """Hold the names and sizes of a copy's files against its manifest. No file of a partition is opened.
+
+    Args:
+        root: a log dir. Without a manifest, nothing lacks.
+        wants: whether a partition matters.
+        is_whole: whether the files of the log dir itself matter, too.
+        only_logs: whether ``.log`` files matter alone.
+
+    Raises: CorruptManifest, UnreadableFile.
+    """
+    is_here = not isinstance(root, StoredPath)
+    manifest = None
+    with suppress(IncompleteCopy):
+        manifest = read_manifest(root)
+    if manifest is None or (is_here and (root / INCOMPLETE_FILE).exists()):  # a fetch that goes on compares by itself
+        return CopyCheck()
+    files: defaultdict[str, list[ManifestFile]] = defaultdict(list)
+    for file in manifest.files:
+        directory = file.path.rpartition("/")[0]
+        found = parse_topic_partition(directory)
+        if (wants(found) if found else is_whole) and (not only_logs or file.path.endswith(FileKind.LOG)):
+            files[directory].append(file)
+    lacking = [one for directory, named in sorted(files.items()) for one in _lacking_in(root, directory, named)]
+    change = change_since(root, manifest) if lacking else None
+    if change is None:
+        return CopyCheck(tuple(lacking))
+    return CopyCheck() if is_here else CopyCheck(changed=change)
+
+
+def ensure_whole(root: Path, wants: Callable[[TopicPartition], bool]) -> None:
+    """Refuse a copy whose partitions lost segments since its manifest was written.
+
+    Raises: CopyLacksFiles; as ``check_of_copy``.
+    """
+    lacking = check_of_copy(root, wants, is_whole=False, only_logs=True).lacking
+    if lacking:
+        raise CopyLacksFiles(root / lacking[0][0], lacking[0][1], len(lacking) - 1)
+
+
+def change_since(root: Path, manifest: Manifest) -> str | None:
+    """Return the name of a file that shows that a broker or a run worked in a copy since; None if none does.
+
+    Whoever works there has a ``.lock``. A broker that stopped removed it, and wrote other checkpoints, on this machine
+    at a later time. Raises: UnreadableFile.
+    """
+    named = {file.path: file for file in manifest.files}
+    with as_unreadable(root), entries(root) as listed:
+        there = {entry.name for entry in listed}
+    is_told_by_time = not isinstance(root, StoredPath)
+    made_ns = status_of(root / MANIFEST_FILE).st_mtime_ns
+    for name in _NAMED_BY_A_RUN:
+        if name not in there:
+            if name in named and name == CLEAN_SHUTDOWN_FILE:
+                return name
+        elif (
+            name not in named
+            or (is_told_by_time and status_of(root / name).st_mtime_ns > made_ns)
+            or _has_other_offsets(root / name, named[name].sha256)
+        ):
+            return name
+    return None
+
+
+def _has_other_offsets(path: Path, sha256: str) -> bool:
+    """Return whether a whole checkpoint, or a mark of a clean stop, is not the one of the manifest."""
+    data = read_file(path) or b""
+    if hashlib.sha256(data).hexdigest() == sha256:
+        return False
+    with suppress(CorruptCheckpoint):
+        if path.name in CHECKPOINTS:
+            parse_offset_checkpoint(data, path)
+        return True
+    return False
+
+
+def _lacking_in(root: Path, directory: str, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:
+    """Yield what lacks in a directory of a copy: all of it, or some of its files. Raises: UnreadableFile."""
+    try:
+        with as_unreadable(root / directory), entries(root / directory) as listed:
+            sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in listed}
+    except UnreadableFile as error:
+        if not error.has_vanished:
+            raise
+        size_bytes = sum(file.size_bytes for file in files)
+        yield directory, f"is not here, and the manifest has {counted(len(files), 'file')} of it, {size(size_bytes)}"
+        return
+    for file in files:
+        found = sizes.get(file.path.rpartition("/")[2])
+        if found is None:
+            yield file.path, f"is not here, and the manifest has {size(file.size_bytes)} of it"
+        elif found != file.size_bytes:
+            yield file.path, f"has {found:,} bytes, and {file.size_bytes:,} in the manifest"
 
 
 def damaged_files(root: Path, files: Sequence[ManifestFile]) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cleaner.engine.copy.manifest import Manifest, damaged_files, read_manifest
+from cleaner.engine.copy.manifest import Manifest, change_since, damaged_files, read_manifest
 from cleaner.engine.copy.moment import CHECKPOINTS
 from cleaner.engine.inventory import is_named
 from cleaner.engine.journal import GUARDED, partition_of, read_journal
@@ -133,7 +133,7 @@ class ComparedDir:
 
     def is_copy_of(self, other: ComparedDir) -> bool:
         """Return whether this is a copy of the other place's log dir, made of it at its present path."""
-        if self.manifest is None:
+        if self.manifest is None or change_since(self.log_dir.path, self.manifest):
             return False
         original = path_of_text(self.manifest.original)
         if isinstance(other.log_dir.path, StoredPath) or isinstance(original, StoredPath):
@@ -141,12 +141,15 @@ class ComparedDir:
         return original.exists() and original.samefile(other.log_dir.path)
 
     def damaged_files(self) -> Iterator[str]:
-        """Yield a line for each file of a copy that differs from its manifest; none for a log dir without a manifest.
+        """Yield a line for each file of a copy that differs from its manifest; none for a log dir without a manifest,
+        and none if a broker or a run worked in it since.
 
         Raises: CorruptManifest, IncompleteCopy, UnreadableFile.
         """
         manifest = read_manifest(self.log_dir.path) if self.is_whole else None
-        for name, how in damaged_files(self.log_dir.path, manifest.files if manifest else ()):
+        if manifest is None or change_since(self.log_dir.path, manifest):
+            return
+        for name, how in damaged_files(self.log_dir.path, manifest.files):
             yield f"{self.log_dir.path / name}: {how}"
 
     def state(self, topic_partition: TopicPartition, since_ms: int | None = None) -> State:

@@ -24,11 +24,19 @@ from cleaner.engine.doctor.glancing import LogEnd
 from cleaner.engine.doctor.missing import loss_symptoms
 from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, observe
+from cleaner.engine.inventory import is_named
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
 from cleaner.engine.verify.hollow import hollow_swap_facts, names_in, newest_snapshot, recovered, strange_logs
-from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_epochs_of, read_id_of, read_identity
+from cleaner.engine.verify.log_dir_files import (
+    CheckpointFiles,
+    read_copy,
+    read_entries,
+    read_epochs_of,
+    read_id_of,
+    read_identity,
+)
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -269,6 +277,8 @@ class Examination:
         unlinked = [
             file for fs in self.file_systems if planned.facts.path in fs.volume.log_dirs for file in fs.unlinked.files
         ]
+        topics, note = self.plan.request.topics, lambda error: unread.append(str(error))
+        copy = read_copy(path, lambda name: is_named(name, topics), note, is_whole=not topics)
         return LogDirSymptoms(
             planned.facts.path,
             is_live,
@@ -284,6 +294,7 @@ class Examination:
             read_identity(path),
             (path / METADATA_DIR).is_dir(),
             next((v.free_bytes for v in volumes if v.log_dirs[0] == planned.facts.path), None),
+            copy,
         )
 
     def _lost(self, planned: LogDirPlan, checkpoints: CheckpointFiles) -> Iterator[LostPartition]:

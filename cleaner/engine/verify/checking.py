@@ -27,13 +27,14 @@ from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.means import Means, Stopped
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
-from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_entries, read_id_of, read_identity
+from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_copy, read_entries, read_id_of, read_identity
 from cleaner.engine.verify.partition_files import partition_findings
 from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from policies.findings.findings import Circumstances, Finding, HeaderWalk, worst_first
 from policies.findings.of_log_dir import (
     TopicId,
     checkpoint_findings,
+    copy_findings,
     log_dir_name_findings,
     lost_finding,
     meta_findings,
@@ -375,6 +376,8 @@ class _Check:
         everywhere = self._everywhere(dirs) if self._request.is_whole else set()
         for one in dirs:
             path = one.log_dir.path
+            lacks = read_copy(path, self._request.wants, self._unread, is_whole=self._request.is_whole)
+            self._findings += copy_findings(str(path), lacks)
             try:
                 entries = read_entries(path)
                 # a line is stale only if the partition was not there before, nor now

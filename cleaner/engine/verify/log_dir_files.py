@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cleaner.engine.copy.manifest import CorruptManifest, check_of_copy
 from policies.findings.findings import Noted
 from policies.findings.of_history import NO_EPOCHS, EpochStart, ReadEpochs
-from policies.findings.of_log_dir import CHECKPOINTS, NamedEntry, OffsetCheckpoint, TopicId
+from policies.findings.of_log_dir import CHECKPOINTS, CopyCheck, NamedEntry, OffsetCheckpoint, TopicId
 from policies.preflight.facts import NEWEST, KafkaFailure
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint
@@ -102,6 +103,23 @@ def read_identity(log_dir: Path) -> IdentityBefore:
     except InvalidConfig as error:
         return IdentityBefore(str(log_dir), None, error.reason, is_malformed=True)
     return IdentityBefore(str(log_dir), None if found is None else {key: one.value for key, one in found.items()})
+
+
+def read_copy(
+    log_dir: Path, wants: Callable[[TopicPartition], bool], unread: Callable[[UnreadableFile], object], *,
+    is_whole: bool,
+) -> CopyCheck:  # fmt: skip
+    """Return what a log dir lacks, if it is a copy. ``unread`` hears of a manifest that cannot be read.
+
+    Arguments: as of ``check_of_copy``.
+    """
+    try:
+        return check_of_copy(log_dir, wants, is_whole=is_whole)
+    except CorruptManifest as error:
+        return CopyCheck(error=error.cause)
+    except UnreadableFile as error:
+        unread(error)
+        return CopyCheck()
 
 
 def read_entries(log_dir: Path) -> list[NamedEntry]:

@@ -30,6 +30,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's own examples have it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from cleaner.engine.copy.manifest import ensure_whole
+from cleaner.engine.inventory import is_named
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
@@ -124,6 +126,11 @@ def take_snapshot(plan: Plan) -> PlannedRead:
     """Fix the extents to read of each partition of a plan, and note the partitions that cannot be read."""
     problems = [error for log_dir in plan.log_dirs for error in log_dir.facts.errors]
     problems += [f"{failed.topic_partition}: {failed.error}" for failed in plan.failures]
+    for log_dir in plan.log_dirs:
+        try:
+            ensure_whole(path_of_text(log_dir.facts.path), lambda name: is_named(name, plan.request.topics))
+        except LogCleanerError as error:
+            problems.append(str(error))
     extents: list[Extent] = []
     for planned in plan.partitions:
         try:

@@ -7,19 +7,20 @@ applies each condition to every row, so a row too many never reaches an answer.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from cleaner.engine.clock import SystemClock
+from cleaner.engine.copy.manifest import ensure_whole
 from cleaner.spark.table.bounds import check_chosen, check_named, range_of
 from cleaner.spark.table.options import Mode, Options
 from storage.directory import despite_vanishing
 from storage.names import TopicPartition
 from storage.records.v2 import OFFSET_MAX
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
-from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions
+from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, log_dirs_in
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "EqualTo": operator.eq,
@@ -123,8 +124,31 @@ def plan_read(options: Options, narrowing: Narrowing = EVERYTHING) -> list[tuple
     check_chosen(options, found)
     check_named((options.starting, options.ending), found)
     wanted = [partition for partition in found if narrowing.wants(partition.topic_partition)]
+    check_whole(options, wanted, narrowing.wants)
     extents = [one for place in wanted for one in despite_vanishing(partial(_extents, place, options, narrowing))]
     return list(packed(extents, options.partition_bytes_max))
+
+
+def check_whole(
+    options: Options, found: Sequence[FoundPartition], wants: Callable[[TopicPartition], bool] = lambda _: True
+) -> None:
+    """Check that the copies among the paths have all that is read of them, as their manifests say.
+
+    Args:
+        options: the paths and the choice; with ``failOnDataLoss`` false nothing is checked.
+        found: the partitions that are read.
+        wants: whether a partition is read that the options choose, be it there or not.
+
+    Raises: CopyLacksFiles, CorruptManifest, UnreadableFile.
+    """
+    if not options.fail_on_data_loss:
+        return
+    whole, names = set(log_dirs_in(options.paths)), {one.topic_partition for one in found}
+    parents = {one.directory.parent for one in found}
+    for root in sorted(whole):
+        ensure_whole(root, lambda name: options.choice.wants(name) and wants(name))
+    for root in sorted(parents - whole):
+        ensure_whole(root, names.__contains__)
 
 
 def _extents(partition: FoundPartition, options: Options, narrowing: Narrowing) -> list[Extent]:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming import datasource as limits
 from cleaner.engine.clock import SystemClock
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
 from cleaner.spark.table.options import LOG_END, Bound, Options
+from cleaner.spark.table.planning import check_whole
 from cleaner.spark.table.reading import read_offsets
 from storage.directory import despite_vanishing
 from storage.errors import InvalidConfig, LogCleanerError
@@ -94,6 +95,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         gone = wanted.keys() - found.keys()
         if gone and self._options.fail_on_data_loss:
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
+        if wanted:
+            check_whole(self._options, list(found.values()))
         there = [(found[name], range_) for name, range_ in wanted.items() if name in found]
         extents = [one for place in there for one in despite_vanishing(partial(self._extents, *place))]
         return [InputPartition(together) for together in packed(extents, self._options.partition_bytes_max)]

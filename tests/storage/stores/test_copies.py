@@ -122,6 +122,44 @@ def test_copy_in_a_bucket_has_the_bytes_of_a_local_copy(
     assert "meta.properties: has 8 bytes" in capsys.readouterr().out
 
 
+def lacking(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, dict[str, str]]:
+    """Return the exit status of a check, and what it says that the copy lacks: path -> harm."""
+    capsys.readouterr()
+    forget_stores()
+    status = main([*command, "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    return status, {one["path"]: one["harm"] for one in findings if one["code"] == "COPY_LACKS"}
+
+
+def test_copy_in_a_bucket_that_lost_files_is_damaged(
+    few_logs: Path, to: Destination, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(to.url).items():
+        monkeypatch.setenv(name, value)
+    place = f"{SCHEME}://{to.name}/copy"
+    copied(few_logs, place)
+    names = sorted(to.files("copy"))
+    gone = next(name for name in names if name.startswith("orders-0/") and name.endswith(".log"))
+    obstore.delete(to.store, f"copy/{gone}")
+    assert lacking(capsys, "verify", place) == (ExitStatus.DAMAGED, {f"{place}/{gone}": "data_lost"})
+    assert lacking(capsys, "doctor", place) == (ExitStatus.DAMAGED, {f"{place}/{gone}": "data_lost"})
+    for name in names:
+        if name.startswith("payments-0/"):
+            obstore.delete(to.store, f"copy/{name}")
+    obstore.put(to.store, "copy/meta.properties", b"#")
+    lost = {
+        f"{place}/{gone}": "data_lost",
+        f"{place}/payments-0": "data_lost",
+        f"{place}/meta.properties": "wrong_answer",
+    }
+    assert lacking(capsys, "verify", place) == (ExitStatus.DAMAGED, lost)
+    assert lacking(capsys, "doctor", place) == (ExitStatus.DAMAGED, lost)
+    assert main(["topics", place]) == ExitStatus.FAILED
+    assert f"{place}/{gone}: is not here, and the manifest has" in capsys.readouterr().err
+    obstore.put(to.store, "copy/recovery-point-offset-checkpoint", b"0\n1\norders 0 1\n")
+    assert lacking(capsys, "verify", place)[1] == {f"{place}/{MANIFEST_FILE}": "note"}  # as a broker changes it
+
+
 def test_whole_bucket_can_become_a_copy(few_logs: Path, to: Destination, tmp_path: Path) -> None:
     assert copied(few_logs, f"{SCHEME}://{to.name}") == copied(few_logs, tmp_path / "copy") == ExitStatus.DONE
     assert differing(local_files(tmp_path / "copy"), to.files("")) == []

@@ -1,0 +1,156 @@
+"""A copy that lost files since its manifest was written, and one on which a broker ran since."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
+from cleaner.engine.copy.moment import CHECKPOINTS
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from storage.names import MANIFEST_FILE, TopicPartition
+from tests.conftest import Samples
+
+PARTITIONS = [TopicPartition("orders", 0), TopicPartition("payments", 0)]
+FS = FileSystem()
+
+
+@pytest.fixture
+def copy(samples: Samples, tmp_path: Path) -> Path:
+    """A finished copy of two partitions."""
+    log_dir = LogDir(samples.copy("before", tmp_path / "logs", [str(name) for name in PARTITIONS]))
+    for name in CHECKPOINTS:
+        log_dir.write_offsets(name, {one: at for one, at in log_dir.offsets(name).items() if one in PARTITIONS}, FS)
+    command = ["clean", "--yes", "--kafka-defaults", "--log-dir", str(log_dir.path)]
+    assert main([*command, "--output", str(tmp_path / "copy")]) == ExitStatus.DONE
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, set[tuple[str, str]]]]:
+    """What a command says that a copy lacks: its exit status, and harm and path of each finding."""
+
+    def run(*command: str) -> tuple[int, set[tuple[str, str]]]:
+        capsys.readouterr()
+        status = main([*command, "--json"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        return status, {(one["harm"], one["path"]) for one in findings if one["code"] == "COPY_LACKS"}
+
+    return run
+
+
+def first_log(directory: Path) -> Path:
+    return min(directory.glob("*.log"))
+
+
+def test_verify_and_doctor_tell_each_file_that_a_copy_lost(copy: Path, told: Callable[..., object]) -> None:
+    gone, cut, index = first_log(copy / "orders-0"), first_log(copy / "payments-0"), copy / "meta.properties"
+    assert told("verify", str(copy)) == told("doctor", str(copy)) == (ExitStatus.DONE, set())
+    gone.unlink()
+    with cut.open("r+b") as file:
+        file.truncate(0)
+    index.unlink()
+    lost = {("data_lost", str(gone)), ("data_lost", str(cut))}
+    everything = lost | {("wrong_answer", str(index))}
+    assert told("verify", str(copy)) == told("doctor", str(copy)) == (ExitStatus.DAMAGED, everything)
+    one = {("data_lost", str(cut))}
+    assert told("verify", "payments-0", "--log-dir", str(copy)) == (ExitStatus.DAMAGED, one)
+    assert told("doctor", str(copy), "--topic", "payments") == (ExitStatus.DAMAGED, one)
+
+
+def test_partition_that_a_copy_lost_is_one_finding(
+    copy: Path, told: Callable[..., object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(copy / "orders-0")
+    lost = (ExitStatus.DAMAGED, {("data_lost", str(copy / "orders-0"))})
+    assert told("verify", str(copy)) == told("doctor", str(copy)) == lost
+    main(["verify", str(copy)])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "is not here, and the manifest has " in out
+    assert "Make the copy anew (clean --output), or fetch it again" in out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topics"],
+        ["export", "orders-0", "--to", "jsonl", "{out}.jsonl"],
+        ["clean", "--yes", "--kafka-defaults", "--output", "{out}"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_that_would_take_the_rest_for_the_whole_fail_in_one_line(
+    copy: Path, tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, output = first_log(copy / "orders-0"), tmp_path / "out"
+    log.unlink()
+    capsys.readouterr()
+    assert main([one.format(out=output) for one in command] + ["--log-dir", str(copy)]) == ExitStatus.FAILED
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if str(log) in line]
+    assert "is not here, and the manifest has" in line
+    assert list(tmp_path.glob("out*")) == []
+
+
+def test_manifest_that_says_nothing_is_a_finding(copy: Path, told: Callable[..., object]) -> None:
+    (copy / MANIFEST_FILE).write_bytes(b'{"schema"')
+    said = (ExitStatus.DAMAGED, {("wrong_answer", str(copy / MANIFEST_FILE))})
+    assert told("verify", str(copy)) == told("doctor", str(copy)) == said
+
+
+def leave_lock(copy: Path) -> None:
+    (copy / ".lock").touch()
+
+
+def rewrite_checkpoint(copy: Path) -> None:
+    """As a clean stop of a broker does, with the same offsets or others."""
+    path = copy / "recovery-point-offset-checkpoint"
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+    later = (copy / MANIFEST_FILE).stat().st_mtime + 1
+    os.utime(path, (later, later))
+
+
+def lose_times(copy: Path) -> None:
+    """As a copy of a restored log dir does that keeps no times."""
+    path = copy / "log-start-offset-checkpoint"
+    path.write_text("0\n1\norders 0 1\n")
+    os.utime(path, (1, 1))
+
+
+def lose_the_mark(copy: Path) -> None:
+    (copy / ".kafka_cleanshutdown").unlink()
+
+
+@pytest.mark.parametrize("work", [leave_lock, rewrite_checkpoint, lose_times, lose_the_mark])
+def test_what_a_broker_changed_since_is_no_damage(
+    copy: Path, told: Callable[..., object], work: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """A broker that runs on a restored copy deletes segments."""
+    first = first_log(copy / "orders-0")
+    for path in first.parent.glob(f"{first.stem}.*"):
+        path.unlink()
+    work(copy)
+    assert told("verify", str(copy))[1] == told("doctor", str(copy))[1] == set()  # type: ignore[index]
+    assert main(["diff", str(copy), str(copy)]) == ExitStatus.DONE
+    assert main(["fetch", str(copy), str(tmp_path / "fetched")]) == ExitStatus.DONE
+    assert not (tmp_path / "fetched" / MANIFEST_FILE).exists()
+
+
+def test_fetched_copy_is_held_against_the_manifest_that_came_along(
+    copy: Path, told: Callable[..., object], tmp_path: Path
+) -> None:
+    os.utime(copy / "recovery-point-offset-checkpoint")  # uploaded last, and so later than the manifest
+    log_dir = tmp_path / "fetched"
+    os.utime(copy / MANIFEST_FILE)
+    assert main(["fetch", str(copy), str(log_dir)]) == ExitStatus.DONE
+    gone = first_log(log_dir / "orders-0")
+    gone.unlink()
+    assert told("verify", str(log_dir)) == (ExitStatus.DAMAGED, {("data_lost", str(gone))})
