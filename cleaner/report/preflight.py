@@ -141,7 +141,7 @@ def _log_dir(log_dir: LogDirStart, need: StartNeed, page: Page, refused: Collect
     """Show what happens to a log dir, without the paths for which the broker does not start: they come first."""
     page.line(f"{log_dir.path}: {_shutdown(log_dir)}", "bold")
     for file, failure in log_dir.failures:
-        if f"{log_dir.path}/{file}" in refused:
+        if log_dir.path_of(file) in refused:
             continue
         page.note(f"{file}: {failure.cause} ({failure.exception})", "red")
     _lost(log_dir, page)

@@ -305,7 +305,7 @@ def _without_dirs(log_dirs: Sequence[LogDirStart], around: StartSurroundings) ->
         log_dir for log_dir in offline if around.metadata and log_dir.path == around.metadata_dir
     ]  # fmt: skip
     return [
-        Refusal(f"{log_dir.path}/{file}", failure._replace(is_io=False))
+        Refusal(log_dir.path_of(file), failure._replace(is_io=False))
         for log_dir in fatal
         for file, failure in log_dir.failures
     ]

@@ -148,13 +148,17 @@ class LogDirStart(NamedTuple):
     steps: tuple[StartStep, ...]
     logs: tuple[LogStart, ...]
     failures: tuple[tuple[str, KafkaFailure], ...]
-    """File -> why the log dir goes offline."""
+    """File, or path of the log dir itself -> why the log dir goes offline."""
     lost: tuple[LostPartition, ...] = ()
     """The partitions that had records by the checkpoints of this log dir, and have no directory."""
     missing: tuple[Finding, ...] = ()
     """Findings which say that records were gone before the start."""
     is_made: bool = False
     """Whether the directory was not there before the start."""
+
+    def path_of(self, file: str) -> str:
+        """Return the path of what failed: a file, or the log dir itself, which is named by its path."""
+        return self.path if file == self.path else f"{self.path}/{file}"
 
 
 class Refusal(NamedTuple):

@@ -331,6 +331,15 @@ def test_without_meta_properties_nobody_knows_what_is_stray(log_dir: Path, capsy
     assert "node -1" not in text
 
 
+def test_log_dir_whose_id_is_none_is_named_by_its_path(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log_dir / "meta.properties").write_text(PROPERTIES.replace("EibE5", "Eib+5"))
+    write_metadata(log_dir, orders={})
+    _, document = told(capsys, log_dir)
+    assert [refusal["path"] for refusal in document["refusals"]] == [str(log_dir / "meta.properties"), str(log_dir)]
+    text = " ".join(shown(capsys, log_dir).split())
+    assert text.count("directory.id 'v3qEib+5Br9WpoYilKvjLQ' is no id of 16 bytes") == 1
+
+
 def test_partition_that_had_records_and_is_not_here_is_named(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placed(log_dir)
     assert told(capsys, log_dir)[0] == ExitStatus.DONE
