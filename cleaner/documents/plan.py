@@ -483,6 +483,10 @@ class PlanDocument(TypedDict):
     """Files that stay although their kind may go: only copies of records, and index files without a `.log`, which tell
     of missing records. A broker that starts removes them. Absent if there is none.
     """
+    left_out: NotRequired[Annotated[list[str], Field(min_length=1)]]
+    """What of the log dir is not in a copy, as its manifest says: directories that `--topic` excludes or that are no
+    live partition, symlinks and the like. Absent if there is nothing, and without `--output`.
+    """
     errors: NotRequired[Annotated[list[str], Field(min_length=1)]]
     """What failed beside the partitions: a log dir that is missing or cannot be read, a checkpoint or journal that
     cannot be written, a compiled kernel that does not load. `totals.failed` does not count it; the exit status is 1.

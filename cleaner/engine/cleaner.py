@@ -375,6 +375,7 @@ class Cleaner:
             engine=self._compactor.name,
             no_kernels=kernels.error,
             kept=kept_files(planned),
+            left_out=copier.left_out,
         )
         return held_back(planned, outcome.guards), outcome
 

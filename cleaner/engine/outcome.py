@@ -124,6 +124,9 @@ class Outcome:
     kept: tuple[KeptFile, ...] = field(default=(), kw_only=True)
     """The files that stay although their kind may go: only copies of records, and files that tell of missing records.
     """
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)
+    """What a copy does not have of the log dir: directories that were not asked for or are no live partition, symlinks.
+    """
     runways: tuple[Runway, ...] = ()
     """How long the file systems of the log dirs last; empty unless it is a dry run."""
 

@@ -63,7 +63,8 @@ class CleaningReport:
         is null if there was nothing to do, or if the run ended before. A ``result`` has ``records_unkeyed`` only if the
         compaction drops records without a key, or as null if the data was not read, so that nobody knows. ``errors``
         tells what failed beside the partitions, if anything did. ``kept`` tells which files stay although their
-        kind may go, if any do: only copies of records, and index files without a ``.log``. Only a dry run has
+        kind may go, if any do: only copies of records, and index files without a ``.log``. ``left_out`` tells what of
+        the log dir is not in a copy, if anything is not. Only a dry run has
         ``runway``: an object for each file system. ``report`` is there if there is an overview.
         """
         plan, outcome = self.plan, self.outcome
@@ -77,6 +78,7 @@ class CleaningReport:
             "partitions": [_partition(p, outcome) for log_dir in plan.log_dirs for p in log_dir.partitions],
             "totals": _totals(Totals.of(plan, outcome), outcome),
             **({"kept": [_kept(file) for file in outcome.kept]} if outcome.kept else {}),
+            **({"left_out": list(outcome.left_out)} if outcome.left_out else {}),
             **({"errors": errors} if errors else {}),
             **({"runway": documents(outcome.runways)} if outcome.runways else {}),
             **({"report": self.overview.fields()} if self.overview else {}),

@@ -107,6 +107,8 @@ class Copier:
     """The version of logcleaner, for the manifest."""
     compactor: Compactor
     results: dict[PartitionKey, PartitionResult] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    """What the copy does not have of the log dir, by name."""
     _cleaned: dict[TopicPartition, int] = field(default_factory=dict)
     """Partition -> the offset at which its compaction ended."""
 
@@ -129,7 +131,7 @@ class Copier:
 
     def _copy_to(self, path: Path) -> None:
         self.moment.ensure_unchanged()
-        checkpoints, left_out = self.moment.offsets(), self.moment.left_out(self._names())
+        checkpoints, self.left_out = self.moment.offsets(), tuple(self.moment.left_out(self._names()))
         self.compactor.begin([self.log_dir.path])
         output = OutputDir.begin(
             path,
@@ -141,10 +143,10 @@ class Copier:
         copied = [self._partition(planned, output) for planned in self.plan.partitions]
         self._copy_metadata_log(output)
         self._copy_files(set(self.moment.root.plain_files()) - _NOT_COPIED, self.log_dir.path, output)
-        self._write_checkpoints(checkpoints, set(left_out), output)
+        self._write_checkpoints(checkpoints, set(self.left_out), output)
         self.compactor.close()
         made = self.request.now_ms, self.compactor.name, self.tool_version
-        manifest = manifest_of(self.plan, copied, output.path, left_out, made, output.sha256_of)
+        manifest = manifest_of(self.plan, copied, output.path, self.left_out, made, output.sha256_of)
         output.settle()
         self.moment.ensure_unchanged()
         output.finish(manifest)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cleaner.engine.outcome import Basis, Outcome
+from cleaner.printable import printable
 from cleaner.report.page import ATTENTION, NAME_MIN, Page, in_columns, two_sizes
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, freed_words, rolled
 from cleaner.report.runs import STYLES, policy_of, told, where
@@ -38,6 +39,8 @@ _LINES_MIN: Final = 12
 _ROWS_KEPT: Final = 6
 """The lines of the list that the topics of each lesser concern get at least."""
 _ERRORS_MAX: Final = 3
+_NAMED_MAX: Final = 3
+"""The most entries that are named of those that a copy leaves out."""
 _MORE: Final = {
     Concern.CHANGES: "with changes",
     Concern.WAITS_FOR_A_PERSON: "to look at",
@@ -345,6 +348,11 @@ def _warnings(totals: Totals, outcome: Outcome, page: Page, *, is_copy: bool) ->
         words = "The copy lacks these records: keep the original. " if is_copy else ""
         words += "A broker that starts removes these files: do not start it; logcleaner doctor says what to do."
         page.line(f"{'':{WORD_WIDTH}}  {words}", ATTENTION, hanging=WORD_WIDTH + 2)
+    if outcome.left_out:
+        named = ", ".join(map(printable, outcome.left_out[:_NAMED_MAX]))
+        more = f" and {len(outcome.left_out) - _NAMED_MAX:,} more" if len(outcome.left_out) > _NAMED_MAX else ""
+        words = f"{counted(len(outcome.left_out), 'entry', 'entries')} of the log dir: {named}{more}"
+        page.line(f"{'Not copied':{WORD_WIDTH}}  {words}", ATTENTION, hanging=WORD_WIDTH + 2)
     for error in outcome.errors:
         page.line(f"FAILED: {error}", "bold red", hanging=2)
 

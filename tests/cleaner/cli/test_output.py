@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,30 @@ def source(tmp_path: Path) -> Path:
     return committed(tmp_path / "data", made)
 
 
-def clean(source: Path, to: Path) -> int:
-    return main(["clean", "--log-dir", str(source), "--output", str(to), "--set", "cleanup.policy=compact", "--yes"])
+def clean(source: Path, to: Path, *more: str) -> int:
+    command = ["clean", "--log-dir", str(source), "--output", str(to), "--set", "cleanup.policy=compact", "--yes"]
+    return main([*command, *more])
 
 
 def test_source_at_rest_gives_a_whole_copy(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert clean(source, tmp_path / "copy") == ExitStatus.DONE
     assert "the copy is complete, with its manifest" in capsys.readouterr().out
+
+
+def test_run_names_what_the_copy_leaves_out(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(name: str, *more: str) -> str:
+        capsys.readouterr()
+        clean(source, tmp_path / name, *more)
+        return " ".join(capsys.readouterr().out.split())
+
+    stray, foreign = "orders-0.0123456789abcdef0123456789abcdef-stray", [f"foreign{number}" for number in range(4)]
+    assert "Not copied" not in told("whole")
+    (source / stray).mkdir()
+    assert f"Not copied 1 entry of the log dir: {stray} /" in told("one")
+    for name in foreign:
+        (source / name).mkdir()
+    assert "Not copied 5 entries of the log dir: foreign0, foreign1, foreign2 and 2 more" in told("quiet", "-q")
+    assert json.loads(told("json", "--json"))["left_out"] == [*foreign, stray]
 
 
 def test_source_that_changes_gives_no_copy_and_one_line_with_the_cause(
