@@ -36,9 +36,12 @@ _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _BAD_NAME: Final = re.compile(r'Path "([^"]*)"')
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
-_BAD_REQUEST: Final = 400
+_BAD_CREDENTIALS: Final = frozenset({400, 404})
+"""May mean that a store does not know the credentials, and says so by a code of its own."""
 _FORBIDDING: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
+_NO_NAME: Final = frozenset({"", "NoSuchKey"})
+"""The codes of a 404 that say that a name is not there. Other codes tell of something else, such as an unknown user."""
 _OTHER_VERSION: Final = frozenset({412, 416})
 """No byte is asked for that the listed version does not have."""
 _TOO_MANY: Final = 429
@@ -258,7 +261,7 @@ class Bucket:
         code = found[1] if found else ""
         if code in _NO_BUCKET:
             return NoSuchBucket(self._place)
-        if status == _NOT_FOUND and not is_writing:
+        if status == _NOT_FOUND and not is_writing and (code in _NO_NAME or isinstance(error, FileNotFoundError)):
             return not_there(url)
         if status in _OTHER_VERSION:
             return ObjectChanged(url)
@@ -315,7 +318,7 @@ def _failed_otherwise(url: str, text: str, status: int | None, answer: str, *, i
     if bad := _BAD_NAME.search(text):
         cause = f"the name {bad[1]!r} below it has an empty part, '.' or '..'; move it elsewhere"
         return StoreFailed(url, cause, is_writing)
-    if status == _BAD_REQUEST:
+    if status in _BAD_CREDENTIALS:
         cause = f"the store answers {answer}; perhaps the credentials are wrong or have expired"
         return StoreFailed(url, cause, is_writing)
     return StoreFailed(url, f"the store answers {answer}" if status else _first_line(text), is_writing)

@@ -44,6 +44,8 @@ class Fault(Enum):
     EXPIRED = auto()
     GONE = auto()
     """404."""
+    UNKNOWN_USER = auto()
+    """404, as versitygw answers to an unknown access key."""
     FULL = auto()
     """507."""
     LOST = auto()
@@ -57,6 +59,7 @@ _ANSWERS = {
     Fault.EXPIRED: (400, EXPIRED),
     Fault.FULL: (507, FULL),
     Fault.GONE: (404, b"<Error><Code>NoSuchKey</Code></Error>"),
+    Fault.UNKNOWN_USER: (404, b"<Error><Code>XAdminUserNotFound</Code></Error>"),
 }
 
 

@@ -167,6 +167,7 @@ def test_wrong_url_is_told(
         (Fault.RESET, ExitStatus.NOT_YET, "cannot be read now: error sending request to http://127.0.0.1:"),
         (Fault.DENIED, ExitStatus.FAILED, "the store forbids it: 403 AccessDenied; check the credentials"),
         (Fault.EXPIRED, ExitStatus.FAILED, "the credentials have expired (ExpiredToken); get new ones, and run again"),
+        (Fault.UNKNOWN_USER, ExitStatus.FAILED, "answers 404 XAdminUserNotFound; perhaps the credentials are wrong or"),
     ],
 )
 @pytest.mark.parametrize("command", ["topics {}", "lookup {}/orders-0 --offset 1", "dump {}/orders-0"])
