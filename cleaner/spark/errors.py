@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import ContextDecorator
 from pathlib import Path
+from types import TracebackType
+from typing import Final
 
 from storage.errors import LogCleanerError
+
+
+class _WithoutStack(ContextDecorator):
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, LogCleanerError):
+            raise error.with_traceback(None) from None
+
+
+WITHOUT_STACK: Final = _WithoutStack()
+"""Drops the stack of an error of ours that leaves a ``with`` or a decorated function.
+
+Spark shows users the whole stack, some forty lines, in front of the line that says what is wrong.
+"""
 
 
 class UnseenLogDir(LogCleanerError):

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
+from cleaner.errors import UnusableOutput
 from cleaner.spark.table.sink import KafkaLogWriter, Part, PartitionExists, WrittenParts
-from storage.errors import InvalidConfig, NotALogDir
+from storage.errors import InvalidConfig
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLocked
 from storage.log import Log, LogConfig
@@ -176,12 +177,12 @@ def test_a_table_that_cannot_be_written_is_refused(tmp_path: Path, columns: dict
 
 
 def test_a_directory_that_is_not_there_is_told_on_the_driver_and_by_each_task(tmp_path: Path) -> None:
-    with pytest.raises(NotALogDir, match="make it first"):
+    with pytest.raises(UnusableOutput, match="is no directory; make it first"):
         writer(tmp_path / "none")
     (tmp_path / "data").mkdir()
     sink = writer(tmp_path / "data")
     (tmp_path / "data").rmdir()
-    with pytest.raises(NotALogDir, match="where a task is to write"):
+    with pytest.raises(UnusableOutput, match=r"is no directory on the Spark executor at .*; mount it there"):
         sink.write(iter([]))
 
 

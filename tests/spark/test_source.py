@@ -43,6 +43,57 @@ def test_a_damaged_batch_fails_the_query_and_is_named(spark: Any, tmp_path: Path
         table(spark, tmp_path).collect()
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            {"path": "/nowhere"},
+            "LogDirNotThere: /nowhere: does not exist; mount it, or name the directory that log.dirs",
+        ),
+        ({"subscribe": "order"}, "InvalidConfig: kafka-log: subscribe = 'order': nothing of it in"),
+        ({"subscribed": "orders"}, "InvalidConfig: kafka-log: subscribed: unknown option; did you mean subscribe?"),
+        ({"mode": "fast"}, "kafka-log: mode = 'fast': failfast or permissive or dropmalformed"),
+        ({"startingOffsets": '{"orders":{"0":9}}'}, "NoSuchOffset: orders-0: offset 9 is not there"),
+        ({}, "CorruptBatch:"),
+    ],
+)
+def test_error_ends_in_our_line_behind_a_short_stack(
+    spark: Any, tmp_path: Path, options: dict[str, str], line: str
+) -> None:
+    damaged(tmp_path)
+    with pytest.raises(PySparkException) as raised:
+        table(spark, Path(options.pop("path", str(tmp_path))), **options).collect()
+    assert_is_short(raised.value, line)
+
+
+def test_error_of_a_write_ends_in_our_line_behind_a_short_stack(spark: Any, tmp_path: Path) -> None:
+    PartitionDir(tmp_path).segment(0, keyed(0, "a=1"))
+    frame = spark.range(3).selectExpr("string(id) value", "if(id = 2, null, 'orders') topic")
+    for rows, place, line in (
+        (frame, tmp_path / "none", "UnusableOutput: {}: is no directory; make it first"),
+        (frame, tmp_path, "InvalidConfig: kafka-log: topic: a row has none"),
+        (frame.where("topic = 'orders'"), tmp_path, "PartitionExists: {}/orders-0: is there already"),
+    ):
+        with pytest.raises(PySparkException) as raised:
+            rows.write.format("kafka-log").mode("append").save(str(place))
+        assert_is_short(raised.value, line.format(place))
+
+
+def test_error_of_a_stream_has_our_line_behind_a_short_stack(spark: Any, log_dir: Path) -> None:
+    read = spark.readStream.format("kafka-log").option("subscribe", "none").load(str(log_dir))
+    with pytest.raises(PySparkException) as raised:
+        read.writeStream.format("noop").start().processAllAvailable()
+    before, line, _ = str(raised.value).partition("InvalidConfig: kafka-log: subscribe = 'none': nothing of it in")
+    assert line
+    assert before.count(", line ") < 6
+
+
+def assert_is_short(error: PySparkException, line: str) -> None:
+    told = [one for one in str(error).splitlines() if one.strip() and "SQLSTATE: " not in one]
+    assert line in told[-1]
+    assert len([one for one in told if ", line " in one]) < 4
+
+
 def damaged(path: Path) -> PartitionDir:
     batch = bytearray(keyed(0, "a=1"))
     batch[-1] ^= 1

@@ -15,12 +15,14 @@ import obstore
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import S3Store
+from pyspark.errors import PySparkException
 
 from cleaner.report.findings import TABLES
 from cleaner.spark import read_logs, register
 from cleaner.spark.table.options import parse_sink_options, s3_of
 from storage.stores.paths import StoredPath
 from tests.conftest import Samples
+from tests.spark.test_source import assert_is_short
 from tests.storage.stores.servers import ENVIRONMENT, KEYS, configuration, environment, serving, upload, writer
 
 WHOLE = "orders,payments,ledger,single,empty"
@@ -103,6 +105,9 @@ def test_wrong_place_is_told(table: Any) -> None:
         table.read.format("kafka-log").load("s3://tables/nothing").count()
     with pytest.raises(Exception, match="s3://tables/z*: matches no directory".replace("*", r"\*")):
         table.read.format("kafka-log").load("s3://tables/z*").count()
+    with pytest.raises(PySparkException) as raised:
+        table.read.format("kafka-log").load("s3://no-such-bucket/x").count()
+    assert_is_short(raised.value, "NoSuchBucket: s3://no-such-bucket: no such bucket; check its name, and the endpoint")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from cleaner.arrow.schema import TYPES, ddl
+from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.options import Options, has_jvm, option_texts, parse_options, s3_of_session
 from cleaner.spark.table.planning import COMPARISONS, Comparison, narrowing_of, plan_read
 from cleaner.spark.table.reading import read_planned
@@ -77,7 +78,8 @@ class _Task:
         for batch in batches:
             for extents in batch.column(0):
                 planned = pickle.loads(extents.as_py())  # noqa: S301 - the driver wrote it
-                yield from read_planned(planned, self.columns, self.options)
+                with WITHOUT_STACK:
+                    yield from read_planned(planned, self.columns, self.options)
 
 
 def _frame(spark: SparkSession, options: Options, columns: tuple[str, ...], planned: Sequence[Any]) -> DataFrame:

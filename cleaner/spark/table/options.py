@@ -133,7 +133,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises: InvalidConfig: an option is unknown, or its value is wrong.
     """
     said = _known(given, _NAMES)
-    mode = _read(said, "mode", lambda text: Mode(text.upper()), Mode.FAILFAST)
+    mode = _read(said, "mode", _mode, Mode.FAILFAST)
     return Options(
         paths=_paths(said),
         choice=_choice(said),
@@ -211,6 +211,7 @@ def _one_of(values: Mapping[str, Value]) -> Callable[[str], Value]:
 
 _boolean: Final = _one_of({"true": True, "false": False})
 _falls_back: Final = _one_of({"error": False, "latest": True})
+_mode: Final = _one_of({mode.lower(): mode for mode in Mode})
 _compression: Final = _one_of({codec.name.lower(): codec for codec in Compression})
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,9 +29,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from cleaner.engine.clock import SystemClock
+from cleaner.errors import UnusableOutput
+from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.options import parse_sink_options
 from storage.codecs.compression import Compression
-from storage.errors import InvalidConfig, LogCleanerError, NotALogDir
+from storage.errors import InvalidConfig, LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
@@ -93,12 +96,13 @@ class KafkaLogWriter(DataSourceArrowWriter):
     def _begin(self) -> None:
         """Refuse a place that cannot be written to."""
         if not self.this_write.log_dir.is_dir():
-            raise NotALogDir(self.this_write.log_dir, "is not a directory; make it first")
+            raise UnusableOutput(self.this_write.log_dir, "is no directory", "make it first")
 
+    @WITHOUT_STACK
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
         """Write the records of one task as parts.
 
-        Raises: InvalidConfig, NotALogDir, OutOfSpace, UnsafeOwner.
+        Raises: InvalidConfig, UnusableOutput, OutOfSpace, UnsafeOwner.
         """
         return WrittenParts(self._parts_of(iterator, self.this_write))
 
@@ -110,6 +114,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
                 writer.add(name, record)
         return writer.close()
 
+    @WITHOUT_STACK
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
         try:
@@ -120,6 +125,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         finally:
             remove_parts(self.this_write)
 
+    @WITHOUT_STACK
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove all parts."""
         del messages  # failed tasks send none
@@ -180,7 +186,9 @@ class PartWriter:
 
     def __init__(self, write: Write, task: int) -> None:
         if not write.log_dir.is_dir():
-            raise NotALogDir(write.log_dir, "is not a directory here, where a task is to write to it")
+            raise UnusableOutput(
+                write.log_dir, f"is no directory on the Spark executor at {gethostname()}", "mount it there"
+            )
         self._write, self._task = write, task
         self._open: dict[TopicPartition, _OpenPart] = {}
 

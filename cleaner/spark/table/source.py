@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from cleaner.arrow.schema import TYPES, ddl
+from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.options import Options, parse_options
 from cleaner.spark.table.planning import plan_read
 from cleaner.spark.table.reading import read_planned
@@ -46,23 +47,27 @@ class KafkaLogSource(DataSource):
         """Return the name for ``spark.read.format``."""
         return "kafka-log"
 
+    @WITHOUT_STACK
     def schema(self) -> str:
         """Return the columns by the options; ``spark.read.schema`` may choose others. Raises: InvalidConfig."""
         return ddl(parse_options(self.options).columns)
 
+    @WITHOUT_STACK
     def reader(self, schema: StructType) -> KafkaLogReader:
         """Return the reader of one frame. Raises: InvalidConfig: the schema has an unknown column."""
         options = replace(parse_options(self.options), s3=self.s3)
         return KafkaLogReader(options, column_names(schema))
 
+    @WITHOUT_STACK
     def streamReader(self, schema: StructType) -> KafkaLogStreamReader:  # noqa: N802
         """Return the reader of one streaming query. Raises: InvalidConfig, also if the options name an end."""
         from cleaner.spark.table.stream import KafkaLogStreamReader  # noqa: PLC0415  (Spark 4.2; batch reads need 4.0)
 
         return KafkaLogStreamReader(replace(parse_options(self.options), s3=self.s3), column_names(schema))
 
+    @WITHOUT_STACK
     def writer(self, schema: StructType, overwrite: bool) -> KafkaLogWriter:
-        """Return the writer of one write. Raises: InvalidConfig, NotALogDir; UnusableOutput, as of a store."""
+        """Return the writer of one write. Raises: InvalidConfig, UnusableOutput; as of a store."""
         if names_a_store(self.options.get("path", "")):
             from cleaner.spark.table.stored_sink import StoredLogWriter  # noqa: PLC0415
 
@@ -82,6 +87,7 @@ class KafkaLogReader(DataSourceReader):
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
 
+    @WITHOUT_STACK
     def partitions(self) -> list[InputPartition]:
         """Plan the read, and return its extents. Raises: as ``plan_read``."""
         return [InputPartition(together) for together in plan_read(self._options)]
@@ -89,7 +95,8 @@ class KafkaLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of some extents. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
         extents = partition.value or ()  # if there is none, Spark passes an empty input of its own
-        return read_planned(extents, self._columns, self._options)
+        with WITHOUT_STACK:
+            yield from read_planned(extents, self._columns, self._options)
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:

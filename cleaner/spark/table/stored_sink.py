@@ -34,6 +34,7 @@ from cleaner import __version__
 from cleaner.engine.copy.copying import OutputDir
 from cleaner.engine.copy.manifest import manifest_of_new
 from cleaner.engine.copy.moment import EntrySeen, SourceChanged
+from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.options import open_stores
 from cleaner.spark.table.sink import KafkaLogWriter, Part, WrittenParts, by_partition, join
 from storage.checkpoints import format_offset_checkpoint
@@ -93,6 +94,7 @@ class StoredLogWriter(KafkaLogWriter):
         assert isinstance(self.this_write.log_dir, StoredPath)
         return self.this_write.log_dir
 
+    @WITHOUT_STACK
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SentParts:
         """Write the records of one task as parts, and send them.
 
@@ -107,6 +109,7 @@ class StoredLogWriter(KafkaLogWriter):
                 _copy(part.directory, there.directory, fs)
         return SentParts(sent, fs.sent())
 
+    @WITHOUT_STACK
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the log dir. Raises: OutOfSpace, OtherWriter; as of a store: the place has no manifest then."""
         open_stores(self._s3)
@@ -130,6 +133,7 @@ class StoredLogWriter(KafkaLogWriter):
             raise
         output.finish(manifest)
 
+    @WITHOUT_STACK
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove all parts, and the mark if nothing else lies there. Raises: as of a store."""
         del messages  # failed tasks send none

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource as limits
 
 from cleaner.engine.clock import SystemClock
+from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
 from cleaner.spark.table.options import LOG_END, Bound, Options
 from cleaner.spark.table.planning import check_whole
@@ -52,6 +53,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         self._options, self._columns = options, columns
         self._ceiling: Offsets | None = None
 
+    @WITHOUT_STACK
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
         """Return the beginning of a query without a checkpoint: ``startingOffsets``, else the log ends.
 
@@ -63,6 +65,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         check_named((starting,), found)
         return to_json({one.topic_partition: self._initial(one, starting) for one in found})
 
+    @WITHOUT_STACK
     def latestOffset(self, start: dict[str, dict[str, int]], limit: limits.ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
         """Return the end of the next micro-batch. Raises: PartitionGone (``failOnDataLoss``)."""
         begun, ends = from_json(start), self._ends()
@@ -82,10 +85,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         offsets_max = self._options.offsets_per_trigger_max
         return limits.ReadAllAvailable() if offsets_max is None else limits.ReadMaxRows(offsets_max)
 
+    @WITHOUT_STACK
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the ends of the query: it reads no record that arrives from now on."""
         self._ceiling = self._ends()
 
+    @WITHOUT_STACK
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
         """Return the extents of a micro-batch. Raises: NoSuchOffset, PartitionGone (``failOnDataLoss``)."""
         begun, ends = from_json(start), from_json(end)
@@ -103,8 +108,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of some extents. Raises: CorruptBatch, SegmentGone, UnreadableFile."""
-        for extent in partition.value:
-            yield from read_offsets(extent, self._columns, self._options)
+        with WITHOUT_STACK:
+            for extent in partition.value:
+                yield from read_offsets(extent, self._columns, self._options)
 
     def _extents(self, partition: FoundPartition, range_: OffsetRange) -> list[Extent]:
         log, name = partition.open(), partition.topic_partition
