@@ -173,6 +173,13 @@ class PlanOutOfDate(LogCleanerError):
         return f"{self.path}: changed since the plan was made ({self.cause}); left as it is, run again"
 
 
+class Stopped(LogCleanerError):
+    """A signal asked the run to end, and a step was not begun."""
+
+    def __str__(self) -> str:
+        return "stopped before it was done; nothing is half done, run again"
+
+
 class InvalidConfig(LogCleanerError):
     """One impossible configuration value. ``where`` names the layer, file and line that state it."""
 

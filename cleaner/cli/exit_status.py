@@ -10,7 +10,8 @@ from enum import IntEnum
 from cleaner.errors import told
 from cleaner.journald import Level, prefix
 from cleaner.printable import printable
-from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError, if_unloadable
+from storage.errors import ErrorKind, InvalidConfigs, LogCleanerError, Stopped, if_unloadable
+from storage.stores import ENDING
 
 
 class ExitStatus(IntEnum):
@@ -75,6 +76,8 @@ def exit_status_of(error: BaseException, *, show_traceback: bool) -> int:
         return ExitStatus.SIGINT
     if isinstance(error, Terminated):
         return ExitStatus.SIGTERM
+    if isinstance(error, Stopped) and ENDING.by:
+        return 128 + ENDING.by
     if isinstance(error, BrokenPipeError):
         return _reader_is_gone()
     if show_traceback:

@@ -24,6 +24,7 @@ from cleaner.cli.exit_status import ExitStatus, Terminated, complain, exit_statu
 from cleaner.cli.parser import Parser, commands_of
 from cleaner.config.files import CommandFiles
 from storage.errors import LogCleanerError
+from storage.stores import ENDING
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -185,7 +186,12 @@ def _acts(args: argparse.Namespace) -> bool:
 def _run(args: argparse.Namespace) -> int:
     if args.command != "run":
         _collect_seldom()
-    previous = signal.signal(signal.SIGTERM, _terminate)
+    ENDING.by = 0
+    ENDING.hanging.clear()
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the shell has SIGINT ignored
+        numbers.append(signal.SIGINT)
+    previous = {number: signal.signal(number, _end) for number in numbers}
     try:
         status: int = args.run(args)
     except SystemExit:
@@ -195,12 +201,14 @@ def _run(args: argparse.Namespace) -> int:
             return ExitStatus.FAILED  # ``main`` reports the error
         return exit_status_of(error, show_traceback=args.verbose > 1)
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     return status
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise Terminated
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    ENDING.by = number
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def _collect_seldom() -> None:

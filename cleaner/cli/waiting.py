@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cleaner.cli.exit_status import Terminated, complain
+from storage.stores import ENDING
 
 if TYPE_CHECKING:
     from storage.lock import LogDirLock
@@ -62,6 +63,27 @@ def stopping_on_signals(run: Stoppable) -> Iterator[list[int]]:
 
     Yields: the numbers of the signals that came.
     """
+    with noting_signals(run.stop) as came:
+        try:
+            yield came
+        except (KeyboardInterrupt, Terminated):
+            if came:
+                complain(
+                    "ended at once by a second signal; logcleaner history says what was done, the next run does the "
+                    "rest"
+                )
+            raise
+
+
+@contextmanager
+def noting_signals(stop: Callable[[], None] = lambda: None) -> Iterator[list[int]]:
+    """Note SIGINT and SIGTERM instead of ending at once. A second signal ends the command at once.
+
+    Args:
+        stop: called at the first signal, in its handler.
+
+    Yields: the numbers of the signals that came.
+    """
     came: list[int] = []
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -69,20 +91,15 @@ def stopping_on_signals(run: Stoppable) -> Iterator[list[int]]:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
-    def stop(number: int, _frame: FrameType | None) -> None:
+    def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
-        run.stop()
+        ENDING.by = number
+        stop()
         restore()
 
     for number in previous:
-        signal.signal(number, stop)
+        signal.signal(number, note)
     try:
         yield came
-    except (KeyboardInterrupt, Terminated):
-        if came:
-            complain(
-                "ended at once by a second signal; logcleaner history says what was done, the next run does the rest"
-            )
-        raise
     finally:
         restore()

@@ -32,13 +32,13 @@ from cleaner.engine.clock import Clock
 from cleaner.engine.inventory import Wanted, everything
 from cleaner.engine.leftovers import next_removals
 from cleaner.engine.locks import LentLocks
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.uncleanable import Uncleanable
 from cleaner.errors import told
 from cleaner.events import Event
 from policies.plan import Only, Plan, Request
-from storage.errors import LogCleanerError
+from storage.errors import LogCleanerError, Stopped
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from storage.log.listing import list_partition

@@ -44,7 +44,7 @@ from cleaner.engine.inventory import (
 from cleaner.engine.journal import Journal, JournalFull, encode_entry
 from cleaner.engine.leftovers import kept_files, sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
-from cleaner.engine.means import Means, OpenLogDirs, Stopped
+from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.outcome import Outcome
 from cleaner.engine.rehearsal import Rehearsal
 from cleaner.engine.uncleanable import causes
@@ -56,7 +56,7 @@ from policies.facts import LogDirFacts, PartitionFacts
 from policies.plan import PartitionKey, Plan, Request
 from policies.planning import held_back, limited_to, plan, replanned, without_compactions
 from policies.reload import Confirmed, in_force
-from storage.errors import ErrorKind, LogCleanerError
+from storage.errors import ErrorKind, LogCleanerError, Stopped
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log_dir import LogDir, read_file
 from storage.names import LIMITS_FILE, TopicPartition

@@ -23,7 +23,7 @@ from cleaner.engine.deletion import check_unchanged, remove_segments, retire_seg
 from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import DROPPED, GUARDED, Journal, JournalFull, compaction_entry, deletion_entry
 from cleaner.engine.leftovers import Leftovers, sweep
-from cleaner.engine.means import Listener, Means, Stopped
+from cleaner.engine.means import Listener, Means
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.space import DiskFigures
@@ -33,7 +33,7 @@ from cleaner.errors import told
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan, Request
 from policies.planning import compaction_crews, compaction_steps, deletion_steps
-from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, Stopped
 from storage.filesystem import OutOfSpace
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir

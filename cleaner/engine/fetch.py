@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, change_since, read_manifest
 from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from cleaner.errors import UnusableOutput
 from storage.directory import close, pread, read_ahead
-from storage.errors import ErrorKind, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
+from storage.errors import ErrorKind, LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile, as_unreadable
 from storage.filesystem import NewFile, OutOfSpace, Purpose
 from storage.log_dir import LogDir, read_file
 from storage.names import INCOMPLETE_FILE, MANIFEST_FILE

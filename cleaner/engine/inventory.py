@@ -22,7 +22,7 @@ from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.restore import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened_as_parent, pread
-from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
+from storage.errors import LogCleanerError, Stopped, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
 from storage.log.end import ensure_headers_parse, find_end, largest_unindexed_timestamp
 from storage.log.leader_epochs import read_leader_epochs, read_topic_id, topic_id_if_readable
@@ -156,6 +156,8 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         locked_by, free_bytes = log_dir.locked_by(), log_dir.space().free_bytes
         checkpoints = log_dir.checkpoints()
         found, counts = list(log_dir.partitions()), counts_in(log_dir.path)
+    except Stopped:
+        raise
     except LogCleanerError as error:
         return LogDirFacts(str(log_dir.path), locked_by, free_bytes, 0, (), (str(error),))
     rule = OnlyCopies(log_dir)
@@ -246,6 +248,8 @@ def _survey_partition(
 
     try:
         found: PartitionFacts | UnreadablePartition = despite_vanishing(survey_now)
+    except Stopped:
+        raise
     except LogCleanerError as error:
         if isinstance(error, UnreadableFile) and error.has_vanished and not path.exists():
             return None

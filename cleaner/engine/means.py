@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cleaner.engine.clock import Clock, SystemClock
 from policies.config.policy import BrokerPolicy
-from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 
 if TYPE_CHECKING:
@@ -78,10 +77,3 @@ class Listener(Protocol):
 
     def progress(self, done_bytes: int) -> None:
         """Take the number of bytes that compactions have read since the last call."""
-
-
-class Stopped(LogCleanerError):
-    """A signal asked the run to end, and a step was not begun."""
-
-    def __str__(self) -> str:
-        return "stopped before it was done; nothing is half done, run again"

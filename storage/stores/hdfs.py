@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from storage.errors import LogCleanerError
+from storage.stores.asking import answer_to
 from storage.stores.errors import (
     ClientMissing,
     ForbiddenStore,
@@ -54,7 +55,7 @@ class Hdfs:
             from hdfs_native import Client  # noqa: PLC0415 - an extra, and for URLs alone
         except ImportError as error:
             raise ClientMissing(place, "hdfs-native") from error
-        self._place = place
+        self.place = place
         try:
             self.client = Client(place, config=dict(config))
         except Exception as error:  # RuntimeError, ValueError: it has no errors of its own
@@ -134,12 +135,12 @@ class Hdfs:
                 yield status
 
     def _url(self, name: str) -> str:
-        return f"{self._place}/{name}"
+        return f"{self.place}/{name}"
 
     def asked(self, name: str, ask: Callable[[], _T], *, is_writing: bool = False) -> _T:
         """Return what the cluster answers to one request. Raises: as ``Store``."""
         try:
-            return ask()
+            return answer_to(ask, self.place)
         except FileNotFoundError as error:
             raise not_there(self._url(name)) from error
         except (RuntimeError, OSError, ValueError) as error:
@@ -190,7 +191,7 @@ class _Writing:
         """Remove what was written, if the file has not got its name."""
         if self._file is not None:
             with suppress(Exception):  # nobody can be reached, or it was closed already
-                self._file.close()
+                answer_to(self._file.close, self._hdfs.place)
             with suppress(LogCleanerError, OSError):
                 self._hdfs.delete(self._aside)
             self._file = None

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from storage.errors import InvalidConfig, LogCleanerError
+from storage.stores.asking import answer_to
 from storage.stores.errors import (
     ClientMissing,
     ExpiredCredentials,
@@ -101,7 +102,7 @@ class Bucket:
             from obstore.store import from_url  # noqa: PLC0415
         except ImportError as error:
             raise ClientMissing(place, "obstore") from error
-        self._obstore, self._place, tries = obstore, place, RETRIES
+        self._obstore, self.place, tries = obstore, place, RETRIES
         self.moves_files = not place.startswith("abfs:")  # Azure may answer before its copy is done
         self._given_up: tuple[float, str] | None = None
         """When a request was given up, and what the store or the network said to it."""
@@ -237,14 +238,14 @@ class Bucket:
         return entry
 
     def _url(self, name: str) -> str:
-        return f"{self._place}/{name}"
+        return f"{self.place}/{name}"
 
     def asked(self, name: str, ask: Callable[[], _T], *, is_writing: bool = False) -> _T:
         """Return what the bucket answers to one request, as often as it is sent. Raises: as ``Store``."""
         if self._given_up and monotonic() - self._given_up[0] < _GIVEN_UP_SECONDS:
             raise StoreUnreachable(self._url(name), self._given_up[1], is_writing)
         try:
-            return ask()
+            return answer_to(ask, self.place)
         except FileExistsError:
             raise
         except FileNotFoundError as error:
@@ -260,7 +261,7 @@ class Bucket:
         url, found = self._url(name), _CODE.search(str(error))
         code = found[1] if found else ""
         if code in _NO_BUCKET:
-            return NoSuchBucket(self._place)
+            return NoSuchBucket(self.place)
         if status == _NOT_FOUND and not is_writing and (code in _NO_NAME or isinstance(error, FileNotFoundError)):
             return not_there(url)
         if status in _OTHER_VERSION:
@@ -293,9 +294,9 @@ class _MultipartUpload:
 
     def abort(self) -> None:
         """Take away what was sent. Calling it again does nothing."""
-        if self._writer is not None:
+        if (writer := self._writer) is not None:
             with suppress(Exception):  # it was aborted when a part failed, or nobody can be reached
-                self._writer.__exit__(InterruptedError, InterruptedError(), None)
+                answer_to(lambda: writer.__exit__(InterruptedError, InterruptedError(), None), self._bucket.place)
             self._writer = None
 
 

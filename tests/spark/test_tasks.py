@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction import Compacted, Round
 from cleaner.engine.copy.moment import SourceChanged
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from cleaner.engine.repair.kept import tail_name
 from cleaner.spark.bulk import bulk as bulk_module
 from cleaner.spark.bulk.bulk import Bulk, tasks
@@ -24,7 +24,7 @@ from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, SpanWalk, n
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from policies.config.config_layers import Configured
 from storage.codecs.compression import Compression
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, Stopped
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir

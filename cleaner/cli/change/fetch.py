@@ -13,7 +13,7 @@ from cleaner.cli.showing import add_quiet_argument, quiet_view, show
 from cleaner.cli.values import at_least_one
 from cleaner.cli.waiting import stopping_on_signals
 from storage.directory import is_stored
-from storage.errors import InvalidConfig
+from storage.errors import InvalidConfig, Stopped
 
 if TYPE_CHECKING:
     from cleaner.engine.verify.checked import Checked
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Bring the copy, check it, give it its name, and show what was found."""
     from cleaner.engine.fetch import Fetch
-    from cleaner.engine.means import Means, Stopped
+    from cleaner.engine.means import Means
     from cleaner.report.fetches import FetchReport
     from storage.kernels import check_usable
 

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from time import monotonic as stopwatch
-from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cleaner.cli.confirming import add_danger_arguments, ask, confirm_force_lock, needs_answer
@@ -24,9 +23,9 @@ from cleaner.cli.opening import add_place_arguments, open_cleaner, open_log_dirs
 from cleaner.cli.progress import BarListener, ProgressBar
 from cleaner.cli.showing import add_quiet_argument, hold_failures, quiet_view, show
 from cleaner.cli.values import at_least_one, bytes_per_second
-from cleaner.cli.waiting import Waiting, stopping_on_signals
+from cleaner.cli.waiting import Waiting, noting_signals, stopping_on_signals
 from cleaner.journald import Level
-from storage.errors import InvalidConfig, LogCleanerError
+from storage.errors import InvalidConfig, LogCleanerError, Stopped
 from storage.names import CLUSTER_METADATA_TOPIC, TopicPartition, parse_topic_partition
 from storage.stores.paths import located
 
@@ -160,11 +159,11 @@ def check_unless_signalled(
         rate: the most bytes to read in a second.
         notes: those of an earlier check; this check adds its own.
     """
-    from cleaner.engine.means import Means, Stopped
+    from cleaner.engine.means import Means
     from cleaner.engine.verify.checking import check_log_dirs
     from policies.config.policy import BrokerPolicy
 
-    with ProgressBar("verifying") as bar, _noting_signals() as came:
+    with ProgressBar("verifying") as bar, noting_signals() as came:
         broker = BrokerPolicy(log_cleaner_io_max_bytes_per_second=rate) if rate else BrokerPolicy()
         means = Means(listener=BarListener(bar), broker=broker, threads=request.threads, stopping=lambda: bool(came))
         try:
@@ -364,25 +363,6 @@ def _notes(
         complain(f"{error}; so an interrupted check cannot go on, unless --notes names a file", Level.INFO)
         return None, lambda: None
     return notes, lambda: directory.remove(name)
-
-
-@contextmanager
-def _noting_signals() -> Iterator[list[int]]:
-    """Note SIGINT and SIGTERM instead of ending at once; a second one ends the command at once. Yields: what came."""
-    came: list[int] = []
-    previous = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
-        signal.signal(number, previous[number])
-
-    for number in previous:
-        signal.signal(number, note)
-    try:
-        yield came
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _topic_ids(log_dirs: Sequence[LogDir]) -> dict[str, str] | None:

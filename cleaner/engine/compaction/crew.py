@@ -11,7 +11,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from cleaner.engine.compaction.draft import Recoder
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
+from storage.errors import Stopped
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

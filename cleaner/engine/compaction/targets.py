@@ -11,8 +11,8 @@ from typing import Protocol
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.passes import Group
 from cleaner.engine.deletion import retire_snapshots
-from cleaner.engine.means import Stopped
 from cleaner.engine.space import NO_CHANGE, DiskFigures, exchanged, expected
+from storage.errors import Stopped
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Unwritten
 from storage.log.listing import Listing

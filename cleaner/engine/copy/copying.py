@@ -31,7 +31,7 @@ from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Mom
 from cleaner.engine.deletion import truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
 from cleaner.engine.inventory import producer_state_of
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.repair.kept import is_kept_other
 from cleaner.engine.uncleanable import HeldBack
@@ -41,7 +41,7 @@ from policies.guards import compaction_held_back
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request
 from storage.checkpoints import format_offset_checkpoint
 from storage.directory import OpenFile, close, is_stored, open_file, opened_as_parent, status_of
-from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
+from storage.errors import LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.holes import data_bytes
 from storage.log.listing import Listing

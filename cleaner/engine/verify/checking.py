@@ -24,7 +24,7 @@ from threading import Lock
 from typing import IO, Any, Final, NamedTuple, Self
 
 from cleaner.engine.compaction.crew import Crew, Pace
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.engine.verify.log_dir_files import CheckpointFiles, read_copy, read_entries, read_id_of, read_identity
@@ -45,7 +45,7 @@ from policies.findings.of_log_dir import (
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.metadata import METADATA_DIR
 from storage.anomalies import Anomaly, CheckedSegment, EpochRun, Gap, LastBatch, SeenAnomaly, TxnEvent
-from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
+from storage.errors import LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import (

@@ -35,7 +35,7 @@ from cleaner.engine.compaction import Compacted, IntoCopy, Round
 from cleaner.engine.compaction.passes import Span
 from cleaner.engine.compaction.round import fates_maker, horizons_of, spans_of
 from cleaner.engine.compaction.targets import InPlace
-from cleaner.engine.means import Means, Stopped
+from cleaner.engine.means import Means
 from cleaner.engine.uncleanable import HeldBack
 from cleaner.spark.bulk import tasks
 from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
@@ -54,7 +54,7 @@ from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from cleaner.spark.session import cause_of
 from policies.facts import KeyCount
 from policies.plan import PartitionPlan
-from storage.errors import LogCleanerError, PlanOutOfDate
+from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind

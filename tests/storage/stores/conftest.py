@@ -10,7 +10,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from storage.stores import catalogue, opening
+from storage.stores import ENDING, catalogue, opening
 from tests.conftest import Samples
 from tests.storage.stores.proxy import Proxy, proxying
 from tests.storage.stores.servers import QUICK, SCHEME, client_of, configuration, serving, upload, writer
@@ -47,6 +47,8 @@ def fresh_catalogues() -> Iterator[None]:
 
 
 def forget_stores() -> None:
+    ENDING.by = 0
+    ENDING.hanging.clear()
     opening._GIVEN.clear()
     opening._opened.cache_clear()
     catalogue.catalogue_of.cache_clear()

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from cleaner.engine.compaction.crew import Pace
-from cleaner.engine.means import Means, Silent, Stopped
+from cleaner.engine.means import Means, Silent
 from policies.config.policy import BrokerPolicy
+from storage.errors import Stopped
 from storage.filesystem import FileSystem
 from tests.partition_dirs import FakeClock
 

@@ -11,12 +11,13 @@ from random import Random
 import pytest
 
 from cleaner.cli.main import main
-from cleaner.engine.means import Means, Silent, Stopped
+from cleaner.engine.means import Means, Silent
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from cleaner.engine.verify.checking import check_log_dirs, open_notes
 from policies.config.policy import BrokerPolicy
 from policies.findings.findings import FindingCode, Harm
 from storage.anomalies import Anomaly
+from storage.errors import Stopped
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from storage.log.listing import list_partition
