@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, change_since, read_manifest
+from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, change_since, check_in_no_copy, read_manifest
 from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means
 from cleaner.errors import UnusableOutput
@@ -177,6 +177,7 @@ class Fetch:
         path = self._directory
         if not path.parent.is_dir():
             raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
+        check_in_no_copy(path)
         if not path.exists():
             return
         if not path.is_dir():

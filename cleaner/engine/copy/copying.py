@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from cleaner.engine.compactor import Compactor
-from cleaner.engine.copy.manifest import CopyDoesNotFit, PartitionCopy, manifest_of
+from cleaner.engine.copy.manifest import CopyDoesNotFit, PartitionCopy, check_in_no_copy, manifest_of
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, EntrySeen, Moment, SeenDirectory, SourceChanged
 from cleaner.engine.deletion import truncate_leader_epochs
 from cleaner.engine.executor import corrected_checkpoints, log_starts_after, tell_compacted
@@ -476,6 +476,7 @@ def check_usable(path: Path, original: LogDir) -> None:
 
 
 def _check_empty(path: Path) -> None:
+    check_in_no_copy(path)
     if not path.exists():
         if not is_stored(path) and not path.parent.is_dir():
             raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")

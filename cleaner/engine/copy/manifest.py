@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cleaner.errors import UnusableOutput
 from policies.config.policy import TopicPolicy
 from policies.facts import UnreadablePartition
 from policies.findings.of_log_dir import CHECKPOINTS, CopyCheck
@@ -29,7 +31,7 @@ from storage.checkpoints import CorruptCheckpoint, parse_offset_checkpoint
 from storage.directory import entries, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
 from storage.filesystem import FileSystem
-from storage.log_dir import IncompleteCopy, read_file
+from storage.log_dir import INCOMPLETE_LOG_DIR, IncompleteCopy, read_file
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     HOLDS_FILE,
@@ -42,6 +44,7 @@ from storage.names import (
     TopicPartition,
     parse_topic_partition,
 )
+from storage.stores.errors import ForbiddenStore
 from storage.stores.paths import StoredPath, want_whole
 
 SCHEMA: Final = "logcleaner.manifest/1"
@@ -219,6 +222,29 @@ def read_manifest(root: Path) -> Manifest | None:
         return Manifest(str(document["original"]), frozenset(map(str, document["left_out"])), tuple(files))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptManifest(path, f"not as it was written ({error})") from error
+
+
+def check_in_no_copy(path: Path) -> None:
+    """Refuse a directory within a log dir that a manifest tells of, or will: it has no place for another one.
+
+    Raises: UnusableOutput; as of a store.
+    """
+    for above in path.resolve().parents:
+        if held := _marks_in(above):
+            what = "a finished log dir" if MANIFEST_FILE in held else INCOMPLETE_LOG_DIR
+            raise UnusableOutput(path, f"lies in {above}, which holds {what}", "name a directory beside that one")
+
+
+def _marks_in(directory: Path) -> set[str]:
+    """Return which of the two files lie in a directory by which a copy is known; none where nobody may look."""
+    names = (MANIFEST_FILE, INCOMPLETE_FILE)
+    if not isinstance(directory, StoredPath):
+        return {name for name in names if os.path.lexists(directory / name)}
+    found: set[str] = set()
+    if len(directory.parts) > 1:  # a bucket, or a directory in it
+        with suppress(ForbiddenStore):
+            found = {name for name in names if read_file(directory / name) is not None}
+    return found
 
 
 def check_of_copy(

@@ -204,6 +204,7 @@ def test_partition_that_fails_is_copied_as_it_is_as_in_a_copy_here(
         ([f"copy/{INCOMPLETE_FILE}"], "holds an incomplete log dir: a copy or a write of Spark was interrupted"),
         (["copy/orders-0/0.log"], "is not empty; name a new or an empty one"),
         (["copy"], "is no directory; name a new or an empty one"),
+        (["copy/older/orders-0/0.log"], "is not empty; name a new or an empty one"),
     ],
 )
 def test_place_with_something_in_it_is_refused(
@@ -216,6 +217,19 @@ def test_place_with_something_in_it_is_refused(
     assert f"logcleaner: {SCHEME}://{to.name}/copy: {line}" in err
     assert out == ""
     assert [meta["path"] for page in obstore.list(to.store) for meta in page] == lies_there
+
+
+@pytest.mark.parametrize("mark", [MANIFEST_FILE, INCOMPLETE_FILE])
+@pytest.mark.parametrize("above", ["", "/copy"])
+def test_place_within_another_copy_is_refused(
+    few_logs: Path, to: Destination, mark: str, above: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lies_there = f"{above}/{mark}".removeprefix("/")
+    obstore.put(to.store, lies_there, b"")
+    root = f"{SCHEME}://{to.name}"
+    assert copied(few_logs, f"{root}/copy/a/b") == ExitStatus.USAGE
+    assert f"{root}/copy/a/b: lies in {root}{above}, which holds " in capsys.readouterr().err
+    assert [meta["path"] for page in obstore.list(to.store) for meta in page] == [lies_there]
 
 
 def test_copy_into_its_own_log_dir_is_refused(bucket: str, through: Proxy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -251,6 +251,7 @@ def test_names_are_those_of_the_bucket(server: str, through: Proxy, demo: Path, 
     [
         ("d/file", ExitStatus.USAGE, "is not empty; name a new or an empty one"),
         ("d", ExitStatus.USAGE, "is no directory; name a new or an empty one"),
+        (MANIFEST_FILE, ExitStatus.USAGE, "which holds a finished log dir; name a directory beside that one"),
         ("x/", ExitStatus.DONE, ""),
     ],
 )
@@ -260,7 +261,8 @@ def test_directory_with_something_in_it_is_refused(
     path = tmp_path / made
     path.parent.mkdir(exist_ok=True)
     path.mkdir() if made.endswith("/") else path.write_bytes(b"x")
-    assert main(["fetch", url, str(tmp_path / made.partition("/")[0])]) == status
+    named = "logs" if made == MANIFEST_FILE else made.partition("/")[0]
+    assert main(["fetch", url, str(tmp_path / named)]) == status
     assert line in capsys.readouterr().err
 
 

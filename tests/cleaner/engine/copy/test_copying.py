@@ -192,12 +192,17 @@ def read_fails(copy):
         ("file", "is no directory"),
         ("full", "is not empty"),
         ("finished", "holds a finished log dir already"),
+        ("finished/copy", "lies in .*/finished, which holds a finished log dir"),
+        ("finished/deeper/copy", "lies in .*/finished, which holds a finished log dir"),
+        ("begun/copy", "lies in .*/begun, which holds an incomplete log dir"),
+        ("above", "is not empty"),
     ],
 )
 def test_output_that_cannot_be_is_refused_before_anything_is_written(tmp_path, original, place, told):
     (tmp_path / "file").touch()
-    for name, content in (("full", "something"), ("finished", MANIFEST_FILE)):
-        (tmp_path / name).mkdir()
+    marked = [("finished", MANIFEST_FILE), ("begun", INCOMPLETE_FILE), ("above/finished", MANIFEST_FILE)]
+    for name, content in (("full", "something"), *marked):
+        (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / content).touch()
     before = states(tmp_path)
     with pytest.raises(UnusableOutput, match=told):
