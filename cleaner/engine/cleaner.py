@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.engine.beginning import Begun, may_recover, recover_log_dir
-from cleaner.engine.compactor import Compactor, KernelCheck, Local
+from cleaner.engine.compactor import Compactor, KernelCheck, Local, has_compactions
 from cleaner.engine.inventory import (
     Listed,
     Survey,
@@ -224,7 +224,8 @@ class Cleaner:
             begun = self._locked(locks, request)
             locks.callback(self._compactor.close)
             planned = self.plan(request)
-            kernels.doable(planned)  # the line, or the error, comes before the first step of the plan
+            if has_compactions(kernels.doable(planned)):  # its line or error comes before the first step of the plan
+                self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
             begun.errors += self._note_limits_of(planned)
             kept = kept_files(planned)
             begun.sweep(planned.log_dirs)
@@ -412,7 +413,6 @@ class Cleaner:
     def _locked(self, locks: ExitStack, request: Request) -> Begun:
         """Take every lock, read the configuration, and only then recover."""
         self._lock_and_read(locks, request.topics)
-        self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
         begun, survey = Begun(self._means, request), self._survey(request)
         for log_dir in self._log_dirs:
             self._begin(log_dir, survey, begun)

@@ -27,7 +27,7 @@ class Compactor(Protocol):
         ...
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
-        """Check that the run can be carried out, before anything is changed. Raises: LogCleanerError."""
+        """Check that compactions can be carried out, before a plan that has some begins. Raises: LogCleanerError."""
         ...
 
     def waves(self, steps: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
@@ -89,6 +89,11 @@ class Local:
         """Do nothing."""
 
 
+def has_compactions(planned: Plan) -> bool:
+    """Return whether a plan compacts a partition."""
+    return any(partition.compaction for partition in planned.partitions)
+
+
 class KernelCheck:
     """The check whether kernels run here: once a run, before it carries out a plan that compacts."""
 
@@ -109,7 +114,7 @@ class KernelCheck:
 
         Raises: InvalidConfig if the environment asks for a CPU level that this CPU does not have.
         """
-        if not self._is_asked and any(partition.compaction for partition in planned.partitions):
+        if not self._is_asked and has_compactions(planned):
             self.error, self._is_asked = why_unusable(), True
             if self.error:
                 self._listener.event("kernels_unusable", error=self.error)

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,19 @@ def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
         return builder.getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
         raise SparkUnavailable(f"{master}: {cause_of(error)}", "see that there is such a master") from error
+
+
+@contextmanager
+def started_on_demand(master: str) -> Iterator[Callable[[], SparkSession]]:
+    """Yield a function that starts a session; at the end, stop what it started."""
+    with ExitStack() as stack:
+
+        def start() -> SparkSession:
+            session = start_session(master, {})
+            stack.callback(session.stop)
+            return session
+
+        yield start
 
 
 def cause_of(error: BaseException) -> str:

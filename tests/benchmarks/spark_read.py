@@ -178,7 +178,7 @@ def _processor_seconds() -> float:
 def _of_compaction(spark: SparkSession, log_dir: Path, gib: float) -> Figure:
     """In place, the last step."""
     before, started = _shuffle_bytes(spark), time.perf_counter()
-    outcome = cleaned(log_dir, configured(bench=COMPACT), Bulk(spark), confirmed=True)
+    outcome = cleaned(log_dir, configured(bench=COMPACT), Bulk(lambda: spark), confirmed=True)
     seconds = time.perf_counter() - started
     records = sum(result.records_read for result in outcome.results.values())
     return Figure("bulk compaction", gib, records, seconds, shuffle_bytes=_shuffle_bytes(spark) - before)

@@ -35,11 +35,11 @@ def compact_with_a_worker_less(root: Path, mib: int) -> int:
     with standalone(root / "cluster") as cluster:
         session = start_session(cluster.url, cluster.config)
         try:
-            check_that_executors_are_asked(Bulk(session), root / "data")
+            check_that_executors_are_asked(Bulk(lambda: session), root / "data")
             seen: list[int] = []
             killer = threading.Thread(target=kill_in_mid_job, args=(root / "there", cluster, seen))
             killer.start()
-            assert_same_by(Bulk(session), root / "data", layers)
+            assert_same_by(Bulk(lambda: session), root / "data", layers)
             killer.join()
         finally:
             session.stop()

@@ -46,8 +46,8 @@ def test_spark_finds_the_survivors_that_the_local_engine_finds(spark: Any, tmp_p
     committed(log_dir, *drawn, mixed(log_dir, "orders-2"))
     (log_dir / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 1 {first_dirty}\n")
     layers = configured(orders=COMPACT | {"segment.bytes": "250"})
-    assert_same_by(Bulk(spark), log_dir, layers)
-    outcome = cleaned(log_dir, layers, Bulk(spark))
+    assert_same_by(Bulk(lambda: spark), log_dir, layers)
+    outcome = cleaned(log_dir, layers, Bulk(lambda: spark))
     assert [topic_partition.partition for _, topic_partition in outcome.guards] == [2]  # too many without a key
 
 

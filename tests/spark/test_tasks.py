@@ -100,7 +100,7 @@ class HereContext:
 def here(monkeypatch: pytest.MonkeyPatch) -> Bulk:
     """Bulk without a cluster."""
     monkeypatch.setattr(bulk_module, "survivor_bitmaps", gathered)
-    return Bulk(SimpleNamespace(sparkContext=HereContext()))  # type: ignore[arg-type]
+    return Bulk(lambda: SimpleNamespace(sparkContext=HereContext()))  # type: ignore[arg-type]
 
 
 def drawn(log_dir: Path) -> PartitionDir:
@@ -429,7 +429,7 @@ class FakeContext:
 
 
 def failing(*, at_once: bool) -> Bulk:
-    return Bulk(SimpleNamespace(sparkContext=FakeContext(at_once=at_once)))  # type: ignore[arg-type]
+    return Bulk(lambda: SimpleNamespace(sparkContext=FakeContext(at_once=at_once)))  # type: ignore[arg-type]
 
 
 def test_signal_cancels_the_job_and_ends_the_run() -> None:
@@ -459,3 +459,19 @@ def test_compactions_that_a_cluster_gave_up_fail_one_by_one_and_deletions_stay_d
     told = {key[1].topic: (result.error, result.deleted_segments) for key, result in outcome.results.items()}
     assert told["clicks"] == (None, 1)
     assert "the cluster is gone" in told["orders"][0]
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_no_session_starts_for_a_run_that_compacts_nothing(tmp_path: Path, is_copied: bool) -> None:
+    def start() -> NoReturn:
+        pytest.fail("Spark was started")
+
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    cleaner = Cleaner(
+        Configured((log_dir,), configured(orders=EXPIRING)), Means(clock=FakeClock()), compactor=Bulk(start)
+    )
+    if is_copied:
+        cleaner.copy(request(), tmp_path / "copy", tool_version="1")
+    else:
+        assert cleaner.clean(request())[1].errors == ()

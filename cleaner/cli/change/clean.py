@@ -192,9 +192,11 @@ def add_engine_arguments(group: argparse._ArgumentGroup) -> None:
 
 @contextmanager
 def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
-    """Open the engine that ``--engine`` names; yield None for this process. A dry run needs no cluster.
+    """Open the engine that ``--engine`` names; yield None for this process.
 
-    Raises: InvalidConfig for ``--master`` without Spark; SparkUnavailable.
+    Spark starts once there is something to compact. A dry run needs no cluster.
+
+    Raises: InvalidConfig for ``--master`` without Spark; SparkUnavailable if it is not installed.
     """
     if args.engine == "local" and args.master:
         raise InvalidConfig("--master", args.master, "needs --engine spark")
@@ -203,16 +205,13 @@ def opened_compactor(args: argparse.Namespace) -> Iterator[Compactor | None]:
         return
     try:
         from cleaner.spark.bulk.bulk import Bulk
-        from cleaner.spark.session import start_session
+        from cleaner.spark.session import started_on_demand
     except ImportError as error:
         from cleaner.spark.errors import SparkUnavailable
 
         raise SparkUnavailable(f"{error.name} is not installed", how_to_install("spark")) from error
-    session = start_session(args.master or _EMBEDDED, {})
-    try:
-        yield Bulk(session)
-    finally:
-        session.stop()
+    with started_on_demand(args.master or _EMBEDDED) as start:
+        yield Bulk(start)
 
 
 def _add_what(group: argparse._ArgumentGroup) -> None:

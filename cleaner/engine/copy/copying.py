@@ -39,6 +39,7 @@ from cleaner.errors import UnusableOutput, told
 from policies.facts import UnreadablePartition
 from policies.guards import compaction_held_back
 from policies.plan import LogDirPlan, PartitionKey, PartitionPlan, Request
+from policies.planning import compaction_steps
 from storage.checkpoints import format_offset_checkpoint
 from storage.directory import OpenFile, close, is_stored, open_file, opened_as_parent, status_of
 from storage.errors import LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile, as_unreadable
@@ -132,7 +133,8 @@ class Copier:
     def _copy_to(self, path: Path) -> None:
         self.moment.ensure_unchanged()
         checkpoints, self.left_out = self.moment.offsets(), tuple(self.moment.left_out(self._names()))
-        self.compactor.begin([self.log_dir.path])
+        if compaction_steps(self.plan):
+            self.compactor.begin([self.log_dir.path])
         output = OutputDir.begin(
             path,
             self.log_dir,

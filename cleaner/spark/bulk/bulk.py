@@ -23,6 +23,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -87,8 +88,9 @@ class Bulk:
 
     name = "spark"
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        """Prepare; ``start`` starts a session, once there is something to compact."""
+        self._start = start
         self._run = secrets.token_hex(4)
         self._prepared: dict[Path, _Prepared] = {}
         self._directories: set[Path] = set()
@@ -153,6 +155,10 @@ class Bulk:
         """Remove the scratch files that no result names."""
         sweep(self._directories, FileSystem())
         self._directories.clear()
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self._start()
 
     @property
     def _slots(self) -> int:

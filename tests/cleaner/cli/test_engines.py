@@ -17,11 +17,10 @@ def spark(monkeypatch):
 
     def start_session(master, config):
         seen.masters.append(master)
-        return SimpleNamespace(stop=lambda: setattr(seen, "stopped", seen.stopped + 1))
+        return SimpleNamespace(master=master, stop=lambda: setattr(seen, "stopped", seen.stopped + 1))
 
-    session = SimpleNamespace(start_session=start_session)
-    bulk = SimpleNamespace(Bulk=lambda session: "the cluster")
-    monkeypatch.setitem(sys.modules, "cleaner.spark.session", session)
+    monkeypatch.setattr("cleaner.spark.session.start_session", start_session)
+    bulk = SimpleNamespace(Bulk=lambda start: ("the cluster", start().master))
     monkeypatch.setitem(sys.modules, "cleaner.spark.bulk.bulk", bulk)
     return seen
 
@@ -29,9 +28,15 @@ def spark(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "master"), [([], "local[*]"), (["--master", "spark://head:7077"], "spark://head:7077")]
 )
-def test_spark_is_started_where_it_is_asked_for_and_stopped_at_the_end(run, engine, spark, options, master):
+def test_spark_is_stopped_at_the_end_if_the_engine_started_it(run, engine, spark, options, master):
     assert run("clean", "--engine", "spark", *options) == ExitStatus.DONE
-    assert (spark.masters, spark.stopped, engine.compactor) == ([master], 1, "the cluster")
+    assert (spark.masters, spark.stopped, engine.compactor) == ([master], 1, ("the cluster", master))
+
+
+def test_spark_does_not_start_where_nothing_is_compacted(run, engine, spark, monkeypatch):
+    monkeypatch.setattr(sys.modules["cleaner.spark.bulk.bulk"], "Bulk", lambda start: "the cluster")
+    assert run("clean", "--engine", "spark") == ExitStatus.DONE
+    assert (spark.masters, spark.stopped, engine.compactor) == ([], 0, "the cluster")
 
 
 @pytest.mark.parametrize("options", [[], ["--engine", "spark", "--dry-run"]])
