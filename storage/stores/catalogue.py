@@ -17,7 +17,7 @@ from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from storage.stores.errors import not_there
+from storage.stores.errors import ImpossibleName, not_there
 from storage.stores.opening import store_of
 from storage.stores.store import Piece, Store, StoredEntry
 
@@ -36,6 +36,8 @@ class Catalogue:
         self._place = place
         self._listed: dict[str, dict[str, StoredEntry]] = {}
         self._siblings: Counter[str] = Counter()
+        self._spoilt: dict[str, ImpossibleName] = {}
+        """The directories that cannot be listed because of a name in them."""
         self._wanted: set[str] = set()
         """The directories of which all that lies below is wanted."""
         self._lock = RLock()
@@ -104,6 +106,7 @@ class Catalogue:
             for listed in [name for name in self._listed if not key or name == key or name.startswith(f"{key}/")]:
                 del self._listed[listed]
             self._listed.pop(key.rpartition("/")[0], None)
+            self._spoilt = {}
             self._siblings.clear()
             self.under_way = {name: sent for name, sent in self.under_way.items() if not sent.done()}
 
@@ -149,13 +152,19 @@ class Catalogue:
             self._list_wanted(key)
             if key in self._listed:
                 return self._listed[key]
+            if key in self._spoilt:
+                raise self._spoilt[key]
             parent = key.rpartition("/")[0]
             if parent in self._listed:
                 self._siblings[parent] += 1
                 if self._siblings[parent] > _SIBLINGS_MAX:
                     self._walk(parent)
             if key not in self._listed:
-                self._listed[key] = {entry.name: entry for entry in self.store.list(key)}
+                try:
+                    self._listed[key] = {entry.name: entry for entry in self.store.list(key)}
+                except ImpossibleName as error:
+                    self._spoilt[key] = error
+                    raise
             found = self._listed[key]
             if not found:
                 del self._listed[key]
@@ -173,14 +182,32 @@ class Catalogue:
     def _walk(self, parent: str) -> None:
         """List all below a directory; where a directory can be empty, the names in this one are known already."""
         below: defaultdict[str, dict[str, StoredEntry]] = defaultdict(dict)
-        for holder, entry in self.store.walk(parent):
-            below[holder][entry.name] = entry
-            above = holder
-            while above != parent:
-                above, _, name = above.rpartition("/")
-                below[above].setdefault(name, StoredEntry(name, is_directory=True))
+        try:
+            for holder, entry in self.store.walk(parent):
+                below[holder][entry.name] = entry
+                above = holder
+                while above != parent:
+                    above, _, name = above.rpartition("/")
+                    below[above].setdefault(name, StoredEntry(name, is_directory=True))
+        except ImpossibleName:
+            below = self._one_by_one(parent)
         for directory, entries in below.items():
             self._listed.setdefault(directory, entries)
+
+    def _one_by_one(self, parent: str) -> defaultdict[str, dict[str, StoredEntry]]:
+        """List a directory and those below it each by itself, and note those that an impossible name spoils."""
+        found: defaultdict[str, dict[str, StoredEntry]] = defaultdict(dict)
+        waiting = [parent]
+        while waiting:
+            directory = waiting.pop()
+            try:
+                found[directory] = {entry.name: entry for entry in self.store.list(directory)}
+            except ImpossibleName as error:
+                self._spoilt[directory] = error
+                continue
+            above = f"{directory}/" if directory else ""
+            waiting += [f"{above}{entry.name}" for entry in found[directory].values() if entry.is_directory]
+        return found
 
 
 @cache

@@ -107,6 +107,10 @@ class StoreFailed(StoreError):
         return f"{self.url}: cannot be {self._undone}: {self.cause}"
 
 
+class ImpossibleName(StoreFailed):
+    """A name in a bucket that no path can have, and over which the client gives up each page that lists it."""
+
+
 class ObjectChanged(FileNotFoundError):
     """The version of a file that was listed is gone: another one lies there, or none.
 

@@ -19,6 +19,7 @@ from storage.stores.errors import (
     ClientMissing,
     ExpiredCredentials,
     ForbiddenStore,
+    ImpossibleName,
     NoSuchBucket,
     ObjectChanged,
     StoreFailed,
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
 
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_IMPOSSIBLE: Final = {
+    "empty path segment": "an empty part",
+    'sequence ".."': "the part '..'",
+    'sequence "."': "the part '.'",
+}
+"""What the client says of a name that it takes for none -> what is wrong with the name."""
 _BAD_NAME: Final = re.compile(r'Path "([^"]*)"')
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
@@ -317,8 +324,8 @@ def _failed_otherwise(url: str, text: str, status: int | None, answer: str, *, i
     if status is None and any(sign in text for sign in _OF_THE_NETWORK):
         return StoreUnreachable(url, _cause_in(text), is_writing)
     if bad := _BAD_NAME.search(text):
-        cause = f"the name {bad[1]!r} below it has an empty part, '.' or '..'; move it elsewhere"
-        return StoreFailed(url, cause, is_writing)
+        what = next((what for sign, what in _IMPOSSIBLE.items() if sign in text), "a character that no file has")
+        return ImpossibleName(url, f"the name {bad[1]!r} below it has {what}; move it elsewhere", is_writing)
     if status in _BAD_CREDENTIALS:
         cause = f"the store answers {answer}; perhaps the credentials are wrong or have expired"
         return StoreFailed(url, cause, is_writing)

@@ -6,14 +6,16 @@ Whoever hands it to the operating system gets ``NotOnThisMachine``: no call take
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat as modes
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-from storage.stores.errors import NotOnThisMachine, WrongUrl
+from storage.stores.errors import ImpossibleName, NotOnThisMachine, WrongUrl
 
 if TYPE_CHECKING:
     from storage.stores.store import StoredEntry
@@ -54,7 +56,8 @@ class StoredPath(PosixPath):
         """Return the status of the file or directory. Raises: FileNotFoundError, as ``Store.look``."""
         from storage.stores.catalogue import catalogue_of  # noqa: PLC0415 - who reads no URL does without
 
-        return catalogue_of(self.place).entry(self.key).stat()
+        with _impossible_name_in(self):
+            return catalogue_of(self.place).entry(self.key).stat()
 
     def exists(self, **_: bool) -> bool:
         """Return whether a file or directory lies there. Raises: as ``Store.look``."""
@@ -95,7 +98,8 @@ class StoredPath(PosixPath):
         """Return the names in a directory. Raises: as ``Catalogue.entries``."""
         from storage.stores.catalogue import catalogue_of  # noqa: PLC0415
 
-        return catalogue_of(self.place).entries(self.key)
+        with _impossible_name_in(self):
+            return catalogue_of(self.place).entries(self.key)
 
     def read_bytes(self) -> bytes:
         """Read the whole file, as it is now. Raises: as ``Catalogue.whole``."""
@@ -106,6 +110,15 @@ class StoredPath(PosixPath):
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
         """Yield the paths in a directory. Raises: as ``entries``."""
         return (self / entry.name for entry in self.entries())
+
+
+@contextmanager
+def _impossible_name_in(path: StoredPath) -> Iterator[None]:
+    """Report a directory that cannot be listed as a disk would, since others can be. Raises: OSError."""
+    try:
+        yield
+    except ImpossibleName as error:
+        raise OSError(errno.EILSEQ, error.cause, str(path)) from error
 
 
 def want_whole(paths: Iterable[Path]) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from storage.stores import opening
+from tests.storage.stores.conftest import forget_stores
 from tests.storage.stores.proxy import Fault, Proxy
-from tests.storage.stores.servers import SCHEME
+from tests.storage.stores.servers import IS_OTHER, SCHEME, configuration, put_as_named, upload, writer
 
 OF_A_DISK = {
     *("disk_bytes", "apparent_bytes", "free_bytes", "kinds", "file_systems", "runway", "runways", "space", "on_disk"),
@@ -194,3 +198,40 @@ def test_point_lookup_takes_few_requests(cloud: str, through: Proxy, capsys: pyt
 def test_file_url_is_a_path(local: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "--json", f"file://{local}"]) == ExitStatus.DONE
     assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.skipif(IS_OTHER, reason="NOT RUN: another server may have no such names")
+def test_name_that_no_path_has_spoils_its_own_directory_alone(
+    server: str, through: Proxy, demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = writer(server, bucket := f"odd-{uuid4().hex}")
+    upload(demo, store, "logs")
+    url = f"{SCHEME}://{bucket}/logs"
+
+    def topics() -> tuple[int, list[tuple[str, int, bool]], str]:
+        forget_stores()
+        opening.configure(SCHEME, configuration(through.url))
+        capsys.readouterr()
+        status = main(["topics", "--json", url])
+        out, err = capsys.readouterr()
+        assert out, err
+        found = json.loads(out)["partitions"]
+        return status, [(one["topic"], one["partition"], one["error"] is None) for one in found], err
+
+    status, whole, _ = topics()
+    put_as_named(server, bucket, ["logs/foreign//x", "logs/foreign/a/../y"])
+    assert topics()[:2] == (status, whole)
+    put_as_named(server, bucket, ["logs/orders-0/./z"])
+    status, found, err = topics()
+    assert status == ExitStatus.FAILED
+    assert found == [(topic, number, (topic, number) != ("orders", 0)) for topic, number, _ in whole]
+    assert main(["verify", url]) == ExitStatus.DAMAGED  # a broker does not start beside the directory "foreign"
+    out, err = capsys.readouterr()
+    assert f"{url}/orders-0: cannot be read: the name 'logs/orders-0/./' below it has the part '.'; move it" in err
+    assert "1 place could not be read" in " ".join(out.split())
+    put_as_named(server, bucket, ["logs//x"])
+    forget_stores()
+    opening.configure(SCHEME, configuration(through.url))
+    assert main(["topics", url]) == ExitStatus.FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"logcleaner: {url}: the name 'logs//' below it has an empty part; move it elsewhere"

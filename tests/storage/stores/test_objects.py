@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import obstore
 import pytest
@@ -16,6 +17,7 @@ from storage.stores import opening
 from storage.stores.errors import (
     ExpiredCredentials,
     ForbiddenStore,
+    ImpossibleName,
     NoSuchBucket,
     ObjectChanged,
     StoreFailed,
@@ -100,13 +102,21 @@ def test_marker_of_a_directory_is_no_file_in_it(server: str, through: Proxy) -> 
 
 
 @pytest.mark.skipif(IS_OTHER, reason="NOT RUN: another server may have no such names")
-@pytest.mark.parametrize("name", ["d//x", "d/./x", "d/../x"])
-def test_name_that_no_path_has_is_told(server: str, through: Proxy, name: str) -> None:
-    bucket = f"odd-{len(name)}{name.count('.')}"
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("d//x", "an empty part"),
+        ("d/./x", "the part '.'"),
+        ("d/../x", "the part '..'"),
+        ("d/a\x01b", "a character that no file has"),
+    ],
+)
+def test_name_that_no_path_has_is_told(server: str, through: Proxy, name: str, what: str) -> None:
+    bucket = f"odd-{uuid4().hex}"
     writer(server, bucket)
     put_as_named(server, bucket, [name, "e/x"])
     store = opening.store_of(f"{SCHEME}://{bucket}")
-    with pytest.raises(StoreFailed, match="below it has an empty part"):
+    with pytest.raises(ImpossibleName, match=f"below it has {what}; move it elsewhere"):
         store.list("d")
     assert [entry.name for entry in store.list("e")] == ["x"]
 
