@@ -48,6 +48,21 @@ def test_run_names_what_the_copy_leaves_out(source: Path, tmp_path: Path, capsys
     assert json.loads(told("json", "--json"))["left_out"] == [*foreign, stray]
 
 
+def test_topic_of_unknown_configuration_is_copied_as_it_is(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["clean", "--log-dir", str(source), "--output", str(tmp_path / "copy"), "--yes"]
+    assert main(command) == ExitStatus.REFUSED
+    out, err = capsys.readouterr()
+    assert out.endswith("copy: the copy is complete, with its manifest\n")
+    assert "CONFIG_UNKNOWN: nothing of topic orders was touched" in err
+    names = sorted(path.name for path in (source / "orders-0").iterdir())
+    assert sorted(path.name for path in (tmp_path / "copy/orders-0").iterdir()) == names
+    assert all(
+        (tmp_path / "copy/orders-0" / name).read_bytes() == (source / "orders-0" / name).read_bytes() for name in names
+    )
+
+
 def test_source_that_changes_gives_no_copy_and_one_line_with_the_cause(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
