@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
                 ended.append(ExitStatus(128 + came[0]))
                 checked = None
     if checked is None:
-        complain(f"interrupted: the same command goes on from here, with what is in {fetch.unfinished}")
+        goes_on = f"the same command goes on from here, with what is in {fetch.unfinished}"
+        complain(f"interrupted: {goes_on if fetch.unfinished.exists() else 'nothing was fetched yet'}")
         return ended[0]
     report = FetchReport(fetched, checked, fetch.is_finished)
     show(report, as_json=args.json, view=view)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[3]
 NEEDED_ELSEWHERE = {
     *("cleaner.engine.copy.copying", "cleaner.engine.freeing"),
     *("storage.log.log", "storage.metadata.metadata_log", "storage.scan.extents", "storage.scan.partitions"),
+    "storage.stores.asking",
     *("concurrent.futures", "importlib.metadata", "logging", "pydantic", "rich", "secrets", "structlog"),
 }
 HEAVY = {"numba", "numpy", "pyspark", "pandas", "pyarrow", "llvmlite", "pydantic", "structlog", "rich", "lz4"}
