@@ -7,8 +7,6 @@ from functools import cache
 from threading import Lock
 from typing import Any, Final
 
-from storage.stores.hdfs import Hdfs
-from storage.stores.objects import Bucket
 from storage.stores.store import Store
 
 _GIVEN: Final[dict[str, dict[str, Any]]] = {}
@@ -43,4 +41,10 @@ def store_of(place: str) -> Store:
 def _opened(place: str) -> Store:
     scheme = place.partition(":")[0]
     config = _GIVEN.get(scheme, {})
-    return Hdfs(place, config) if scheme == "hdfs" else Bucket(place, config)
+    if scheme == "hdfs":
+        from storage.stores.hdfs import Hdfs  # noqa: PLC0415 - a run without a store imports this module, too
+
+        return Hdfs(place, config)
+    from storage.stores.objects import Bucket  # noqa: PLC0415 - as above
+
+    return Bucket(place, config)
