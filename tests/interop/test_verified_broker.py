@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from cleaner.engine.copy.manifest import read_manifest
 from tests.interop import clients
 from tests.interop.broker import BUSY, Broker
 from tests.interop.clients import CODECS, Writer
@@ -50,6 +52,39 @@ def test_nothing_is_found_while_a_broker_works_nor_where_it_stopped_nor_where_it
         write(Writer(broker.bootstrap, random.Random(8)), "again")
         broker.kill()
     assert [one for one in found(log_dir, capsys) if not is_being_deleted(one)] == []
+
+
+def test_copy_on_which_a_broker_ran_is_not_held_against_its_manifest(
+    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker writes, rolls, compacts and deletes segments that the manifest names."""
+    copy, first = tmp_path / "copy", Broker(kafka, tmp_path / "data", BUSY)
+    with first:
+        clients.create_topics(first.bootstrap, TOPICS)
+        write(Writer(first.bootstrap, random.Random(9)), "first")
+    command = ["clean", "--only", "compaction", "--log-dir", str(first.log_dir), "--output", str(copy), "--yes"]
+    assert main(command) == ExitStatus.DONE
+    manifest = read_manifest(copy)
+    assert manifest
+    broker = Broker(kafka, copy, BUSY, first.ports)
+
+    def lacking() -> list[dict[str, Any]]:
+        capsys.readouterr()
+        return [one for one in found(copy, capsys) if one["code"] == "COPY_LACKS"]
+
+    assert lacking() == []
+    with broker:
+        for life in range(3):
+            write(Writer(broker.bootstrap, random.Random(life)), f"life-{life}")
+        assert lacking() == []
+    assert any(not (copy / file.path).exists() for file in manifest.files if file.path.endswith(".log"))
+    assert lacking() == []
+    without_times = tmp_path / "moved"
+    shutil.copytree(copy, without_times, copy_function=shutil.copyfile)
+    assert [one["code"] for one in found(without_times, capsys)] == [one["code"] for one in found(copy, capsys)]
+    with broker:
+        broker.kill()
+    assert lacking() == []
 
 
 def is_being_deleted(finding: dict[str, Any]) -> bool:
