@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import obstore
@@ -19,10 +20,15 @@ from pyspark.errors import PySparkException
 
 from cleaner.report.findings import TABLES
 from cleaner.spark import read_logs, register
-from cleaner.spark.table.options import parse_sink_options, s3_of
+from cleaner.spark.table.options import parse_options, parse_sink_options, s3_of
+from cleaner.spark.table.planning import plan_read
+from storage.scan.extents import Extent
+from storage.stores import opening
 from storage.stores.paths import StoredPath
 from tests.conftest import Samples
 from tests.spark.test_source import assert_is_short
+from tests.storage.stores.conftest import forget_stores
+from tests.storage.stores.proxy import Fault, proxying
 from tests.storage.stores.servers import ENVIRONMENT, KEYS, configuration, environment, serving, upload, writer
 
 WHOLE = "orders,payments,ledger,single,empty"
@@ -84,6 +90,31 @@ def test_old_formats_and_globs(table: Any, old_samples: Samples) -> None:
     here = rows(table, str(old_samples.root / "before"))
     assert rows(table, "s3://tables/o*d") == here
     assert here
+
+
+def test_partitions_are_planned_side_by_side(endpoint: str, samples: Samples) -> None:
+    together, seen = Barrier(4), list[str]()
+
+    def wait_for_others(_method: str, path: str) -> Fault:
+        if path.endswith(".log"):
+            seen.append(path)
+            if len(seen) <= together.parties:
+                together.wait(30)
+        return Fault.NONE
+
+    here = plan_read(parse_options({"path": str(samples.root / "before")}))
+    with proxying(endpoint) as proxy:
+        forget_stores()
+        proxy.fault = wait_for_others
+        opening.configure("s3", configuration(proxy.url))
+        there = plan_read(parse_options({"path": "s3://tables/new"}))
+    forget_stores()
+    assert len(set(seen)) > together.parties
+    assert places_in(there) == places_in(here)
+
+
+def places_in(planned: list[tuple[Extent, ...]]) -> list[tuple[Any, ...]]:
+    return [(one.topic_partition, one.path.name, one.offsets, one.start, one.end) for some in planned for one in some]
 
 
 @pytest.mark.parametrize("is_called", [False, True])

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cleaner.engine.clock import SystemClock
 from cleaner.engine.copy.manifest import ensure_whole
 from cleaner.spark.table.bounds import check_chosen, check_named, range_of
 from cleaner.spark.table.options import Mode, Options
-from storage.directory import despite_vanishing
+from storage.directory import despite_vanishing, is_stored
 from storage.names import TopicPartition
 from storage.records.v2 import OFFSET_MAX
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, log_dirs_in
+from storage.uploads import FILES_AT_ONCE
+
+_T = TypeVar("_T")
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "EqualTo": operator.eq,
@@ -125,8 +129,19 @@ def plan_read(options: Options, narrowing: Narrowing = EVERYTHING) -> list[tuple
     check_named((options.starting, options.ending), found)
     wanted = [partition for partition in found if narrowing.wants(partition.topic_partition)]
     check_whole(options, wanted, narrowing.wants)
-    extents = [one for place in wanted for one in despite_vanishing(partial(_extents, place, options, narrowing))]
-    return list(packed(extents, options.partition_bytes_max))
+    found_extents = for_each(wanted, lambda place: despite_vanishing(partial(_extents, place, options, narrowing)))
+    return list(packed([one for extents in found_extents.values() for one in extents], options.partition_bytes_max))
+
+
+def for_each(places: Sequence[FoundPartition], ask: Callable[[FoundPartition], _T]) -> dict[TopicPartition, _T]:
+    """Return an answer for each partition, in their order. In a store, ask about several partitions at a time.
+
+    Raises: the first error of ``ask``.
+    """
+    if not any(is_stored(place.directory) for place in places):
+        return {place.topic_partition: ask(place) for place in places}
+    with ThreadPoolExecutor(FILES_AT_ONCE, "plan") as threads:
+        return dict(zip((place.topic_partition for place in places), threads.map(ask, places), strict=True))
 
 
 def check_whole(

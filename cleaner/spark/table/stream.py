@@ -17,7 +17,7 @@ from cleaner.engine.clock import SystemClock
 from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
 from cleaner.spark.table.options import LOG_END, Bound, Options
-from cleaner.spark.table.planning import check_whole
+from cleaner.spark.table.planning import check_whole, for_each
 from cleaner.spark.table.reading import read_offsets
 from storage.directory import despite_vanishing
 from storage.errors import InvalidConfig, LogCleanerError
@@ -63,7 +63,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         check_chosen(self._options, found, may_come=True)
         starting = self._options.starting or LOG_END
         check_named((starting,), found)
-        return to_json({one.topic_partition: self._initial(one, starting) for one in found})
+        return to_json(for_each(found, lambda one: self._initial(one, starting)))
 
     @WITHOUT_STACK
     def latestOffset(self, start: dict[str, dict[str, int]], limit: limits.ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
@@ -102,8 +102,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
         if wanted:
             check_whole(self._options, list(found.values()))
-        there = [(found[name], range_) for name, range_ in wanted.items() if name in found]
-        extents = [one for place in there for one in despite_vanishing(partial(self._extents, *place))]
+        there = [found[name] for name in wanted if name in found]
+        found_extents = for_each(
+            there,
+            lambda place: despite_vanishing(partial(self._extents, place, wanted[place.topic_partition])),
+        )
+        extents = [one for some in found_extents.values() for one in some]
         return [InputPartition(together) for together in packed(extents, self._options.partition_bytes_max)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -130,7 +134,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return resolve(starting, log, name, end, fails=self._options.fail_on_data_loss)
 
     def _ends(self) -> Offsets:
-        return {one.topic_partition: self._end(one) for one in self._found()}
+        return for_each(self._found(), self._end)
 
     def _found(self) -> list[FoundPartition]:
         self._options.open_stores()
