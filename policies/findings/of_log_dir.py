@@ -270,7 +270,7 @@ def _lost_end(claims: LogClaims, end: int, beyond: Mapping[str, int]) -> Finding
 
 
 class CopyCheck(NamedTuple):
-    """What a copy of a log dir does not have as its manifest says."""
+    """The files that a copy of a log dir lacks, by its manifest."""
 
     lacking: tuple[tuple[str, str], ...] = ()
     """Paths below the copy, of files or directories, each with what is wrong, as the rest of a sentence."""
