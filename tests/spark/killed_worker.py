@@ -20,8 +20,8 @@ from cleaner.spark.table.stored_sink import StoredLogWriter
 class KilledWriter(StoredLogWriter):
     """Its first attempt is killed."""
 
-    def _parts_of(self, iterator: Iterator[pa.RecordBatch], write: Write) -> tuple[Part, ...]:
-        parts = super()._parts_of(iterator, write)
+    def parts_of(self, iterator: Iterator[pa.RecordBatch], write: Write) -> tuple[Part, ...]:
+        parts = super().parts_of(iterator, write)
         context = TaskContext.get()
         assert context is not None
         if context.attemptNumber() == 0:

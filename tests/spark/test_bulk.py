@@ -30,7 +30,7 @@ _A_PARTITION_A_WAVE = """\
 import sys
 from cleaner.cli.main import main
 from cleaner.spark.bulk import bulk
-bulk._BYTES_A_SLOT = 1
+bulk.BYTES_A_SLOT = 1
 sys.exit(main(sys.argv[1:]))
 """
 

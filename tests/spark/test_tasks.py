@@ -363,7 +363,7 @@ def test_a_run_in_waves_prepares_a_wave_once_the_one_before_is_swapped_in(
 ) -> None:
     log_dir = tmp_path / "data"
     committed(log_dir, *(drawn_as(log_dir, f"orders-{number}") for number in range(5)))
-    monkeypatch.setattr(bulk_module, "_PARTITIONS_A_SLOT", 2)
+    monkeypatch.setattr(bulk_module, "PARTITIONS_A_SLOT", 2)
     told: list[str] = []
     prepare, compact = here.prepare, here.compact
 

@@ -64,9 +64,9 @@ from storage.uploads import Uploads
 _PROBES_A_SLOT: Final = 4
 _FILES_PROBED_MAX: Final = 100
 _WAIT_SECONDS: Final = 0.2
-_BYTES_A_SLOT: Final = 4 << 30
+BYTES_A_SLOT: Final = 4 << 30
 """The most bytes of sources in a wave, for each slot: some segments for each, so that a wave keeps all slots busy."""
-_PARTITIONS_A_SLOT: Final = 64
+PARTITIONS_A_SLOT: Final = 64
 
 Result = TypeVar("Result")
 
@@ -112,12 +112,12 @@ class Bulk:
             if step.compaction is None:
                 continue
             size_bytes += step.compaction.size_bytes
-            if wave and (size_bytes > room_bytes or len(wave) >= _PARTITIONS_A_SLOT * self._slots):
+            if wave and (size_bytes > room_bytes or len(wave) >= PARTITIONS_A_SLOT * self._slots):
                 yield wave
                 wave, size_bytes = [], step.compaction.size_bytes
             if not wave:
                 free_bytes = LogDir(Path(step.facts.log_dir)).space().free_bytes
-                room_bytes = min(free_bytes, _BYTES_A_SLOT * self._slots)
+                room_bytes = min(free_bytes, BYTES_A_SLOT * self._slots)
             wave.append(step)
         if wave:
             yield wave

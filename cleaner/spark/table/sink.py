@@ -104,9 +104,10 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
         Raises: InvalidConfig, UnusableOutput, OutOfSpace, UnsafeOwner.
         """
-        return WrittenParts(self._parts_of(iterator, self.this_write))
+        return WrittenParts(self.parts_of(iterator, self.this_write))
 
-    def _parts_of(self, iterator: Iterator[pa.RecordBatch], write: Write) -> tuple[Part, ...]:
+    def parts_of(self, iterator: Iterator[pa.RecordBatch], write: Write) -> tuple[Part, ...]:
+        """Write the rows of a task into parts, and return them. Raises: as ``write``."""
         context = TaskContext.get()
         writer = PartWriter(write, context.partitionId() if context else 0)
         for batch in iterator:

@@ -103,7 +103,7 @@ class StoredLogWriter(KafkaLogWriter):
         open_stores(self._s3)
         fs = Uploads(at_once=FILES_AT_ONCE)
         with _scratch() as scratch:
-            parts = self._parts_of(iterator, replace(self.this_write, log_dir=scratch))
+            parts = self.parts_of(iterator, replace(self.this_write, log_dir=scratch))
             sent = tuple(replace(part, directory=self._place / part.directory.name) for part in parts)
             for part, there in zip(parts, sent, strict=True):
                 _copy(part.directory, there.directory, fs)
