@@ -105,6 +105,7 @@ def test_topic_id_is_read():
         (b"", 1),
         (b"version: 0\n", 2),
         (b"version: -1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", 1),
+        (b"version: one\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", 1),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", 2),
         (b"version: 0\ntopic_id: AAAA", 2),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA+Q", 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import weakref
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.daemon.observer import DaemonState, JobDone, JobKind
 from cleaner.engine.outcome import Outcome
 from cleaner.metrics import families as names
-from cleaner.metrics.registry import Metrics
+from cleaner.metrics.registry import LastRunFigures, Metrics
 from policies.plan import Plan
 from tests.cleaner.report.plans import DAY_MS, MIB, NOW_MS, a_partition, a_plan, a_run, an_empty_partition, unreadable
 from tests.docs.parts import DOCS, built
@@ -193,6 +194,14 @@ def test_what_the_daemon_tells() -> None:
     assert found["failures_total{retention}"] == 0
     assert (found["ready"], found["observing"]) == (1, 1)
     assert found["process_resident_memory_bytes"] > 0
+
+
+def test_a_run_in_two_parts_has_the_figures_of_both_and_the_end_of_the_second() -> None:
+    first = LastRunFigures(1_000, 2.0, 5, {"/a": Counter(segments=1), "/b": Counter(segments=2)})
+    second = LastRunFigures(4_000, 0.5, 3, {"/b": Counter(segments=4, bytes=1)})
+    assert second.following(first) == LastRunFigures(
+        4_000, 2.5, 8, {"/a": Counter(segments=1), "/b": Counter(segments=6, bytes=1)}
+    )
 
 
 def test_a_job_is_told_and_its_last_success_outlives_a_failure() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from storage.errors import CorruptBatch
 from storage.log.listing import list_partition
+from storage.log.read import read_batches
 from storage.log.search import LogSearch, Lookup, LookupOutcome, StepBasis, StepKind
 from storage.records import Record, encode_batch
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
@@ -109,6 +110,31 @@ def test_record_below_the_log_start_is_not_found_by_its_time(indexed: PartitionD
 
 def test_newest_record_is_the_first_with_the_largest_timestamp(indexed: PartitionDir) -> None:
     assert told(search(indexed.path).newest()) == (78, NOW_MS + 39_000)
+
+
+@pytest.mark.parametrize("unindexed", range(1, 7))
+def test_newest_record_is_found_behind_any_number_of_batches_that_no_index_knows(
+    tmp_path: Path, unindexed: int
+) -> None:
+    made = PartitionDir(tmp_path)
+    batches = [keyed(n, f"a-{n}=1", timestamp_ms=NOW_MS + 1000 * n) for n in range(7)]
+    known = 6 - unindexed
+    made.segment(0, *batches)
+    made.log(0).with_suffix(".index").write_bytes(struct.pack(">ii", known, sum(map(len, batches[:known]))))
+    made.log(0).with_suffix(".timeindex").write_bytes(struct.pack(">qi", NOW_MS + 1000 * known, known))
+    assert told(search(tmp_path / made.path.name).newest()) == (6, NOW_MS + 6000)
+
+
+@pytest.mark.parametrize("end", range(1, 7))
+@pytest.mark.parametrize("start", range(6))
+def test_batches_of_a_range_are_those_that_reach_into_it(tmp_path: Path, start: int, end: int) -> None:
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1"), keyed(1, "a=1", "b=1"), keyed(3, "c=1"))
+    made.segment(4, keyed(4, "a=1"), keyed(5, "a=1"))
+    found = read_batches(list_partition(made.path).segments, start, end)
+    spans = [(0, 0), (1, 2), (3, 3), (4, 4), (5, 5)]
+    assert [(batch.base_offset, batch.last_offset) for batch in found] == [
+        (first, last) for first, last in spans if first < end and last >= start
+    ]
 
 
 @pytest.mark.parametrize("damage", ["position", "offset", "garbage", "cut", "missing", "zeros"])

@@ -54,6 +54,15 @@ def test_a_flexible_version_has_compact_lengths_and_tagged_fields() -> None:
     assert tagged["topicId"] == "AAECAwQFBgcICQoLDA0ODw"
 
 
+@pytest.mark.parametrize(
+    ("length", "prefix"),
+    [(0, b"\x01"), (126, b"\x7f"), (127, b"\x80\x01"), (128, b"\x81\x01"), (16_383, b"\x80\x80\x01")],
+)
+def test_a_compact_length_is_a_varint_of_seven_bits_a_byte(length: int, prefix: bytes) -> None:
+    message = only("M - 0 flexible 0+\n  a string\n")
+    assert decode(message, 0, prefix + b"x" * length + b"\0") == {"a": "x" * length}
+
+
 def test_an_unknown_tagged_field_is_stepped_over() -> None:
     data = struct.pack(">qi", 42, 7) + b"\1" + struct.pack(">q", 9) + b"\1\x63\3abc"
     assert decode(OFFSETS_TOPIC["OffsetCommitValue"], 4, data, with_defaults=False)["metadata"] == ""
