@@ -15,7 +15,7 @@ import pytest
 from cleaner.engine.copy import copying as output_module
 from cleaner.engine.copy.copying import OutputFull
 from cleaner.engine.copy.manifest import CopyDoesNotFit, damaged_files, read_manifest
-from cleaner.engine.copy.moment import SourceChanged
+from cleaner.engine.copy.moment import SeenDirectory, SourceChanged
 from cleaner.errors import UnusableOutput
 from storage.checkpoints import CorruptCheckpoint
 from storage.errors import UnreadableFile
@@ -359,3 +359,12 @@ def test_full_source_without_a_lock_file_is_copied(tmp_path: Path, original: Pat
         fill(disk)
         copied(disk / "data", tmp_path / "copy")
     assert [record.offset for record in records_in(tmp_path / "copy/orders-0")] == [2, 3, 4]
+
+
+def test_a_directory_that_another_one_replaced_is_a_change(tmp_path):
+    partition = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).path
+    seen = SeenDirectory.look(partition)
+    partition.rename(tmp_path / "aside")
+    shutil.copytree(tmp_path / "aside", partition)
+    with pytest.raises(SourceChanged, match=f"^{partition}: .*another directory has its name"):
+        seen.ensure_unchanged()

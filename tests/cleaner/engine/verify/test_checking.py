@@ -48,6 +48,16 @@ def codes(checked: Checked) -> list[FindingCode]:
     return [finding.code for finding in checked.findings]
 
 
+def test_a_meta_properties_that_cannot_be_read_is_told_and_the_rest_is_checked(tmp_path: Path) -> None:
+    log_dir = committed(tmp_path / "data", PartitionDir(tmp_path / "data").segment(0, keyed(0, "a=1")))
+    (log_dir / "meta.properties").mkdir()
+    checked = check(log_dir)
+    assert (checked.partitions, checked.problems) == (
+        1,
+        [f"{log_dir}/meta.properties: cannot be read: is no plain file"],
+    )
+
+
 @pytest.mark.parametrize(
     ("stage", "partitions"),
     [
