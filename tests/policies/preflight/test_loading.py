@@ -176,6 +176,14 @@ def test_kafka_2_recovers_the_swapped_segment_and_has_its_sources_wait() -> None
     assert segment(0, ".log")[0] in steps(start, StartStepKind.DELETE_LATER)
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex"])
+def test_kafka_2_deletes_the_index_files_of_a_segment_at_a_swap_of_any_of_its_files(suffix: str) -> None:
+    indexes = segment(0, ".index", ".timeindex", ".txnindex")
+    start = started([*SOUND, *segment(0, ".txnindex", f"{suffix}.swap")], release=Release(2, 8))
+    told = {one.file for one in log_of(start).steps if one.why == "a swap of its segment was interrupted"}
+    assert told == set(indexes)
+
+
 def test_kafka_2_makes_the_transaction_index_of_a_swap_that_has_an_aborted_transaction() -> None:
     swap, txn_index = segment(0, ".log.swap", ".txnindex")
     contents = FakeContents(found={swap: RecoveredLog(100, 10, 10, True, None)})
