@@ -186,11 +186,13 @@ class MappedFile(FileBytes):
         A file that is opened again loses its pages on NFS and FUSE, and under pressure any file does: so the pages of
         an earlier walk are looked for, too.
         """
-        first = start - start % mmap.PAGESIZE
-        if end <= start or (end <= self._populated_to and is_resident(buf, first, end)):
+        first, known = start, min(end, self._populated_to)
+        if start < known and is_resident(buf, start - start % mmap.PAGESIZE, known):
+            first = known
+        if end <= first:
             return False
         try:
-            had_to_read = populate(buf, first, end)
+            had_to_read = populate(buf, first - first % mmap.PAGESIZE, end)
         except OSError as error:
             if error.errno == errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
                 return True

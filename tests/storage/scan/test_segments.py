@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -101,6 +102,22 @@ def test_a_slice_that_was_left_can_be_read_again(directory, sources, monkeypatch
         source.leave(slice_.position_of(0), slice_.position_of(0) + slice_.size_bytes)
         slice_.verify(0, slice_.table.size)
         assert (slice_.first_row, slice_.table.tolist()) == (known.first_row, known.table.tolist())
+
+
+def test_windows_that_overlap_bring_in_each_page_once(tmp_path, sources, monkeypatch):
+    monkeypatch.setattr("storage.scan.segments.WINDOW_BYTES", 16 << 10)
+    populated = []
+    monkeypatch.setattr("storage.scan.files.populate", lambda _, start, end: bool(populated.append((start, end))))
+    made = PartitionDir(tmp_path / "large").segment(0, *(keyed(n, f"a={'x' * 1000}") for n in range(64)))
+    (source,) = sources(made)
+    walked = list(source.slices(checksums=Checksums.BY_CALLER, rows_max=1))
+    source.let_go()
+    populated.clear()
+    for place in (source.start, *(Position.behind(slice_) for slice_ in walked[:-1])):
+        source.slice_at(place, 1)
+    starts, ends = zip(*populated, strict=True)
+    assert (starts[0], ends[-1], len(walked)) == (0, made.log(0).stat().st_size, 64)
+    assert list(starts[1:]) == [end - end % mmap.PAGESIZE for end in ends[:-1]]
 
 
 @pytest.mark.parametrize("window_bytes", [64 << 20, 100])
