@@ -59,7 +59,6 @@ from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind
-from storage.uploads import Uploads
 
 _PROBES_A_SLOT: Final = 4
 _FILES_PROBED_MAX: Final = 100
@@ -136,8 +135,6 @@ class Bulk:
             self._prepared[round_.listing.directory] = prepared
             self._directories.add(directory)
             batch.append(prepared)
-        if not isinstance(means.fs, Uploads):  # an output in a store is new
-            sweep(self._directories, means.fs)
         self._survey(batch)
         if _units(batch) and not means.stopping():
             self._rewrite(batch)

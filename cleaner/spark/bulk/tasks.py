@@ -18,7 +18,6 @@ there is what the driver was told of.
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,10 +40,11 @@ from cleaner.spark.errors import UnseenLogDir
 from policies.facts import KeyCount
 from policies.retain import TransactionFates
 from storage.arrays import Integers, Table, Words
-from storage.directory import opened
-from storage.errors import LogCleanerError
+from storage.errors import LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
+from storage.log.listing import list_partition
+from storage.log.recovery import cluster_scratch
 from storage.names import SCRATCH_SUFFIX, FileState, is_cluster_scratch
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Checksums
@@ -346,7 +346,6 @@ def _names_in(directory: Path) -> list[str]:
     if isinstance(directory, StoredPath):  # other processes wrote them: what this one knows of names does not count
         listed = store_of(directory.place).list(directory.key)
         return [entry.name for entry in listed if is_cluster_scratch(entry.name)]
-    with suppress(OSError), opened(directory) as descriptor, os.scandir(descriptor) as entries:
-        plain = (entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-        return [name for name in plain if is_cluster_scratch(name)]
+    with suppress(UnreadableFile):
+        return cluster_scratch(list_partition(directory))
     return []
