@@ -108,7 +108,6 @@ class SegmentFileName(NamedTuple):
 
 _TOPIC_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
 _PARTITION_MAX: Final = (1 << 31) - 1
-_BASE_OFFSET = re.compile(r"\d{1,20}", re.ASCII)
 _SUFFIXES: Final = {f"{kind}{state}"[1:]: (kind, state) for kind in FileKind for state in FileState}
 _SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
 _OFFSET_MAX: Final = (1 << 63) - 1
@@ -124,7 +123,9 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
     """Read a file name of a partition directory; None for anything that is not a segment file or snapshot."""
     base, _, suffixes = name.partition(".")
     found = _SUFFIXES.get(suffixes)
-    if found is None or not _BASE_OFFSET.fullmatch(base) or (base_offset := int(base)) > _OFFSET_MAX:
+    if found is None or not (base.isascii() and base.isdecimal() and len(base) <= BASE_OFFSET_DIGITS):
+        return None
+    if (base_offset := int(base)) > _OFFSET_MAX:
         return None
     return SegmentFileName(base_offset, *found)
 

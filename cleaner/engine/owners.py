@@ -7,7 +7,7 @@ number of distinct keys, about 500 bytes each, not with the number of records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -86,7 +86,7 @@ def owners_of(explained: PartitionExplanation, terms: Terms, advance: Callable[[
     for extent, file in read_in_turn(_extents(facts)):
         position = extent.start
         with open_extent(extent, file) as reader:
-            for found in chunks(reader, replace(extent, aborted=()), with_control=True):
+            for found in chunks(reader, extent._replace(aborted=()), with_control=True):
                 if isinstance(found, Damage):
                     damage.append(str(found.error))
                 else:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.directory import OpenFile
 from storage.indexes import OffsetIndexEntry
@@ -35,12 +35,13 @@ OPEN_BYTES_IN_A_STORE: Final = 4 << 20
 """The same in a store: 30 ms. Spark's default for files, too (``openCostInBytes``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Batches of one ``.log``."""
+class Extent(NamedTuple):
+    """Batches of one ``.log``. Cheap: a plan of a large log dir has a million."""
 
     topic_partition: TopicPartition
-    path: Path
+    directory: Path
+    """The directory of the partition. All its extents share the value."""
+    file_name: str
     inode: int
     base_offset: int
     """The base offset of the segment."""
@@ -56,6 +57,11 @@ class Extent:
     """Transactions whose records are left out."""
 
     @property
+    def path(self) -> Path:
+        """The path of the ``.log``."""
+        return self.directory / self.file_name
+
+    @property
     def size_bytes(self) -> int:
         """Return the size of its batches."""
         return self.end - self.start
@@ -63,7 +69,7 @@ class Extent:
     @property
     def cost_bytes(self) -> int:
         """Return how many bytes could be read in the time that this extent takes, with the opening of its file."""
-        return self.size_bytes + (OPEN_BYTES_IN_A_STORE if isinstance(self.path, StoredPath) else OPEN_BYTES)
+        return self.end - self.start + (OPEN_BYTES_IN_A_STORE if isinstance(self.directory, StoredPath) else OPEN_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ class Wanted:
     since_ms: int | None
     partition_bytes_max: int
     read_committed: bool
+    ends_log: bool = False
+    """True if the offsets are known to end where the log does: then no index tells where its last segment ends."""
 
 
 def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wanted) -> Iterator[Extent]:
@@ -82,26 +90,29 @@ def cut_partition(name: TopicPartition, segments: Sequence[Segment], wanted: Wan
     Raises: CorruptIndex of a transaction index, UnreadableFile.
     """
     aborted = _aborted(segments, wanted) if wanted.read_committed else ()
+    range_start, range_end, since_ms = *wanted.offsets, wanted.since_ms
     for place, segment in enumerate(segments):
+        base_offset, log = segment.base_offset, segment.log
         is_last = place + 1 == len(segments)
-        upper_offset = wanted.offsets.end if is_last else min(segments[place + 1].base_offset, wanted.offsets.end)
-        start_offset = max(wanted.offsets.start, segment.base_offset)
-        if segment.size_bytes == 0 or start_offset >= upper_offset:
+        behind_offset = range_end if is_last else segments[place + 1].base_offset
+        upper_offset, start_offset = min(behind_offset, range_end), max(range_start, base_offset)
+        if start_offset >= upper_offset or log.identity.size_bytes == 0:
             continue
-        if wanted.since_ms is not None:
-            if not is_last and 0 <= segment.newest_record_ms() < wanted.since_ms:
+        if since_ms is not None:
+            if not is_last and 0 <= segment.newest_record_ms() < since_ms:
                 continue
-            start_offset = max(start_offset, _first_offset_since(segment, wanted.since_ms))
+            start_offset = max(start_offset, _first_offset_since(segment, since_ms))
             if start_offset >= upper_offset:
                 continue
-        concerned = tuple(txn for txn in aborted if txn.last_offset >= start_offset and txn.first_offset < upper_offset)
-        log, base_offset = segment.log, segment.base_offset
-        is_whole = (
-            not is_last and start_offset == segment.base_offset and upper_offset == segments[place + 1].base_offset
+        concerned = aborted and tuple(
+            txn for txn in aborted if txn.last_offset >= start_offset and txn.first_offset < upper_offset
         )
+        is_to_its_end = wanted.ends_log if is_last else upper_offset == behind_offset
+        is_whole = is_to_its_end and start_offset == base_offset
         offsets = OffsetRange(start_offset, upper_offset)
-        for piece in _cut(segment, offsets, wanted.partition_bytes_max, is_whole=is_whole):
-            yield Extent(name, log.path, log.identity.inode, base_offset, *piece, wanted.since_ms, concerned)
+        file = log.directory, log.file_name, log.identity.inode
+        for start, end, held in _cut(segment, offsets, wanted.partition_bytes_max, is_whole=is_whole):
+            yield Extent(name, *file, base_offset, start, end, held, since_ms, concerned)
 
 
 def _aborted(segments: Sequence[Segment], wanted: Wanted) -> tuple[AbortedTxn, ...]:
@@ -126,7 +137,7 @@ def _cut(
 ) -> Iterator[tuple[int, int, OffsetRange]]:
     """Yield parts of about ``bytes_max`` that together hold the range: first and last byte, and the offsets there.
 
-    ``is_whole``: the range is all that a segment below another one can have.
+    ``is_whole``: the range is all that the segment has.
     """
     if is_whole and segment.size_bytes <= bytes_max:
         yield 0, segment.size_bytes, offsets  # its listing says all: nothing of it is opened before a task reads it
@@ -175,15 +186,16 @@ def packed(extents: Sequence[Extent], bytes_max: int) -> Iterator[tuple[Extent, 
         extents: of all partitions.
         bytes_max: of one task; less if the extents have few bytes in all, so that several tasks can share them.
     """
-    share_bytes = sum(extent.cost_bytes for extent in extents) // TASKS_WANTED
+    costs_bytes = [extent.cost_bytes for extent in extents]
+    share_bytes = sum(costs_bytes) // TASKS_WANTED
     bytes_max = min(bytes_max, max(share_bytes, TASK_BYTES_MIN))
     together: list[Extent] = []
     filled_bytes = 0
-    for extent in extents:
-        if together and filled_bytes + extent.cost_bytes > bytes_max:
+    for extent, cost_bytes in zip(extents, costs_bytes, strict=True):
+        if together and filled_bytes + cost_bytes > bytes_max:
             yield tuple(together)
             together, filled_bytes = [], 0
         together.append(extent)
-        filled_bytes += extent.cost_bytes
+        filled_bytes += cost_bytes
     if together:
         yield tuple(together)

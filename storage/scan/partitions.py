@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.directory import followed, names_of
 from storage.errors import InvalidConfig, NotALogDir
@@ -115,7 +115,7 @@ def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[F
             if not choice.wants(partition.topic_partition):
                 continue
             other = found.setdefault(partition.topic_partition, partition)
-            if other.directory.resolve() != partition.directory.resolve():
+            if other is not partition and other.directory.resolve() != partition.directory.resolve():
                 both = f"{other.directory} and {partition.directory}"
                 raise InvalidConfig("path", None, f"{both} hold the same partition (replicas?); name one", "kafka-log")
     return [found[name] for name in sorted(found)]
@@ -175,8 +175,7 @@ def _partitions_in(directory: Path) -> Iterator[FoundPartition]:
         yield FoundPartition(topic_partition, path, starts.get(topic_partition, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
+class OffsetRange(NamedTuple):
     """Offsets of a partition, the end exclusive."""
 
     start: int

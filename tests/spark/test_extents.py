@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from pathlib import Path
 
 import pytest
@@ -102,8 +102,43 @@ def test_a_segment_that_is_read_whole_is_not_opened_to_plan_that(
         opened.clear()
 
 
+def test_a_plan_of_all_records_opens_only_the_last_segment_of_each_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        made = PartitionDir(tmp_path, f"orders-{number}")
+        for place in range(4):
+            made.segment(place, keyed(place, "a=1"))
+    opened, opens = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, *how, **more: opened.append(str(path)) or opens(path, *how, **more))
+    slices(tmp_path)
+    assert [name for name in opened if name.endswith((".log", "index"))] == [f"{3:020d}.log"] * 3
+    opened.clear()
+    slices(tmp_path, maxPartitionBytes="1")
+    assert f"{0:020d}.log" in opened
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x00" * 30, b"torn"])
+def test_the_last_segment_is_read_to_its_end_whatever_lies_there(tmp_path: Path, torn: bytes) -> None:
+    made = PartitionDir(tmp_path).segment(0, keyed(0, "a=1")).segment(1, keyed(1, "b=1"), keyed(2, "c=1"))
+    with made.log(1).open("ab") as log:
+        log.write(torn)
+    segments = list_partition(made.path).segments
+    known, sought = (
+        [
+            (one.start, one.end, one.offsets)
+            for one in cut_partition(
+                TopicPartition("orders", 0), segments, Wanted(OffsetRange(0, 3), None, 1 << 30, False, ends_log)
+            )
+        ]
+        for ends_log in (True, False)
+    )
+    assert known == sought
+    assert known[-1][1] == made.log(1).stat().st_size
+
+
 def test_many_tiny_segments_are_several_tasks_for_each_has_to_be_opened(tmp_path: Path) -> None:
-    tiny = Extent(TopicPartition("orders", 0), tmp_path, 1, 0, 0, 100, OffsetRange(0, 1), None, ())
+    tiny = Extent(TopicPartition("orders", 0), tmp_path, "0.log", 1, 0, 0, 100, OffsetRange(0, 1), None, ())
     assert len(list(packed([tiny] * 20_000, 128 << 20))) > 30
-    stored = replace(tiny, path=StoredPath("s3://bucket/orders-0/0.log"))
+    stored = tiny._replace(directory=StoredPath("s3://bucket/orders-0"))
     assert len(list(packed([stored] * 20_000, 128 << 20))) > 600

@@ -145,7 +145,9 @@ def located_in(segment: Segment, start: int, end: int, *, with_control: bool) ->
     name = parse_topic_partition(segment.directory.name)
     assert name is not None
     log, all_offsets = segment.log, OffsetRange(0, OFFSET_MAX)
-    extent = Extent(name, log.path, log.identity.inode, segment.base_offset, start, end, all_offsets, None, ())
+    extent = Extent(
+        name, log.directory, log.file_name, log.identity.inode, segment.base_offset, start, end, all_offsets, None, ()
+    )
     with open_extent(extent) as reader:
         for found in chunks(reader, extent, with_control=with_control):
             if isinstance(found, Damage):

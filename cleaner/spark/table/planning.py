@@ -170,5 +170,6 @@ def _extents(partition: FoundPartition, options: Options, narrowing: Narrowing) 
     log = partition.open()
     asked = range_of(log, partition.topic_partition, options, SystemClock().now_ms())
     offsets = OffsetRange(max(asked.start, narrowing.start_offset), min(asked.end, narrowing.end_offset))
-    wanted = Wanted(offsets, narrowing.since_ms, options.partition_bytes_max, options.read_committed)
+    ends_log = offsets.end == log.log_end_offset
+    wanted = Wanted(offsets, narrowing.since_ms, options.partition_bytes_max, options.read_committed, ends_log)
     return list(cut_partition(partition.topic_partition, log.segments, wanted))

@@ -43,15 +43,19 @@ Found = tuple[int, bytes | None, bytes | None] | int
 SIZE_MIN = {0: 26, 1: 34, 2: 61}
 
 
+def whole(path: Path, offsets: OffsetRange) -> Extent:
+    file = path.parent, path.name, path.stat().st_ino
+    return Extent(TopicPartition("orders", 0), *file, 0, 0, path.stat().st_size, offsets, None, ())
+
+
 def read(path: Path, offsets: OffsetRange = ALL) -> list[Found]:
-    extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, path.stat().st_size, offsets, None, ())
+    extent = whole(path, offsets)
     with open_extent(extent) as reader:
         return [told for found in chunks(reader, extent, with_control=True) for told in tell(found)]
 
 
 def offsets_outside(path: Path, aborted: tuple[AbortedTxn, ...], *, with_control: bool = False) -> list[int]:
-    size_bytes = path.stat().st_size
-    extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, size_bytes, ALL, None, aborted)
+    extent = whole(path, ALL)._replace(aborted=aborted)
     with open_extent(extent) as reader:
         found = list(chunks(reader, extent, with_control=with_control))
     return [offset for chunk in found if isinstance(chunk, Chunk) for offset in chunk.located[OFFSET].tolist()]

@@ -83,7 +83,7 @@ def test_files_read_in_turn_are_on_their_way_before_their_turn(server: str, thro
     path = StoredPath(f"{SCHEME}://in-turn/d")
     inodes = [(path / str(number)).stat().st_ino for number in range(files)]
     planned = [
-        Extent(TopicPartition("d", 0), path / str(number), inode, 0, 10, bytes_of_each, OffsetRange(0, 1), None, ())
+        Extent(TopicPartition("d", 0), path, str(number), inode, 0, 10, bytes_of_each, OffsetRange(0, 1), None, ())
         for number, inode in enumerate(inodes)
     ]
     through.traffic.clear()
