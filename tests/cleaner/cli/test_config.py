@@ -426,7 +426,10 @@ class TestCheck:
         ("text", "told"),
         [
             ("[defaults\n", "is not valid TOML"),
-            ('server.properties = "nowhere"\n', "nowhere': cannot be read: No such file or directory"),
+            (
+                'server.properties = "nowhere"\n',
+                "{config}: server.properties = '{root}/nowhere': cannot be read: No such file or directory",
+            ),
             ('server.properties = "data/meta.properties"\n', "is the meta.properties of a log dir"),
         ],
     )
@@ -435,9 +438,11 @@ class TestCheck:
         status, _, err = config("check")
         (line,) = err.splitlines()
         assert status == 2
-        assert told in line
+        assert told.format(config=place.config, root=place.config.parent) in line
 
     def test_a_file_that_is_missing_or_forbidden_is_a_problem(self, place: Place, tmp_path: Path, capsys) -> None:
+        assert main(["config", "check", "--server-properties", str(tmp_path / "nowhere")]) == 2
+        assert capsys.readouterr().err.startswith("logcleaner: server.properties = ")
         assert main(["config", "check", "--config", str(tmp_path / "nowhere")]) == 2
         assert "cannot be read: No such file or directory" in capsys.readouterr().err
         place.config.chmod(0)

@@ -324,6 +324,54 @@ def test_time_index_is_held_against_the_log(
     assert bool(err) is bool(said)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "data", "cause"),
+    [
+        (".index", struct.pack(">ii", 10, 9), None),
+        (".index", struct.pack(">ii", 0, 9), None),
+        (".index", struct.pack(">ii", -1, 9), "its last offset lies below the base offset"),
+        (".index", struct.pack(">iib", 10, 9, 0), "its size is no multiple of an entry's 8 bytes"),
+        (".timeindex", struct.pack(">qiqi", 5, 0, 5, 0), None),
+        (".timeindex", struct.pack(">qi", 5, -1), "its last offset lies below the base offset"),
+        (".timeindex", struct.pack(">qiqi", 5, 0, 4, 1), "its last timestamp 4 is below its first, 5"),
+        (".timeindex", struct.pack(">qib", 5, 1, 0), "its size is no multiple of an entry's 12 bytes"),
+    ],
+)
+def test_sanity_check_of_an_index_is_kafkas(
+    orders: PartitionDir, capsys: pytest.CaptureFixture[str], suffix: str, data: bytes, cause: str | None
+) -> None:
+    index = orders.log(10).with_suffix(suffix)
+    index.write_bytes(data)
+    status = main(["dump", "--index-sanity-check", str(index)])
+    said = capsys.readouterr()
+    assert status == (ExitStatus.DAMAGED if cause else ExitStatus.DONE)
+    assert (f"{index} passed sanity check." in said.out) is (cause is None)
+    assert cause is None or (str(index) in said.err and cause in said.err)
+
+
+@pytest.mark.parametrize("options", [(), ("--max-bytes", "80")])
+@pytest.mark.parametrize("damaged_batch", [None, 0, 1])
+def test_an_index_is_held_against_the_whole_log_whatever_was_shown_of_it(
+    orders: PartitionDir, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], damaged_batch: int | None
+) -> None:
+    first, log, index = len(keyed(0, "a=1", "b=2")), orders.log(0), orders.log(0).with_suffix(".index")
+    data = bytearray(log.read_bytes())
+    if damaged_batch is not None:
+        data[damaged_batch * first + 61] = 0x7F  # the length of the first record
+        log.write_bytes(data)
+    index.write_bytes(struct.pack(">iiii", 1, 0, 2, first))
+
+    def told_of_the_index(*files: Path) -> list[str]:
+        main(["dump", *options, *map(str, files)])
+        said = capsys.readouterr()
+        return [line for line in said.out.splitlines() if line.startswith("offset:")] + [
+            line for line in said.err.splitlines() if str(index) in line
+        ]
+
+    assert told_of_the_index(log, index) == told_of_the_index(index)
+    assert len(told_of_the_index(index)) == 2
+
+
 def test_the_reader_of_a_pipe_may_leave(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(random_log(2, 400))

@@ -79,6 +79,7 @@ def test_an_entry_that_leads_readers_right_is_healthy(drawn, entry):
         (((23, STARTS[2]),), Anomaly.ENTRY_OFFSET),
         (((4000, STARTS[2]),), Anomaly.ENTRY_OFFSET),
         (((42, STARTS[1]), (43, STARTS[2])), Anomaly.ENTRY_OFFSET),
+        (((32, STARTS[2]), (42, STARTS[3])), Anomaly.ENTRY_OFFSET),
         (((22, STARTS[2]), (12, STARTS[3])), Anomaly.ENTRY_ORDER),
         (((22, STARTS[2]), (32, STARTS[1])), Anomaly.ENTRY_ORDER),
         (((-5, STARTS[2]),), Anomaly.ENTRY_ORDER),

@@ -213,10 +213,17 @@ def test_report_says_what_became_of_each(healthy: Healthy, capsys) -> None:
     assert "1 directory renamed" in told
 
 
+@pytest.mark.parametrize("known_by", ["checkpoints", "metadata"])
 @pytest.mark.parametrize("suffix", ["stray", "delete"])
-def test_only_copy_of_a_partition_that_belongs_here_stays(healthy: Healthy, capsys, later, suffix: str) -> None:
+def test_only_copy_of_a_partition_that_belongs_here_stays(
+    healthy: Healthy, capsys, later, suffix: str, known_by: str
+) -> None:
     name = f"clicks-0.{UNIQUE}-{suffix}"
     (healthy.log_dir / "clicks-0").rename(healthy.log_dir / name)
+    if known_by == "metadata":
+        healthy.stopped()
+    else:
+        shutil.rmtree(healthy.log_dir / "__cluster_metadata-0")
     later()
     before = untouched(healthy.log_dir)
     status, (left,), _ = sweep(capsys, healthy.log_dir, name, "--yes")
