@@ -82,7 +82,7 @@ class RevertReport:
     def text(self, page: Page) -> Iterator[Lines]:
         """Yield a line a file."""
         for result in self.results:
-            page.line(str(result.topic_partition), hanging=2)
+            page.line(str(result.topic_partition))
             for verdict in result.verdicts:
                 can = verdict.code is RevertCode.REVERTIBLE
                 word = "kept out" if not can else "taken back" if result.is_done else "can be taken back"

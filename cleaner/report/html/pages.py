@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
@@ -88,7 +87,6 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-@cache
 def _environment() -> Environment:
     found = Environment(
         loader=PackageLoader(__package__ or "", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,

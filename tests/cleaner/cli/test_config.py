@@ -240,6 +240,13 @@ class TestExplain:
         begin = next(number for number, line in enumerate(lines) if "Kafka's default (does not" in line)
         assert lines[begin].index("Kafka's default") == lines[begin + 1].index("count: topics named")
 
+    def test_that_a_policy_counts_as_unknown_is_told_of_the_policy_alone(self, config, place: Place) -> None:
+        told = "It counts as unknown, so everything stays: "
+        assert told not in config("explain", "cleanup.policy", "--topic", "plain")[1]
+        shutil.rmtree(place.log_dir / METADATA_DIR)
+        assert told in config("explain", "cleanup.policy", "--topic", "plain")[1]
+        assert told not in config("explain", "retention.ms", "--topic", "plain")[1]
+
     @pytest.mark.parametrize("name", ["log.retention.hours", "retention.ms", "log.retention.ms"])
     def test_any_name_of_the_key_will_do(self, config, name: str) -> None:
         _, out, _ = config("explain", name)

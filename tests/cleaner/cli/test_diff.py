@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -179,6 +181,24 @@ def test_unkeyed_records_of_a_partition_directory_that_nothing_calls_compacted_a
     before = PartitionDir(tmp_path / "before").segment(0, *unkeyed)
     after = PartitionDir(tmp_path / "after").segment(0, unkeyed[0], unkeyed[2])
     assert main(["diff", str(before.path), str(after.path)]) == ExitStatus.DAMAGED
+
+
+def test_damage_of_a_side_is_told_by_its_place_and_a_disk_that_fails_by_its_words(sides, tmp_path, monkeypatch, capsys):
+    before, after = sides(keyed(1, "a=2", "b=1"), 3)
+    log = tmp_path / "after/orders-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    assert main(["diff", before, after]) == ExitStatus.DAMAGED
+    first, _ = capsys.readouterr().out.splitlines()
+    assert first == f"orders-0: DAMAGE: {log} at byte 0: CRC-32C mismatch"
+
+    def failing(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(log))
+
+    monkeypatch.setattr("cleaner.engine.diff.record_diff.compare", failing)
+    assert main(["diff", before, after]) == ExitStatus.DAMAGED
+    assert capsys.readouterr().out.splitlines()[0] == f"orders-0: DAMAGE: {log}: Input/output error"
 
 
 def test_kernels_that_cannot_run_are_no_damage(sides, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cleaner import __version__
-from cleaner.cli.main import build_parser, main
+from cleaner.cli.main import build_parser, main, prepare_streams, status_if_shown
 from cleaner.cli.waiting import stopping_on_signals
 from tests.partition_dirs import PartitionDir, committed, keyed, latest
 
@@ -246,6 +246,30 @@ def test_closed_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: 
     assert line.startswith("logcleaner: stdout is closed, so nobody got the result")
     assert "bug" not in done.stderr
     assert done.returncode == 1
+
+
+SEE_HISTORY = "the run is done, only its report is missing: logcleaner history tells what was changed"
+
+
+@pytest.mark.parametrize(
+    ("written", "status", "has_acted", "shown", "told"),
+    [
+        ("", 0, True, 0, None),
+        ("", 4, False, 4, None),
+        ("a result", 0, False, 1, ""),
+        ("a result", 0, True, 1, f"; {SEE_HISTORY}"),
+        ("a result", 4, False, 4, ""),
+    ],
+)
+def test_closed_stdout_is_a_failure_of_a_command_that_had_something_to_say(
+    written: str, status: int, has_acted: bool, shown: int, told: str | None, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    prepare_streams()
+    sys.stdout.write(written)
+    assert status_if_shown(status, has_acted=has_acted) == shown
+    line = f"logcleaner: stdout is closed, so nobody got the result{told}; add >/dev/null if nobody needs it\n"
+    assert capsys.readouterr().err == ("" if told is None else line)
 
 
 @pytest.mark.parametrize("command", ["topics --log-dir {demo}", "clean --dry-run --log-dir {demo}", "--help"])

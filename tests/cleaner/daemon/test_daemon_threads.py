@@ -104,14 +104,32 @@ def test_a_signal_right_behind_the_first_event_is_taken(log_dir, monkeypatch, on
 
 
 def test_it_serves_until_it_is_asked_to_end(log_dir):
-    running = Running(log_dir)
+    running, others = Running(log_dir), {*threading.enumerate()}
     before = signal.getsignal(signal.SIGTERM)
     assert running.run(running.is_ready) == signal.SIGTERM
+    assert {*threading.enumerate()} <= others
     assert signal.getsignal(signal.SIGTERM) is before
     first, *_, last = running.observer.states
     assert (first.ready, first.reason, last.reason) == (False, "starting", "stopping")
     assert "serving 1 partitions" in [state.reason for state in running.observer.states]
     assert (running.log.names()[0], running.log.names()[-1]) == ("daemon_started", "daemon_stopped")
+
+
+def test_a_signal_stops_the_worker_of_a_single_turn(log_dir, monkeypatch):
+    begun, stopped = threading.Event(), threading.Event()
+
+    def tick(worker, *, is_once):
+        begun.set()
+        stopped.wait(30)
+
+    monkeypatch.setattr(Worker, "tick", tick)
+    monkeypatch.setattr(Worker, "stop", lambda worker: stopped.set())
+    others = {*threading.enumerate()}
+    player = threading.Thread(target=lambda: begun.wait(30) and os.kill(os.getpid(), signal.SIGTERM))
+    player.start()
+    _, ended_by = Running(log_dir).daemon.once()
+    player.join()
+    assert (ended_by, stopped.is_set(), {*threading.enumerate()} <= others) == (signal.SIGTERM, True, True)
 
 
 def test_the_observer_knows_the_configuration_before_the_first_work(log_dir):

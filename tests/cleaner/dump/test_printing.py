@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cleaner.dump import logs, printing
-from cleaner.dump.decoding import java_text
+from cleaner.dump.decoding import java_text, remote_log_text
 from cleaner.dump.dumping import dump
 from cleaner.dump.files import recognised
 from cleaner.dump.options import DumpOptions, Redaction
-from storage.errors import LogCleanerError
+from storage.errors import InvalidRecord, LogCleanerError
 from storage.scan.selected import RecordSelection
 from tests.cleaner.dump.batches import random_log, random_text
 from tests.conftest import Samples
@@ -126,6 +127,58 @@ def test_samples_print_the_same(samples: Samples, old_samples: Samples, monkeypa
 )
 def test_java_text(data: bytes, text: str) -> None:
     assert java_text(data) == text
+
+
+TOPIC = {"id": "AQ", "name": "orders", "partition": 3}
+SEGMENT = {"topicIdPartition": TOPIC, "id": "Ag"}
+COPIED = {
+    "segmentLeaderEpochs": [{"leaderEpoch": 2, "offset": 9}, {"leaderEpoch": 1, "offset": 0}],
+    "segmentSizeInBytes": 8, "customMetadata": b"abc", "remoteLogSegmentState": 1, "txnIndexEmpty": True,
+}  # fmt: skip
+EVENT = {"brokerId": 1, "eventTimestampMs": 6}
+EXTENT = {"startOffset": 0, "endOffset": 19, "maxTimestampMs": 5}
+SEGMENT_TOLD = "RemoteLogSegmentId{topicIdPartition=AQ:orders-3, id=Ag}"
+COPIED_TOLD = (
+    "segmentLeaderEpochs={1=0, 2=9}, segmentSizeInBytes=8, customMetadata=Optional[CustomMetadata{3 bytes}], "
+    "state=COPY_SEGMENT_FINISHED, txnIdxEmpty=true"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        (
+            "RemoteLogSegmentMetadataRecord",
+            {"remoteLogSegmentId": SEGMENT, **EXTENT, **EVENT, **COPIED},
+            f"RemoteLogSegmentMetadata{{remoteLogSegmentId={SEGMENT_TOLD}, startOffset=0, endOffset=19, brokerId=1, "
+            f"maxTimestampMs=5, eventTimestampMs=6, {COPIED_TOLD}}}",
+        ),
+        (
+            "RemoteLogSegmentMetadataUpdateRecord",
+            {"remoteLogSegmentId": SEGMENT, "customMetadata": None, "remoteLogSegmentState": 3, **EVENT},
+            f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={SEGMENT_TOLD}, customMetadata=Optional.empty, "
+            "state=DELETE_SEGMENT_FINISHED, eventTimestampMs=6, brokerId=1}",
+        ),
+        (
+            "RemotePartitionDeleteMetadataRecord",
+            {"topicIdPartition": TOPIC, "remotePartitionDeleteState": 0, **EVENT},
+            "RemotePartitionDeleteMetadata{topicPartition=AQ:orders-3, state=DELETE_PARTITION_MARKED, "
+            "eventTimestampMs=6, brokerId=1}",
+        ),
+        (
+            "RemoteLogSegmentMetadataSnapshotRecord",
+            {"segmentId": "Ag", **EXTENT, **COPIED},
+            "RemoteLogSegmentMetadataSnapshot{segmentId=Ag, startOffset=0, endOffset=19, maxTimestampMs=5, "
+            f"{COPIED_TOLD}}}",
+        ),
+    ],
+)
+def test_text_of_a_record_about_remote_segments_is_javas(name: str, data: dict[str, Any], text: str) -> None:
+    assert remote_log_text(name, data) == text
+    key = next(key for key in data if key.endswith("State"))
+    for unknown in (-1, 4):
+        with pytest.raises(InvalidRecord, match=f"unknown state {unknown}"):
+            remote_log_text(name, {**data, key: unknown})
 
 
 def test_java_text_of_random_bytes_is_never_an_error() -> None:

@@ -153,6 +153,16 @@ def test_largest_offset_that_is_imported_can_be_read(target: Path, tmp_path: Pat
     assert found == (tmp_path / "far").read_bytes()
 
 
+@pytest.mark.parametrize("to", FORMATS)
+def test_progress_hears_of_every_byte_of_the_input(source: Path, tmp_path: Path, to: str) -> None:
+    file = exported(source, to, tmp_path / "exported")
+    heard: list[int] = []
+    inputs = Inputs([file], heard.append)
+    assert sum(1 for _ in inputs.records()) == len(heard) > 0
+    assert inputs.size_bytes == file.stat().st_size
+    assert 0 <= inputs.size_bytes - sum(heard) < (1 if to == "jsonl" else len(heard))  # rows share a Parquet file
+
+
 def test_several_files_are_one_input(source: Path, target: Path, tmp_path: Path, lines: list[bytes], capsys) -> None:
     parts = [tmp_path / "first", tmp_path / "second"]
     for part, some in zip(parts, (lines[:9], lines[9:]), strict=True):

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cleaner.engine.repair.reverting import RevertResult
 from cleaner.engine.restore import RestoreResult
-from cleaner.report.restores import ReleaseReport, RestoreReport
+from cleaner.report.restores import ReleaseReport, RestoreReport, RevertReport
+from policies.findings.repairs import Content, FoundContent, RepairNote, revert_verdicts
 from policies.restore import RestoreFacts, restoration
 from storage.names import TopicPartition
 from tests.cleaner.report.texts import text_of
@@ -112,6 +114,31 @@ def test_document_has_every_segment_newest_first() -> None:
         "segments": [],
         "log_starts": [],
     }
+
+
+OLD, NEW = Content(16, 1), Content(8, 2)
+INDEX = RepairNote(TIME_MS, f"{0:020d}.index", "index", OLD, NEW, None, None)
+LATER = INDEX._replace(file_name=f"{0:020d}.timeindex")
+REPAIRS = RevertResult(
+    TopicPartition("clicks", 0),
+    "/data",
+    revert_verdicts([(INDEX, FoundContent(NEW, OLD)), (LATER, FoundContent(OLD, OLD))]),
+)
+REVERTIBLE = f"""\
+clicks-0
+  can be taken back  {0:020d}.index  repaired 2027-01-15T08:00:00Z
+  kept out           {0:020d}.timeindex  {REPAIRS.verdicts[1].text}
+"""
+
+
+def test_repairs_that_can_be_taken_back_or_were_are_told_file_by_file() -> None:
+    found = text_of(RevertReport([REPAIRS], dry_run=True), 200)
+    assert found == f"{REVERTIBLE}logcleaner restore --repairs TOPIC-PARTITION, or --all, takes them back.\n"
+    failed = replace(REPAIRS, is_done=True, error="/data/clicks-0: cannot be read")
+    found = text_of(RevertReport([failed], dry_run=False), 200)
+    taken_back = REVERTIBLE.replace("can be taken back", "taken back       ")
+    assert found == f"{taken_back}  FAILED: /data/clicks-0: cannot be read\n"
+    assert text_of(RevertReport([], dry_run=False)) == "No repair can be taken back.\n"
 
 
 def test_document_names_what_was_released() -> None:

@@ -54,6 +54,18 @@ def read(path: Path, offsets: OffsetRange = ALL) -> list[Found]:
         return [told for found in chunks(reader, extent, with_control=True) for told in tell(found)]
 
 
+@pytest.mark.parametrize("offsets", [OffsetRange(2, 2), OffsetRange(2, 9)])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_batches_without_a_wanted_record_are_no_chunk(tmp_path: Path, magic: int, offsets: OffsetRange) -> None:
+    records = [Record(offset, TIME_MS, b"k", b"v") for offset in range(2)]
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(encode_batch(records) if magic == 2 else b"".join(encode_message(r, magic) for r in records))
+    assert (len(read(path)), read(path, offsets)) == (2, [])
+    extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, path.stat().st_size, offsets, None, ())
+    with open_extent(extent) as reader:
+        assert list(chunks(reader, extent, with_control=True)) == []
+
+
 def offsets_outside(path: Path, aborted: tuple[AbortedTxn, ...], *, with_control: bool = False) -> list[int]:
     extent = whole(path, ALL)._replace(aborted=aborted)
     with open_extent(extent) as reader:

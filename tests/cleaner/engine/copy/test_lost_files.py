@@ -12,6 +12,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from cleaner.engine.copy.manifest import manifest_of_new
 from cleaner.engine.copy.moment import CHECKPOINTS
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -44,6 +45,41 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, set[tup
         return status, {(one["harm"], one["path"]) for one in findings if one["code"] == "COPY_LACKS"}
 
     return run
+
+
+def test_manifest_of_a_new_log_dir_names_itself_as_its_original_and_its_logs_as_whole(tmp_path: Path) -> None:
+    (log := tmp_path / "orders-0" / f"{0:020}.log").parent.mkdir()
+    for path in (log, log.with_suffix(".index"), tmp_path / "meta.properties"):
+        path.write_bytes(b"x")
+    os.utime(log, ns=(5_000_000, 5_000_000))
+    made = json.loads(manifest_of_new({PARTITIONS[0]: 7}, tmp_path, (9, "spark", "1.2"), lambda path: path.suffix))
+    assert made == {
+        "schema": "logcleaner.manifest/1",
+        "tool": "logcleaner 1.2",
+        "engine": "spark",
+        "now": 9,
+        "original": str(tmp_path),
+        "left_out": [],
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "error": None,
+                "log_start_offset": 0,
+                "log_end_offset": 7,
+                "high_watermark": 7,
+                "last_stable_offset": 7,
+                "compacted_to_offset": None,
+                "configs": {},
+                "segments": [],
+                "files": [
+                    {"path": f"orders-0/{0:020}.index", "bytes": 1, "sha256": ".index"},
+                    {"path": f"orders-0/{0:020}.log", "bytes": 1, "sha256": ".log", "mtime_ms": 5},
+                ],
+            }
+        ],
+        "files": [{"path": "meta.properties", "bytes": 1, "sha256": ".properties"}],
+    }
 
 
 def first_log(directory: Path) -> Path:

@@ -12,7 +12,7 @@ from cleaner.engine.prove_erased.proving import ErasureProof, HolderPlans, KeySe
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
 from policies import Request
 from policies.config.config_layers import ConfigLayers
-from policies.prove_erased import DepartureCode, Need
+from policies.prove_erased import Departure, DepartureCode, Need
 from storage.codecs.compression import Compression
 from storage.records import ControlType, Record, encode_batch
 from storage.txn_index import AbortedTxn, format_aborted_txn
@@ -184,6 +184,22 @@ def _first_ms(made: PartitionDir, base: int) -> int:
     from tests.batches import iter_batches
 
     return next(iter_batches(made.log(base).read_bytes(), made.log(base))).header.max_timestamp_ms
+
+
+def test_a_proof_has_the_latest_moment_and_every_need_of_its_files():
+    question = KeySearch(wanted_keys(KEYS[:1], KeyEncoding.TEXT), KeyEncoding.TEXT, ())
+    known = [
+        Departure(DepartureCode.TOMBSTONE, 7, (Need.WRITE, Need.ROLL), ""),
+        Departure(DepartureCode.RETENTION, 9, (Need.ROLL,), ""),
+        Departure(DepartureCode.ABORTED, 5, (), ""),
+    ]
+    unknown = Departure(DepartureCode.KEPT, None, (Need.REMOVE,), "")
+    told = {}
+    for departures in (known, [*known, unknown], []):
+        found = {(Path("file"), place): one for place, one in enumerate(departures)}
+        proof = ErasureProof(0, question, (), found)
+        told[len(departures)] = proof.gone_by_ms, proof.needs
+    assert told == {3: (9, (Need.ROLL, Need.WRITE)), 4: (None, (Need.ROLL, Need.WRITE, Need.REMOVE)), 0: (None, ())}
 
 
 def test_record_of_an_aborted_transaction_supersedes_nothing(tmp_path: Path) -> None:

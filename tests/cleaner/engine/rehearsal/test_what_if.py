@@ -195,10 +195,14 @@ def sampled(path: Path, *set_options: str) -> Cleaner:
     return Cleaner(loaded.configured)
 
 
-def test_facts_are_read_again_only_where_a_value_needs_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("values", ["7d,30d,3d,1d,36h,-1", "1d,0"])
+def test_facts_are_read_again_once_for_the_value_that_needs_most(
+    values: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     young = PartitionDir(tmp_path, "clicks-0").segment(0, keyed(0, "a=1"), mtime_ms=NOW_MS)
     old = PartitionDir(tmp_path, "clicks-1")
-    old.segment(0, keyed(0, "a=1", timestamp_ms=NOW_MS - 2 * DAY_MS)).segment(1, keyed(1, "a=1"))
+    for base, age_ms in enumerate((2 * DAY_MS, DAY_MS // 2, 0)):
+        old.segment(base, keyed(base, "a=1", timestamp_ms=NOW_MS - age_ms))
     committed(tmp_path, young, old)
     read: list[str] = []
     survey_again = inventory.survey_again
@@ -210,9 +214,9 @@ def test_facts_are_read_again_only_where_a_value_needs_more(tmp_path: Path, monk
     monkeypatch.setattr("cleaner.engine.rehearsal.what_if.survey_again", counting)
     cleaner = a_cleaner(tmp_path, configured(clicks={"cleanup.policy": "delete", "retention.ms": "7d"}))
     plan = cleaner.plan(Request(NOW_MS))
-    questions = questions_of(["retention.ms=7d,30d,3d,1d,36h", "retention.bytes=0"], is_exact=False)
+    questions = questions_of([f"retention.ms={values}", "retention.bytes=0"], is_exact=False)
     cleaner.what_if(plan, cleaner.would_do(plan), questions)
-    assert read == ["clicks-1"]  # once, for the shortest limit
+    assert read == ["clicks-1"]
 
 
 def test_the_lag_goes_by_the_index_where_a_longer_limit_has_no_end_read(tmp_path: Path) -> None:

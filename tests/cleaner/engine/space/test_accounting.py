@@ -239,6 +239,8 @@ def test_file_that_vanishes_between_listing_and_looking_counts_nothing(log_dir: 
     assert SpaceKind.METADATA not in account_of(log_dir / "orders-0", listing).amounts
     assert account_of(log_dir / "gone-0").total == NOTHING
     assert account_of(log_dir / "gone-0").unread == ()
+    (log_dir / "plain-0").touch()
+    assert account_of(log_dir / "plain-0").unread == (f"{log_dir / 'plain-0'}: cannot be read: Not a directory",)
 
 
 @pytest.fixture

@@ -267,6 +267,15 @@ def test_timestamps_have_bounds(tmp_path: Path, codec: Compression, off_ms: int,
     log.append(data, now_ms=NOW_MS)  # the log's own times have none
 
 
+def test_of_a_batch_the_records_out_of_bounds_alone_are_named(tmp_path: Path) -> None:
+    log = a_log(tmp_path, LogConfig(timestamp_before_max_ms=1000, timestamp_after_max_ms=500))
+    times_ms = (NOW_MS - 1000, NOW_MS - 1001, -1, NOW_MS + 500, NOW_MS + 501)
+    with pytest.raises(InvalidTimestamp) as caught:
+        log.append(encode_batch([Record(n, ms, b"k", b"v") for n, ms in enumerate(times_ms)]), now_ms=NOW_MS)
+    bounds = f"is not within {NOW_MS - 1000} to {NOW_MS + 500}"
+    assert caught.value.record_errors == tuple((n, f"timestamp {times_ms[n]} {bounds}") for n in (1, 4))
+
+
 @magics
 @legacy_codecs
 def test_older_versions_become_version_2(tmp_path: Path, magic: int, codec: Compression) -> None:
