@@ -69,6 +69,12 @@ def test_report_reads_as_its_golden_file(golden: str, every_segment: bool) -> No
     assert told == (GOLDEN / golden).read_text()
 
 
+def test_report_on_a_narrow_page_reads_as_its_golden_file() -> None:
+    log = a_log("dated-0").segment(newest_ms=NOW_MS - 2 * DAY_MS).segment(newest_ms=NOW_MS - DAY_MS).segment()
+    dated = drawn(log, replace(a_policy(retention_ms=7 * DAY_MS), stated={"retention.ms": STATED}))
+    assert text_of(report(deleted_from(), compacted(), dated), 40) == (GOLDEN / "explain-narrow.txt").read_text()
+
+
 @pytest.mark.parametrize("width", [40, 80, 132])
 def test_a_line_is_longer_than_the_page_only_where_one_word_is(width: int) -> None:
     lines = text_of(report(deleted_from(), compacted()), width).splitlines()

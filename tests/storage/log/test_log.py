@@ -231,22 +231,24 @@ def test_a_timestamp_is_found_before_any_index_was_written(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("target", "found"),
+    ("target", "number", "found"),
     [
-        (SpecialTimestamp.LATEST, (-1, 4)),
-        (SpecialTimestamp.EARLIEST, (-1, 0)),
-        (SpecialTimestamp.EARLIEST_LOCAL, (-1, 0)),
-        (SpecialTimestamp.MAX_TIMESTAMP, (NOW_MS + 9, 1)),
-        (SpecialTimestamp.LATEST_TIERED, (-1, -1)),
-        (SpecialTimestamp.EARLIEST_PENDING_UPLOAD, (-1, -1)),
+        (SpecialTimestamp.LATEST, -1, (-1, 4)),
+        (SpecialTimestamp.EARLIEST, -2, (-1, 0)),
+        (SpecialTimestamp.MAX_TIMESTAMP, -3, (NOW_MS + 9, 1)),
+        (SpecialTimestamp.EARLIEST_LOCAL, -4, (-1, 0)),
+        (SpecialTimestamp.LATEST_TIERED, -5, (-1, -1)),
+        (SpecialTimestamp.EARLIEST_PENDING_UPLOAD, -6, (-1, -1)),
     ],
 )
-def test_special_timestamps(tmp_path: Path, target: int, found: tuple[int, int] | None) -> None:
+def test_special_timestamps_have_the_numbers_of_kafkas_requests(
+    tmp_path: Path, target: SpecialTimestamp, number: int, found: tuple[int, int]
+) -> None:
     log = a_log(tmp_path)
     append(log, NOW_MS, NOW_MS + 9)
     log.roll(NOW_MS)
     append(log, NOW_MS + 9, NOW_MS + 3)
-    assert looked_up(log, target) == found
+    assert looked_up(log, target) == looked_up(log, number) == found
 
 
 def test_an_empty_log_has_no_largest_timestamp(tmp_path: Path) -> None:

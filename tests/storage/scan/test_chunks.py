@@ -61,7 +61,7 @@ def test_batches_without_a_wanted_record_are_no_chunk(tmp_path: Path, magic: int
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(encode_batch(records) if magic == 2 else b"".join(encode_message(r, magic) for r in records))
     assert (len(read(path)), read(path, offsets)) == (2, [])
-    extent = Extent(TopicPartition("orders", 0), path, path.stat().st_ino, 0, 0, path.stat().st_size, offsets, None, ())
+    extent = whole(path, offsets)
     with open_extent(extent) as reader:
         assert list(chunks(reader, extent, with_control=True)) == []
 
