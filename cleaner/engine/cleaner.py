@@ -643,7 +643,7 @@ def _execute(planned: Plan, executors: Sequence[Executor]) -> None:
 
 def _states_of(name: str, noted: tuple[_Noted, ...]) -> tuple[FileLayers, ...]:
     """Return the states of a configuration file; for a file that is new here, the states of the file used last."""
-    own = [one for one in noted if one.name == name] or noted[-1:]
+    own = [one for one in noted if one.name == name] or list(noted)
     return own[-1].states if own else ()
 
 

@@ -174,7 +174,7 @@ def tell_repairs(page: Page, repairs: Repairs) -> None:
             page.line(f"FAILED: {result.error}", "red", indent=4)
     if repairs.results and not page.view.summary_only:
         page.line()
-    done = sum(1 for r in repairs.results if (r.planned.repair.is_repairable if repairs.dry_run else r.is_done))
+    done = len(repairs.repairable) if repairs.dry_run else repairs.done
     would = "would be" if repairs.dry_run else "were" if done != 1 else "was"
     left = len(repairs.remaining)
     remain = "would remain" if repairs.dry_run else "remains" if left == 1 else "remain"

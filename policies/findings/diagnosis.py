@@ -72,12 +72,13 @@ def _lag_missed(seen: PartitionSymptoms, planned: PartitionPlan, now_ms: int) ->
     limit = cause(facts, policy, section, now_ms)
     if limit is None or limit.key != "max.compaction.lag.ms":
         return
+    assert limit.actual is not None, "the lag is compared with an age"
     alive_ms = now_ms if seen.is_live else min(facts.active.mtime_ms, now_ms)
-    late_ms = int(limit.actual or 0) - (now_ms - alive_ms) - policy.max_compaction_lag_ms
+    late_ms = int(limit.actual) - (now_ms - alive_ms) - policy.max_compaction_lag_ms
     if late_ms <= MISSED_MS:
         return
     text = (
-        f"The oldest record that was never compacted is {duration(int(limit.actual or 0))} old, and "
+        f"The oldest record that was never compacted is {duration(int(limit.actual))} old, and "
         f"{limit.stated.sentence} is the longest that it may wait: what must be erased by a deadline is still here."
     )
     remedy = f"clean --topic {seen.topic_partition} compacts it now; log-cleaner.log says why the broker did not."

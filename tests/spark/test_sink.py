@@ -83,6 +83,14 @@ def test_large_partitions_are_laid_down_in_batches_and_segments_with_their_index
     assert len({one["position"] for one in rows}) > 3
 
 
+def test_a_batch_ends_once_it_fills_a_quarter_of_a_segment(tmp_path: Path) -> None:
+    sink = writer(tmp_path, **{"segment.bytes": "20000"})
+    rows = [("k", b"v" * 1_000, "orders", 0, MOMENT, None) for _ in range(12)]
+    sink.commit([sink.write(iter([batch(*rows)]))])
+    positions = [one["position"] for one in read(tmp_path, columns="offset,position")]
+    assert [positions.count(position) for position in sorted(set(positions))] == [5, 5, 2]
+
+
 def test_what_several_tasks_wrote_of_a_partition_is_joined_in_their_order(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     parts = [sink.write(iter([batch(row(key), row(key.upper()))])).parts for key in "cab"]

@@ -88,8 +88,7 @@ def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget) -> Chec
             bases, lasts = table["base_offset"], table["last_offset"]
             if next_offset is not None:
                 gaps += int(bases[0] > next_offset)
-            if table.size > 1:
-                gaps += int((bases[1:] > lasts[:-1] + 1).sum())
+            gaps += int((bases[1:] > lasts[:-1] + 1).sum())
             next_offset = int(lasts[-1]) + 1
             if found.is_legacy:
                 continue

@@ -118,7 +118,8 @@ class _Recovery:
         self._open: set[int] = set()
         self._last_indexed: int | None = None
         self._largest = (-1, base_offset)
-        self._last_time: tuple[int, int] | None = None
+        self._last_timed = base_offset
+        """The offset of the last entry in the time index; the base offset before there is one."""
 
     def take_sound_beginning(self) -> None:
         """Take the sound v2 batches at the beginning of the segment, by the kernels; nothing of Kafka's stops there."""
@@ -138,7 +139,7 @@ class _Recovery:
                 if taken < rows.table.size:
                     break
         self._indexed_at = self.valid_bytes - index.unindexed_bytes
-        self._largest, self._last_indexed, self._last_time = index.largest, index.last_offset, index.last_time
+        self._largest, self._last_indexed, self._last_timed = index.largest, index.last_offset, index.last_timed
 
     def _take_producers(self, rows: Rows, count: int) -> int:
         """Take what batches tell of transactions; returns how many of them raise nothing, at most ``count``."""
@@ -182,12 +183,11 @@ class _Recovery:
             cause = f"offset {batch.last_offset} does not follow {self._last_indexed}"
             return KafkaFailure("InvalidOffsetException", cause)
         self._last_indexed = batch.last_offset
-        if self._last_time and self._largest[1] < self._last_time[1]:
+        if self._largest[1] < self._last_timed:
             return KafkaFailure(
                 "InvalidOffsetException", f"offset {self._largest[1]} does not follow in the time index"
             )
-        if self._largest[0] > (self._last_time[0] if self._last_time else -1):
-            self._last_time = self._largest
+        self._last_timed = self._largest[1]
         self._indexed_at = self.valid_bytes
         return None
 
@@ -222,7 +222,7 @@ class _Index:
         self._written: Table = np.zeros(ROWS_MAX, WRITTEN)
         self._entries = [np.empty(ROWS_MAX, np.int64) for _ in range(4)]
         self.last_offset: int | None = None
-        self.last_time: tuple[int, int] | None = None
+        self.last_timed = base_offset
 
     def fitting(self, table: Table) -> int:
         """Return how many batches, which ascend, have offsets that fit the segment."""
@@ -232,7 +232,7 @@ class _Index:
         """Index some batches that fit."""
         for field in ("position", "size", "last_offset", "max_timestamp"):
             self._written[field][: table.size] = table[field]
-        offsets, _, times, time_offsets = self._entries
+        offsets, _, _, timed = self._entries
         status, _, offset_count, time_count = index_batches(
             self._written, table.size, file_position, self._base, self._interval, self._state, *self._entries
         )
@@ -240,7 +240,7 @@ class _Index:
         if offset_count:
             self.last_offset = self._base + int(offsets[offset_count - 1])
         if time_count:
-            self.last_time = int(times[time_count - 1]), self._base + int(time_offsets[time_count - 1])
+            self.last_timed = self._base + int(timed[time_count - 1])
 
     @property
     def unindexed_bytes(self) -> int:

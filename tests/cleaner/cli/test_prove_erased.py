@@ -144,6 +144,23 @@ def test_page_fits_80_columns_and_speaks_of_each_file(tmp_path: Path, capsys: py
     assert "clean never closes an active segment" in page
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("bob",), "The key is in no file of these log dirs."),
+        (("bob", "carol"), "The keys are in no file of these log dirs."),
+        (("alice", "bob"), "1 key is still here: 1 value and 0 tombstones in 1 file."),
+        (("alice", "dave"), "2 keys are still here: 2 values and 0 tombstones in 1 file."),
+    ],
+)
+def test_page_says_first_whether_a_key_is_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: tuple[str, ...], words: str
+) -> None:
+    with_key(tmp_path / "data", b"alice", b"dave")
+    run(tmp_path / "data", *keys)
+    assert f"\n{words}\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("options", "named"), [((), 20), (("-v",), 22)])
 def test_page_names_twenty_files_that_hold_a_key_and_with_v_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], named: int

@@ -59,7 +59,7 @@ def test_repair_needs_a_yes_and_then_verify_is_silent(log_dir: Path, capsys: pyt
     assert run("verify", "--repair", "--log-dir", log_dir) == 5
     assert run("verify", "--repair", "--dry-run", "--log-dir", log_dir) == 0
     assert {path: path.read_bytes() for path in log_dir.glob("*/*")} == before
-    capsys.readouterr()
+    would = capsys.readouterr().out
     assert run("verify", "--repair", "--yes", "--json", "--log-dir", log_dir) == 0
     document = said(capsys)
     assert document["dry_run"] is False
@@ -68,6 +68,7 @@ def test_repair_needs_a_yes_and_then_verify_is_silent(log_dir: Path, capsys: pyt
         "index", "time-index", "txn-index", "snapshot", "leader-epochs"
     }  # fmt: skip
     assert all(repair["repaired"] for repair in document["repairs"])
+    assert f"\n{len(document['repairs'])} files would be mended; 0 findings would remain.\n" in would
     assert run("verify", "--json", "--log-dir", log_dir) == 0
     assert said(capsys)["findings"] == []
     logs = [path for path in before if path.suffix == ".log"]
@@ -190,6 +191,10 @@ def test_quiet_tells_the_sum_alone(log_dir: Path, capsys: pytest.CaptureFixture[
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert run("doctor", "-q", "--log-dir", log_dir) == 4
     assert len(capsys.readouterr().out.splitlines()) <= 4
+    assert run("verify", "-q", "--repair", "--yes", "--log-dir", log_dir) == 0
+    assert capsys.readouterr().out.startswith(
+        "30 files were mended; 0 findings remain.\nlogcleaner restore --repairs puts"
+    )
     for command in ("verify", "doctor"):
         assert run(command, "-q", "-v", "--log-dir", log_dir) == 2
 

@@ -301,6 +301,20 @@ def test_partition_that_gives_too_little_back_is_stopped_and_the_others_go_on(di
     assert rescued.deleted_disk_bytes[str(log_dir)] > 13 * LARGE
 
 
+def test_partition_that_loses_everything_counts_among_what_was_deleted(disk):
+    """Its last segment goes once an empty one has taken its place."""
+    log_dir = disk / "data"
+    log_dir.mkdir()
+    made = PartitionDir(log_dir, "clicks-0")
+    for base in range(2):
+        made.segment(base, keyed(base, "x=" + "v" * LARGE, timestamp_ms=NOW_MS - 2 * DAY_MS))
+    committed(log_dir, made)
+    fill(disk)
+    rescued = a_cleaner(log_dir).free(RETENTION, EVERYTHING)
+    assert offsets(log_dir, "clicks-0") == []
+    assert 2 * LARGE < rescued.deleted_disk_bytes[str(log_dir)] < 2 * LARGE + 40_000
+
+
 def test_space_that_comes_late_counts(disk):
     log_dir = a_larger_log_dir(disk / "data")
     descriptors = [os.open(path, os.O_RDONLY) for path in (log_dir / "clicks-0").iterdir()]

@@ -11,11 +11,17 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.preflight.contents import DirectoryContents, recover
-from cleaner.engine.preflight.preflight import Node, predict_start
+from cleaner.engine.preflight.preflight import Node, predict_start, read_placements
 from policies.preflight.facts import KafkaFailure, Release
+from policies.preflight.metadata import MetadataStart
+from policies.preflight.start import LogStart, PartitionFate
 from storage.codecs.compression import Compression
+from storage.metadata.metadata_encode import encode_topic
+from storage.metadata.metadata_log import TopicCreated
+from storage.names import TopicPartition
 from storage.records import ControlType, Record, encode_wrapper
 from storage.records.read_batches import LogBytes
+from storage.records.v2 import encode_batch
 from tests.batches import encode_control_batch
 from tests.partition_dirs import keyed
 
@@ -229,3 +235,38 @@ def test_log_dir_that_is_not_there_is_made_by_a_broker_with_zookeeper(owned: Pat
     assert (start.is_started, start.offline, [one.is_made for one in start.log_dirs]) == (True, [], [False, True])
     disk.chmod(0o755)
     assert predict_start([owned, missing], Node(Release(2, 8))).offline == [str(missing)]
+
+
+def created(topic: str) -> bytes:
+    return encode_topic(TopicCreated(topic, f"{topic}AAAAAAAAAAAAAAAAAAAAA"))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "valid_batches", "topics"),
+    [
+        (None, 3, "abcde"),
+        (None, 2, "abcd"),
+        (1, 3, "sbcde"),
+        (3, 3, "sde"),
+        (4, 3, "sde"),
+        (5, 3, "se"),
+        (6, 3, "s"),
+    ],
+)
+def test_placements_are_those_of_the_snapshot_and_of_the_records_behind_it(
+    snapshot: int | None, valid_batches: int, topics: str, tmp_path: Path
+) -> None:
+    values = [[created("a"), created("b")], [created("c"), b"\1", created("d")], [created("e")]]  # \1: no record
+    batches = [
+        encode_batch([Record(offset + place, 1, None, value) for place, value in enumerate(one)])
+        for offset, one in zip((0, 2, 5), values, strict=True)
+    ]
+    (tmp_path / LOG).write_bytes(b"".join(batches))
+    name = None
+    if snapshot is not None:
+        name = f"{snapshot:020d}-0000000001.checkpoint"
+        (tmp_path / name).write_bytes(encode_batch([Record(0, 1, None, created("s"))]))
+    log = LogStart("__cluster_metadata-0", TopicPartition("__cluster_metadata", 0), PartitionFate.SERVED, (), 0, 6, {})
+    valid = (LOG, sum(map(len, batches[:valid_batches]))), ("00000000000000000006.log", 100)
+    found = read_placements(tmp_path, MetadataStart(log, None, valid, name))
+    assert "".join(found.names.values()) == topics

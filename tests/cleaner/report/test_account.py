@@ -149,6 +149,12 @@ def test_verbose_report_has_a_row_for_each_partition_the_largest_first() -> None
     assert max(map(len, told)) <= 80
 
 
+def test_verbose_report_of_a_log_dir_without_partitions_has_the_header_alone() -> None:
+    told = printed(replace(ACCOUNT, partitions={}), every_segment=True).splitlines()
+    header = next(place for place, line in enumerate(told) if line.startswith("PARTITION"))
+    assert told[header + 1] == ""
+
+
 def test_what_is_not_counted_is_named_a_few_times() -> None:
     shut = replace(ACCOUNT.rest, unread=tuple(f"/data/{number}: cannot be read: no" for number in range(5)))
     told = printed(replace(ACCOUNT, rest=shut))

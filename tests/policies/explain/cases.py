@@ -43,7 +43,8 @@ class Drawn:
 def seen_of(facts: PartitionFacts, **others: Any) -> Observations:
     """What is observed where the time indexes are whole."""
     times = tuple(SegmentTimes(s.newest_record_ms, s.newest_record_ms, s.newest_record_offset) for s in facts.segments)
-    return Observations(times, **{"active": ActiveUse(), "last_stable_offset": facts.last_stable_offset, **others})
+    seen = {"times": times, "active": ActiveUse(), "last_stable_offset": facts.last_stable_offset, **others}
+    return Observations(**seen)
 
 
 def drawn(log: LogBuilder, policy: TopicPolicy, **others: Any) -> Drawn:

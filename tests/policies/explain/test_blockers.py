@@ -116,6 +116,27 @@ def test_nobody_limits_a_log() -> None:
     assert "--server-properties" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("retention_ms", "first_ms", "newest_ms", "is_told"),
+    [
+        (7 * DAY_MS, NOW_MS - 7 * DAY_MS, NOW_MS - DAY_MS, False),
+        (7 * DAY_MS, NOW_MS - 7 * DAY_MS - 1, NOW_MS - DAY_MS, True),
+        (7 * DAY_MS, NO_TIMESTAMP, NOW_MS - DAY_MS, False),
+        (NOW_MS - 1, 0, NOW_MS - DAY_MS, True),
+        (0, NOW_MS - 1, NOW_MS, True),
+        (0, NOW_MS, NOW_MS, False),
+        (-1, NOW_MS - 9 * DAY_MS, NOW_MS - DAY_MS, False),
+    ],
+)
+def test_an_active_segment_is_told_of_once_a_record_in_it_has_expired(
+    retention_ms: int, first_ms: int, newest_ms: int, is_told: bool
+) -> None:
+    log = a_log().segment(newest_ms=newest_ms)
+    times = (SegmentTimes(first_ms, newest_ms),)
+    found = blockers(log, a_policy(retention_ms=retention_ms), times=times)
+    assert (BlockerCode.ACTIVE_SEGMENT in found) == is_told
+
+
 def test_an_active_segment_keeps_expired_records_until_its_newest_one_expires() -> None:
     log = a_log().segment(newest_ms=NOW_MS - DAY_MS)
     times = (SegmentTimes(NOW_MS - 9 * DAY_MS, NOW_MS - DAY_MS),)

@@ -38,6 +38,7 @@ class FakeContents:
     txn_failures: Mapping[str, KafkaFailure] = field(default_factory=dict)
     replay_failure: KafkaFailure | None = None
     uncounted: Mapping[str, int] = field(default_factory=dict)
+    replayed: list[tuple[str, str | None, int]] = field(default_factory=list)
 
     def next_offset(self, log: str, index: str | None, base_offset: int) -> int | KafkaFailure:
         return self.ends.get(log, base_offset + 10)
@@ -49,6 +50,7 @@ class FakeContents:
         return self.found.get(log, RecoveredLog(100, base_offset + 10, base_offset + 10, False, None))
 
     def replay(self, log: str, index: str | None, base_offset: int, start_offset: int) -> KafkaFailure | None:
+        self.replayed.append((log, index, start_offset))
         return self.replay_failure
 
     def snapshot_is_valid(self, name: str) -> bool:
@@ -233,6 +235,22 @@ def test_damaged_snapshot_goes_and_an_older_one_is_taken() -> None:
     start = started(SOUND, FakeContents(broken_snapshots=frozenset({newest})))
     assert log_of(start).steps == ()  # deleted, and written again from the older one
     assert newest in log_of(start).after
+
+
+def test_batches_that_no_snapshot_stands_for_are_replayed_and_one_that_cannot_be_stops_the_broker() -> None:
+    contents = FakeContents(replay_failure=KafkaFailure("InvalidRecordException", "the batch has no records"))
+    log, index = segment(10, ".log", ".index")
+    halfway = [*segment(0), *segment(10), *segment(5, ".snapshot"), *segment(10, ".snapshot")]
+    (refusal,) = started(halfway, contents).refusals
+    assert (refusal.path, refusal.failure) == (f"/data/orders-0/{log}", contents.replay_failure)
+    assert contents.replayed == [(log, index, 10)]
+    for sound in (
+        started(SOUND, contents),
+        started([*segment(0), *segment(10)], contents),  # a clean shutdown without snapshots: no producer was there
+        started(halfway, contents, clean=False, recovery_point=10),  # the recovery has read them
+    ):
+        assert sound.is_started
+    assert len(contents.replayed) == 1
 
 
 def test_file_with_a_suffix_and_no_offset_stops_the_broker() -> None:

@@ -21,7 +21,7 @@ from storage.log.errors import (
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.producer_state import parse_snapshot
 from storage.names import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from storage.records import ControlType, encode_batch
+from storage.records import ControlType, encode_batch, encode_message
 from tests.batches import encode_control_batch
 from tests.interop.lives.batches import with_header
 from tests.interop.lives.drawing import placed
@@ -84,6 +84,15 @@ def test_batches_as_they_are_keep_offsets_and_epochs_and_may_leave_gaps(tmp_path
     assert (offsets(log), log.log_end_offset) == ([0, 4, 5], 6)
     assert read_leader_epochs(log.directory) == [(0, 0), (2, 4)]
     assert log.append_as_is(sent(6)[:40], now_ms=NOW_MS).first_offset == -1
+
+
+def test_a_batch_of_an_older_version_has_the_leader_epochs_forgotten(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    log.append_as_is(sent(0) + sent(1, epoch=2), now_ms=NOW_MS)
+    log.append_as_is(encode_message(replace(record(), offset=2), 1), now_ms=NOW_MS)
+    assert read_leader_epochs(log.directory) == []
+    assert log.append_as_is(sent(3, epoch=4), now_ms=NOW_MS)[:2] == (3, 3)
+    assert (offsets(log), read_leader_epochs(log.directory)) == ([0, 1, 2, 3], [(4, 3)])
 
 
 def test_a_follower_refuses_offsets_that_do_not_rise_or_lie_below_its_end(tmp_path: Path) -> None:

@@ -148,6 +148,16 @@ def test_topics_and_configs_are_collected_by_resource(tmp_path: Path) -> None:
     assert (found.end_offset, found.torn_tail_bytes) == (6, 0)
 
 
+@pytest.mark.parametrize(
+    ("timestamps_ms", "newest_ms"), [((), None), ((-1,), None), ((0,), 0), ((-1, 5, 3, -1), 5), ((5, 9), 9)]
+)
+def test_the_newest_record_is_that_of_the_largest_timestamp(
+    timestamps_ms: tuple[int, ...], newest_ms: int | None, tmp_path: Path
+) -> None:
+    write_log(tmp_path, *(encode_batch([Record(n, at_ms, None, NO_OP)]) for n, at_ms in enumerate(timestamps_ms)))
+    assert read_cluster_metadata(tmp_path).newest_record_ms == newest_ms
+
+
 def test_the_last_value_holds_and_null_unsets(tmp_path: Path) -> None:
     found = read(
         tmp_path,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,10 +46,24 @@ def test_a_batch_that_is_damaged_or_cut_short_is_none(found: Any, batch: bytes) 
     assert found(NOISE + damaged + batch) == len(NOISE + damaged)
 
 
-def test_an_offset_far_from_the_base_counts_only_where_nobody_asks_for_it(found: Any) -> None:
-    assert found(BATCHES[2], base_offset=1 << 40) is None
-    assert found(BATCHES[2], base_offset=0) == 0
-    assert found(BATCHES[2]) == 0
+@pytest.mark.parametrize(
+    ("offset", "base_offset", "is_found"),
+    [
+        (7, 0, True),
+        ((1 << 32) + 7, 0, True),
+        ((2 << 32) + 7, 0, False),
+        (7, 1 << 40, False),
+        ((1 << 40) - 1, 1 << 40, False),
+        ((1 << 40) + 7, 1 << 40, True),
+        ((1 << 40) + (2 << 32), 1 << 40, False),
+    ],
+)
+def test_an_offset_far_from_the_base_counts_only_where_nobody_asks_for_it(
+    found: Any, offset: int, base_offset: int, is_found: bool
+) -> None:
+    batch = encode_batch([replace(RECORD, offset=offset)])
+    assert found(batch, base_offset=base_offset) == (0 if is_found else None)
+    assert found(batch) == 0
 
 
 def test_the_search_ends_where_too_much_was_summed_up(found: Any) -> None:

@@ -107,6 +107,20 @@ def test_a_time_index_is_exact(drawn, times, anomaly):
     assert drawn.anomalies(times=times) == ([] if anomaly is None else [anomaly])
 
 
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        (0, f"it has no entry, and the largest timestamp of the segment is {NOW_MS + 4}"),
+        (1, f"its last entry has timestamp {NOW_MS}, and the largest timestamp of the segment is {NOW_MS + 4}"),
+        (3, f"its last entry has timestamp {NOW_MS + 2}, and the largest timestamp of the segment is {NOW_MS + 4}"),
+    ],
+)
+def test_a_time_index_that_ends_early_is_told_at_its_last_entry(drawn, entries, text):
+    times = tuple((NOW_MS + number, LAST_OFFSETS[number]) for number in range(entries))
+    (seen,) = [one for one in drawn.read(times=times).seen if one.anomaly is Anomaly.TIME_END]
+    assert (seen.position, seen.offset, seen.text) == (12 * max(entries - 1, 0), None, text)
+
+
 def test_zeros_and_cut_entries_are_seen(drawn):
     assert drawn.anomalies(tail=bytes(24)) == [Anomaly.ENTRIES_ZERO, Anomaly.TIMES_ZERO]
     assert drawn.anomalies(tail=b"12345") == [Anomaly.ENTRY_CUT, Anomaly.TIMES_CUT]

@@ -36,6 +36,8 @@ from storage.names import (
     LOG_START_OFFSET_CHECKPOINT,
     TopicPartition,
 )
+from storage.records import ControlType
+from tests.batches import encode_control_batch
 from tests.cleaner.engine.restore.test_restore import CLICKS, contents, data
 from tests.faults import FullDisk, crashes
 from tests.partition_dirs import (
@@ -339,6 +341,18 @@ def test_records_are_counted_also_within_a_batch(tmp_path, offset, records) -> N
     seen: list[int] = []
     assert count_in(log_dir / "clicks-0", decided, lambda _: None, seen.append) == Counted(records)
     assert sum(seen) > 0
+
+
+@pytest.mark.parametrize("txn_index", [struct.pack(">hqqqq", 0, 7, 0, 2, 3), b"torn"])
+def test_records_of_an_aborted_transaction_are_counted_and_its_marker_is_not(tmp_path, txn_index) -> None:
+    partition = PartitionDir(tmp_path / "data", "clicks-0")
+    of_one = {"producer_id": 7, "producer_epoch": 0}
+    data = keyed(0, "a=1", "b=1", base_sequence=0, is_transactional=True, **of_one)
+    marker = encode_control_batch(ControlType.ABORT, offset=2, timestamp_ms=NOW_MS, coordinator_epoch=0, **of_one)
+    log_dir = committed(tmp_path / "data", partition.segment(0, data, marker, keyed(3, "c=1"), aborted=txn_index))
+    decided = plan_deletion(a_cleaner(log_dir, LAYERS), CLICKS, Before(4), request()).decided
+    assert isinstance(decided, RecordDeletion)
+    assert count_in(partition.path, decided, lambda _: None, lambda _: None) == Counted(3)
 
 
 def test_what_cannot_be_counted_is_not_told_as_a_number(tmp_path) -> None:

@@ -26,7 +26,7 @@ from policies.findings.findings import FindingCode
 from policies.rescue import Volume
 from storage.anomalies import Anomaly
 from storage.checkpoints import format_offset_checkpoint
-from storage.errors import PlanOutOfDate
+from storage.errors import PlanOutOfDate, UnreadableFile
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin
 from storage.log.listing import list_partition
@@ -40,7 +40,7 @@ from storage.names import (
 )
 from storage.records import ControlType, Record, encode_batch
 from storage.records.v2 import MAGIC_POSITION
-from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
+from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, TOPICS, Healthy, seen
 from tests.metadata_dirs import alter, metadata_log
 from tests.partition_dirs import PartitionDir, keyed
 
@@ -653,6 +653,20 @@ def test_partition_that_cannot_be_read_is_damage(tmp_path: Path, capsys) -> None
     healthy.file("clicks-0", ".timeindex").write_bytes(struct.pack(">qi", -5, -5))
     status, (finding,) = seen(capsys, healthy.log_dir)
     assert (status, finding["code"]) == (4, "PARTITION_UNREADABLE")
+
+
+@pytest.mark.usefixtures("clock")
+def test_partition_that_cannot_be_read_any_more_is_damage(tmp_path: Path, capsys, monkeypatch) -> None:
+    log_dir = Healthy(tmp_path / "data").log_dir
+
+    def failing(*_: object) -> None:
+        raise UnreadableFile(log_dir / "orders-0", "Input/output error")
+
+    monkeypatch.setattr("cleaner.engine.doctor.examining.walk", failing)
+    status, found = seen(capsys, log_dir)
+    assert (status, {one["code"] for one in found}, len(found)) == (4, {"PARTITION_UNREADABLE"}, len(TOPICS))
+    told = f"The partition cannot be read as it is: {log_dir}/orders-0: cannot be read: Input/output error."
+    assert found[0]["text"] == told
 
 
 def test_file_without_a_name_that_a_process_keeps(tmp_path: Path, capsys, monkeypatch) -> None:

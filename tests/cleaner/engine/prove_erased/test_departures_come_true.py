@@ -80,6 +80,17 @@ def erased(request: pytest.FixtureRequest, tmp_path: Path) -> PartitionDir:
     return made
 
 
+def test_topics_are_named_that_hold_a_key_and_have_segments_in_remote_storage(tmp_path: Path) -> None:
+    now_ms, log_dir = now_of(tmp_path), tmp_path / "data"
+    made = [
+        PartitionDir(log_dir, f"{topic}-0").segment(0, keyed(0, f"{key}=1", timestamp_ms=now_ms))
+        for topic, key in (("tiered", KEYS[0]), ("here", KEYS[1]), ("other", "nobody"), ("also", KEYS[2]))
+    ]
+    remote = {"cleanup.policy": "delete", "remote.storage.enable": "true"}
+    layers = configured(tiered=remote, here={"cleanup.policy": "delete"}, other=remote, also=remote)
+    assert proof_of(committed(log_dir, *made), layers, now_ms).remote_topics == ("also", "tiered")
+
+
 SEGMENTS: Final = ("00000000000000000000.log", "00000000000000000060.log")
 
 
