@@ -23,6 +23,7 @@ openat2: not in
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import stat
@@ -54,6 +55,13 @@ _GET_FLAGS: Final = 2 << 30 | _FLAGS.size << 16 | ord("f") << 8 | 1
 _NO_FLAGS: Final = bytes(_FLAGS.size)
 _UNCHANGEABLE: Final = 0x10 | 0x20
 """FS_IMMUTABLE_FL, FS_APPEND_FL."""
+_STATX: Final = getattr(ctypes.CDLL(None), "statx", None)
+"""None in a C library that is older than the call."""
+_ATTRIBUTES: Final = struct.Struct("=8xQ40xQ")
+"""``stx_attributes``, and ``stx_attributes_mask``: those that the file system knows. Flags as of ``_UNCHANGEABLE``."""
+_STATX_BYTES: Final = 256
+_NOFOLLOW: Final = 0x100
+"""AT_SYMLINK_NOFOLLOW."""
 _LOOKS_MAX: Final = 8
 _T = TypeVar("_T")
 
@@ -98,8 +106,11 @@ def ensure_none_immutable(parent: int, directory: Path, to_change: Iterable[str]
 
     Raises: ImmutableFile, UnreadableFile.
     """
+    attributes = ctypes.create_string_buffer(_STATX_BYTES)
     for names, and_readable in ((to_change, False), (to_read, True)):
         for name in names:
+            if not and_readable and _is_known_changeable(parent, name, attributes):
+                continue
             try:
                 descriptor = os.open(name, READ_FLAGS, dir_fd=parent)
             except FileNotFoundError:
@@ -113,6 +124,18 @@ def ensure_none_immutable(parent: int, directory: Path, to_change: Iterable[str]
                     raise ImmutableFile(directory / name)
             finally:
                 os.close(descriptor)
+
+
+def _is_known_changeable(parent: int, name: str, attributes: ctypes.Array[ctypes.c_char]) -> bool:
+    """Return whether one call tells that a file is neither immutable nor append-only.
+
+    To open a file, to ask and to close it takes three calls. They follow if the kernel, the file system or a sandbox
+    does not tell the flags in this one.
+    """
+    if _STATX is None or _STATX(parent, os.fsencode(name), _NOFOLLOW, 0, attributes):
+        return False
+    found, known = _ATTRIBUTES.unpack_from(attributes)
+    return known & _UNCHANGEABLE == _UNCHANGEABLE and not found & _UNCHANGEABLE
 
 
 def is_unchangeable(descriptor: int) -> bool:
@@ -226,7 +249,8 @@ def open_sized(path: Path | str, parent: int | None = None) -> tuple[int, int]:
     if parent is None:
         descriptor = open_entry(path, READ_FLAGS)
     else:
-        descriptor = os.open(str(path).rpartition("/")[2], READ_FLAGS, dir_fd=parent)
+        name = path.rpartition("/")[2] if isinstance(path, str) else path.name
+        descriptor = os.open(name, READ_FLAGS, dir_fd=parent)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)

@@ -22,7 +22,15 @@ from storage.directory import (
 )
 from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry, last_time_index_entry
-from storage.names import SEGMENT_KINDS, FileIdentity, FileKind, FileState, SegmentFileName, segment_file_name
+from storage.names import (
+    SEGMENT_KINDS,
+    FileIdentity,
+    FileKind,
+    FileState,
+    SegmentFileName,
+    parse_segment_file_name,
+    segment_file_name,
+)
 from storage.stores.paths import StoredPath
 
 BLOCK_BYTES: Final = 512
@@ -81,7 +89,7 @@ class SegmentFile(NamedTuple):
 
 
 class SegmentSizes(NamedTuple):
-    """The sizes of a segment's files, in bytes, and the identities of the files. Attributes: as of ``Segment``."""
+    """The sizes of a segment's files, in bytes, and the identities of the files."""
 
     identity: FileIdentity
     """Of the ``.log``."""
@@ -90,7 +98,9 @@ class SegmentSizes(NamedTuple):
     index_bytes: int
     time_index_bytes: int
     disk_bytes: int
+    """The bytes of the blocks of all files."""
     links: int
+    """The greatest number of hard links of a file."""
 
 
 class Segment(NamedTuple):
@@ -113,38 +123,40 @@ class Segment(NamedTuple):
     @property
     def companions_bytes(self) -> int:
         """The size of the index files."""
-        return sum([identity.size_bytes for identity in self._companions])
-
-    @property
-    def on_disk(self) -> tuple[int, int]:
-        """Return the bytes of the blocks of all files, and the greatest number of hard links of a file."""
-        disk_bytes, links = 0, 1
-        for file in self.files.values():
-            disk_bytes += file.disk_bytes
-            links = max(links, file.links)
-        return disk_bytes, links
+        return self.sizes.companions_bytes
 
     @property
     def companions_identity(self) -> int:
         """A hash of the index files' identities: one number that changes with any of them."""
-        return hash(frozenset(self._companions))
-
-    @property
-    def _companions(self) -> list[FileIdentity]:
-        """The identities of the index files."""
-        return [file.identity for kind, file in self.files.items() if kind is not FileKind.LOG]
+        return self.sizes.companions_identity
 
     @property
     def sizes(self) -> SegmentSizes:
-        """All sizes in the listing, asked once, because there are many segments."""
-        index_bytes, time_index_bytes = self.bytes_of(FileKind.INDEX), self.bytes_of(FileKind.TIME_INDEX)
+        """All sizes in the listing, added up in one pass, because there are many segments."""
+        companions: list[FileIdentity] = []
+        companions_bytes = index_bytes = time_index_bytes = disk_bytes = 0
+        links = 1
+        for kind, file in self.files.items():
+            _, _, _, identity, _, file_disk_bytes, file_links = file
+            disk_bytes += file_disk_bytes
+            links = max(links, file_links)
+            if kind is FileKind.LOG:
+                continue
+            companions.append(identity)
+            size_bytes = identity.size_bytes
+            companions_bytes += size_bytes
+            if kind is FileKind.INDEX:
+                index_bytes = size_bytes
+            elif kind is FileKind.TIME_INDEX:
+                time_index_bytes = size_bytes
         return SegmentSizes(
             self.log.identity,
-            self.companions_bytes,
-            self.companions_identity,
+            companions_bytes,
+            hash(frozenset(companions)),
             index_bytes,
             time_index_bytes,
-            *self.on_disk,
+            disk_bytes,
+            links,
         )
 
     def ensure_as_listed(self) -> None:
@@ -231,19 +243,25 @@ def listed(directory: Path, file_name: str, name: SegmentFileName, status: os.st
     return SegmentFile(directory, file_name, name, identity, status.st_ctime_ns, disk_bytes, status.st_nlink)
 
 
-def listed_together(directory: Path, entries: Iterable[tuple[DirectoryEntry, SegmentFileName]]) -> list[SegmentFile]:
-    """Return the plain files among the entries of a directory; without the files that a live broker has removed
-    since.
+def listed_together(directory: Path, entries: Iterable[DirectoryEntry]) -> tuple[list[SegmentFile], list[str]]:
+    """Return the segment files and snapshots among the entries of a directory, and the names of all other entries.
+
+    An entry that is no plain file is one of the others, and so is a file that a live broker has removed since.
     """
-    found = []
-    for entry, name in entries:
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        if stat.S_ISREG(status.st_mode):
-            found.append(listed(directory, entry.name, name, status))
-    return found
+    files, others = [], []
+    for entry in entries:
+        file_name = entry.name
+        if name := parse_segment_file_name(file_name):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                others.append(file_name)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                files.append(listed(directory, file_name, name, status))
+                continue
+        others.append(file_name)
+    return files, others
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:

@@ -459,10 +459,10 @@ def exchanged(sources: Sequence[Segment], made: Segment, *, at_once: bool) -> Di
         made: the segment that it wrote.
         at_once: the sources are unlinked, and not only renamed.
     """
-    disk_bytes, _ = made.on_disk
+    new = made.sizes
     return _left(sources, at_once=at_once)._replace(
-        added_disk_bytes=disk_bytes,
-        index_saved_bytes=_companions_bytes(sources) - made.companions_bytes,
+        added_disk_bytes=new.disk_bytes,
+        index_saved_bytes=_companions_bytes(sources) - new.companions_bytes,
     )
 
 
@@ -637,8 +637,8 @@ def _mappings(process: Path) -> Iterator[str]:
 
 
 def _left(sources: Sequence[Segment], *, at_once: bool) -> DiskFigures:
-    found = (segment.on_disk for segment in sources)
-    return DiskFigures.left(sum(disk_bytes for disk_bytes, links in found if links == 1), at_once=at_once)
+    found = (segment.sizes for segment in sources)
+    return DiskFigures.left(sum(sizes.disk_bytes for sizes in found if sizes.links == 1), at_once=at_once)
 
 
 def _companions_bytes(segments: Iterable[Segment]) -> int:

@@ -85,7 +85,7 @@ def edges_of(segment: Segment, parent: int | None = None) -> SegmentEdges:
 
     Raises: UnreadableFile.
     """
-    path = segment.directory / segment.files[FileKind.LOG].file_name
+    path = segment.files[FileKind.LOG].location
     with reading(path, parent) as descriptor:
         walked = _walk_behind_index(descriptor, segment, parent)
         first = walked.first
@@ -127,10 +127,9 @@ def _end_of(segment: Segment, walked: _Walk, descriptor: OpenFile) -> SegmentEnd
 
 def _walk(descriptor: OpenFile, segment: Segment, start: int) -> _Walk:
     """Walk the headers from a batch boundary to the end of the file. The end lies where offsets go back, too."""
-    path = segment.directory / segment.files[FileKind.LOG].file_name
     size_bytes, first, largest_ms = size_of(descriptor), None, -1
     next_offset, end, is_ascending = segment.base_offset, start, True
-    headers = iter_headers(descriptor, path, start, size_bytes)
+    headers = iter_headers(descriptor, segment.files[FileKind.LOG].location, start, size_bytes)
     with suppress(CorruptBatch):  # for retention and reports the log ends before the first bytes that do not parse
         for found in headers:
             header, first = found.header, first or found

@@ -90,12 +90,8 @@ def list_partition(directory: Path) -> Listing:
     Raises: UnreadableFile.
     """
     with as_unreadable(directory), entries(directory) as found:
-        by_name = {entry.name: entry for entry in found}
-        names = segment_files_among(by_name)
-        files = listed_together(directory, [(by_name[name], parsed) for name, parsed in names.items()])
-    is_listed = {file.file_name for file in files}
-    others = tuple([name for name in by_name if name not in is_listed])
-    return Listing(directory, tuple(sorted(files, key=_file_name)), others)
+        files, others = listed_together(directory, found)
+    return Listing(directory, tuple(sorted(files, key=_file_name)), tuple(others))
 
 
 def ensure_plain_files(listing: Listing) -> None:

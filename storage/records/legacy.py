@@ -147,7 +147,9 @@ class LegacyMessage(NamedTuple):
     magic: int
 
 
-def parse_legacy_header(buf: bytes | memoryview, position: int, path: Path, buf_position: int = 0) -> LegacyHeader:
+def parse_legacy_header(
+    buf: bytes | memoryview, position: int, path: Path | str, buf_position: int = 0
+) -> LegacyHeader:
     """Read the header of the v0 or v1 message that starts at ``position`` of ``buf``; arguments as of
     ``parse_header``.
 
@@ -157,7 +159,7 @@ def parse_legacy_header(buf: bytes | memoryview, position: int, path: Path, buf_
     try:
         return _parse_header(memoryview(buf)[position:])
     except InvalidRecord as error:
-        raise CorruptBatch(path, buf_position + position, error.cause) from error
+        raise CorruptBatch(Path(path), buf_position + position, error.cause) from error
 
 
 def iter_messages(batch: LegacyBatch) -> Iterator[LegacyMessage]:

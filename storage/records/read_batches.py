@@ -67,7 +67,7 @@ class HeaderIterator(Iterator[PositionedHeader]):
     log. ``bytes_read`` counts the bytes read so far.
     """
 
-    def __init__(self, descriptor: OpenFile, path: Path, start: int, end: int) -> None:
+    def __init__(self, descriptor: OpenFile, path: Path | str, start: int, end: int) -> None:
         self._log, self._path = LogBytes(descriptor, _WINDOW_BYTES, end), path
         self.position = start
 
@@ -78,16 +78,18 @@ class HeaderIterator(Iterator[PositionedHeader]):
 
     def __next__(self) -> PositionedHeader:
         position, bytes_left = self.position, self._log.size_bytes - self.position
-        wanted_bytes = V2_HEADER_BYTES if bytes_left >= V2_HEADER_BYTES else max(0, bytes_left)
+        if bytes_left <= 0:
+            raise StopIteration
+        wanted_bytes = min(V2_HEADER_BYTES, bytes_left)
         try:
             data = self._log.at(position, wanted_bytes)
             if len(data) < wanted_bytes:
                 raise _shrunk(self._path, position + wanted_bytes)
             size_bytes = batch_size(data, bytes_left)
         except OSError as error:
-            raise UnreadableFile(self._path, error.strerror or str(error)) from error
+            raise UnreadableFile(Path(self._path), error.strerror or str(error)) from error
         except InvalidRecord as error:
-            raise CorruptBatch(self._path, position, error.cause) from error
+            raise CorruptBatch(Path(self._path), position, error.cause) from error
         if size_bytes is None:
             raise StopIteration
         header = _parse_any_header(data[:size_bytes], self._path, position)
@@ -95,12 +97,12 @@ class HeaderIterator(Iterator[PositionedHeader]):
         return PositionedHeader(position, header)
 
 
-def iter_headers(descriptor: OpenFile, path: Path, start: int = 0, end: int | None = None) -> HeaderIterator:
+def iter_headers(descriptor: OpenFile, path: Path | str, start: int = 0, end: int | None = None) -> HeaderIterator:
     """Walk over the headers of the batches in a file without reading their records.
 
     Args:
         descriptor: of the file, open for reading; its file position is neither used nor moved.
-        path: the file, for errors.
+        path: the file, for errors; as text for callers that open thousands of files.
         start: where a batch starts.
         end: where the log is taken to end; default: the file's present size.
 
@@ -162,11 +164,11 @@ def parse_batch(data: memoryview, path: Path, position: int) -> Batch | LegacyBa
     return Batch(header, data, path, position)
 
 
-def _parse_any_header(data: memoryview, path: Path, position: int) -> BatchHeader | LegacyHeader:
+def _parse_any_header(data: memoryview, path: Path | str, position: int) -> BatchHeader | LegacyHeader:
     if data[MAGIC_POSITION] in MESSAGE_BYTES_MIN:
         return parse_legacy_header(data, 0, path, position)
     return parse_header(data, 0, path, position)
 
 
-def _shrunk(path: Path, size_bytes: int) -> UnreadableFile:
-    return UnreadableFile(path, f"shorter than {size_bytes} bytes: it shrank while it was read")
+def _shrunk(path: Path | str, size_bytes: int) -> UnreadableFile:
+    return UnreadableFile(Path(path), f"shorter than {size_bytes} bytes: it shrank while it was read")

@@ -163,7 +163,7 @@ class BatchHeader(NamedTuple):
         return sequence_after(self.base_sequence, self.last_offset_delta)
 
 
-def parse_header(buf: bytes | memoryview, position: int, path: Path, buf_position: int = 0) -> BatchHeader:
+def parse_header(buf: bytes | memoryview, position: int, path: Path | str, buf_position: int = 0) -> BatchHeader:
     """Read the header of the v2 batch that starts at ``position`` of ``buf``.
 
     Args:
@@ -177,11 +177,11 @@ def parse_header(buf: bytes | memoryview, position: int, path: Path, buf_positio
     """
     where = buf_position + position
     if position < 0 or len(buf) - position < V2_HEADER_BYTES:
-        raise CorruptBatch(path, where, "fewer bytes than the header of a batch")
+        raise CorruptBatch(Path(path), where, "fewer bytes than the header of a batch")
     header = BatchHeader._make(V2_HEADER.unpack_from(buf, position))
     cause = _cause_of_damage(header)
     if cause is not None:
-        raise CorruptBatch(path, where, cause)
+        raise CorruptBatch(Path(path), where, cause)
     return header
 
 
