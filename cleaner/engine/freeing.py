@@ -89,7 +89,7 @@ class Rescue:
         self._executors: dict[str, Executor] = {}
         self._lacking: dict[PartitionKey, Gain] = {}
         self._deleted_disk_bytes = dict.fromkeys(self._log_dirs, 0)
-        self._rolling: list[PartitionPlan] = []
+        self._unsettled: list[PartitionPlan] = []
         """Deletions that ``settle`` carries out."""
 
     def run(self, errors: list[str]) -> Rescued:
@@ -200,18 +200,18 @@ class Rescue:
                 executor.delete(replace(plan, partitions=(step,)))
                 if self._deleted_of(step) > before:
                     self._note(step.key, gauge, _disk_bytes(step))
-                elif step.deletion and step.deletion.roll_at_offset is not None:
-                    self._rolling.append(step)
+                else:
+                    self._unsettled.append(step)
 
     def _settle(self) -> None:
         """Write the files that follow from the deletions, and delete segments that need an empty one in their place."""
-        before = [self._deleted_of(step) for step in self._rolling]
+        before = [self._deleted_of(step) for step in self._unsettled]
         for executor in self._executors.values():
             executor.settle()
-        for step, count in zip(self._rolling, before, strict=True):
+        for step, count in zip(self._unsettled, before, strict=True):
             if self._deleted_of(step) > count:
                 self._deleted_disk_bytes[step.facts.log_dir] += _disk_bytes(step)
-        self._rolling.clear()
+        self._unsettled.clear()
 
     def _note(self, key: PartitionKey, gauge: Gauge, disk_bytes: int) -> None:
         """Measure the gain of deleted files of a partition."""

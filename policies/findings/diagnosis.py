@@ -234,8 +234,7 @@ def transactions_of(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding]:
 
     What the next start makes anew by itself is left out.
     """
-    walked = seen.log._replace(segments=seen.log.segments[: seen.walked_segments])
-    yield from (one for one in grouped(transaction_findings(walked)) if one.harm < WORST_ADVICE)
+    yield from (one for one in grouped(transaction_findings(seen.log)) if one.harm < WORST_ADVICE)
     yield from _hanging(seen, now_ms)
 
 

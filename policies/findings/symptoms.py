@@ -63,8 +63,6 @@ class PartitionSymptoms:
     epochs: ReadEpochs = NO_EPOCHS
     log: LogHistory = NO_HISTORY
     """The ends of the files of its segments, and the headers of the first ones."""
-    walked_segments: int = 0
-    """The number of segments, from the first one on, whose headers were read."""
     unkeyed_offsets: tuple[int, ...] = ()
     """Where segments of a compacted topic begin with a batch that holds a record without a key."""
     walked: HeaderWalk = NOT_WALKED

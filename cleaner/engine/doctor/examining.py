@@ -407,20 +407,19 @@ class _Eyes:
             was_clean=self._checkpoints.was_clean,
             keys=self._with.budget.small_segments if is_compact else None,
         )
-        walked, log, walked_segments = NOT_WALKED, losses.log, 0
+        walked, log = NOT_WALKED, losses.log
         if self._with.walks is not None:
             walked = self._with.walks.get(str(self.path), NOT_WALKED)
         elif explained:
             logs = _without_tail(segments, end.torn_bytes)
-            facts, walked_segments = walk(logs, [one.facts for one in log.segments], self._with.budget)
-            unread = sum(segment.size_bytes for segment in logs[walked_segments:])
-            walked = HeaderWalk.of(facts[:walked_segments], noted.first_dirty, unread)
+            facts, count = walk(logs, [one.facts for one in log.segments], self._with.budget)
+            unread = sum(segment.size_bytes for segment in logs[count:])
+            walked = HeaderWalk.of(facts[:count], noted.first_dirty, unread)
             histories = [one._replace(facts=found) for one, found in zip(log.segments, facts, strict=True)]
             log = log._replace(segments=histories)
         return replace(
             losses,
             log=log,
-            walked_segments=walked_segments,
             age_ms=age_ms,
             explained=explained,
             error=self._error,
