@@ -94,6 +94,28 @@ def list_partition(directory: Path) -> Listing:
     return Listing(directory, tuple(sorted(files, key=_file_name)), tuple(others))
 
 
+def list_ends(directory: Path) -> Listing:
+    """List the first and the last segment of a partition, without snapshots: enough to tell the offsets of a log.
+
+    Where a recovery is due, or a name of the log is no plain file, everything is listed.
+
+    Raises: UnreadableFile.
+    """
+    with as_unreadable(directory), entries(directory) as found:
+        by_name = {entry.name: entry for entry in found}
+        names = segment_files_among(by_name)
+        in_log = [(by_name[name], parsed) for name, parsed in names.items() if parsed.state in _STATES_OF_A_LOG]
+        is_settled = all(parsed.state in _SETTLED for parsed in names.values())
+        bases = [parsed.base_offset for _, parsed in in_log if parsed.kind is FileKind.LOG]
+        if is_settled and bases and all(entry.is_file(follow_symlinks=False) for entry, _ in in_log):
+            ends = {min(bases), max(bases)}
+            wanted = [one for one in in_log if one[1].base_offset in ends and one[1].kind is not FileKind.SNAPSHOT]
+            files = listed_together(directory, wanted)
+            if {file.name.base_offset for file in files if file.name.kind is FileKind.LOG} == ends:
+                return Listing(directory, tuple(sorted(files, key=_file_name)))
+    return list_partition(directory)
+
+
 def ensure_plain_files(listing: Listing) -> None:
     """Refuse a partition in which a file of a segment, or a snapshot, is no plain file.
 
@@ -126,6 +148,8 @@ def strange_files(listing: Listing) -> list[str]:
 
 
 _STATES_OF_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
+_SETTLED: Final = (FileState.PLAIN, FileState.DELETED)
+"""The states of files that call for no recovery."""
 _file_name = attrgetter("file_name")
 
 

@@ -16,7 +16,7 @@ from storage.directory import followed, names_of
 from storage.errors import InvalidConfig, NotALogDir
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
-from storage.log.listing import list_partition
+from storage.log.listing import list_ends, list_partition
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, DirState, TopicPartition, parse_partition_dir_name
 from storage.stores.paths import StoredPath, located, look_anew
@@ -96,6 +96,13 @@ class FoundPartition:
     def open(self) -> Log:
         """Open the log of the partition. Raises: CorruptBatch, UnreadableFile."""
         return Log.open(self.directory, LogConfig(), FileSystem(), log_start_offset=self.log_start_offset)
+
+    def open_ends(self) -> Log:
+        """Open the log with its first and its last segment alone, which tell where it begins and ends.
+
+        Raises: as ``open``.
+        """
+        return Log(self.directory, LogConfig(), FileSystem(), list_ends(self.directory), self.log_start_offset)
 
 
 def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[FoundPartition]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cleaner.spark.table.options import Bound, Options
 from policies.config.config_sources import nearest
 from storage.errors import InvalidConfig, LogCleanerError
 from storage.log import Log, SpecialTimestamp
+from storage.log.search import TimestampOffset
 from storage.names import TopicPartition
 from storage.scan.partitions import FoundPartition, OffsetRange, names_in, readable_end
 
@@ -71,32 +72,41 @@ def range_of(log: Log, name: TopicPartition, options: Options, now_ms: int) -> O
     """
     end = readable_end(log, read_committed=options.read_committed, now_ms=now_ms)
     starting = options.starting or Bound(None, SpecialTimestamp.EARLIEST)
-    start = resolve(starting, log, name, end, fails=options.fail_on_data_loss)
-    return OffsetRange(start, resolve(options.ending, log, name, end, fails=options.fail_on_data_loss))
+    held, fails = OffsetRange(log.log_start_offset, end), options.fail_on_data_loss
+    start, end = (resolve(one, name, held, log.lookup_timestamp, fails=fails) for one in (starting, options.ending))
+    return OffsetRange(start, end)
 
 
-def resolve(bound: Bound, log: Log, name: TopicPartition, end: int, *, fails: bool) -> int:
+def resolve(
+    bound: Bound,
+    name: TopicPartition,
+    held: OffsetRange,
+    seek: Callable[[int], TimestampOffset | None],
+    *,
+    fails: bool,
+) -> int:
     """Return the offset that a bound means.
 
     Args:
         bound: the bound. If it names partitions, it names this partition.
-        log: the partition.
         name: the partition's name.
-        end: the end of the offsets that can be read.
+        held: the offsets from the log start up to the end of those that can be read.
+        seek: finds the first record of a time or later, as ``Log.lookup_timestamp``.
         fails: True if an offset outside the log is an error. Otherwise the nearest offset is taken.
 
-    Raises: NoSuchOffset, CorruptBatch, CorruptIndex, UnreadableFile.
+    Raises: NoSuchOffset; as ``seek``.
     """
+    log_start_offset, end = held
     asked = bound.of_all if bound.partitions is None else bound.partitions[name]
     if bound.by_timestamp:
-        found = log.lookup_timestamp(asked)
+        found = seek(asked)
         if found is None and not bound.falls_back:
-            raise NoSuchOffset(str(name), f"a record of timestamp {asked} or later", log.log_start_offset, end)
+            raise NoSuchOffset(str(name), f"a record of timestamp {asked} or later", log_start_offset, end)
         return end if found is None else min(found.offset, end)
     if asked == SpecialTimestamp.LATEST:
         return end
     if asked == SpecialTimestamp.EARLIEST:
-        return min(log.log_start_offset, end)
-    if fails and not log.log_start_offset <= asked <= end:
-        raise NoSuchOffset(str(name), f"offset {asked}", log.log_start_offset, end)
-    return max(log.log_start_offset, min(asked, end))
+        return min(log_start_offset, end)
+    if fails and not log_start_offset <= asked <= end:
+        raise NoSuchOffset(str(name), f"offset {asked}", log_start_offset, end)
+    return max(log_start_offset, min(asked, end))

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource as limits
 
-from cleaner.engine.clock import SystemClock
+from cleaner.engine.clock import Clock, SystemClock
 from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
+from cleaner.spark.table.ends import Ends
 from cleaner.spark.table.options import LOG_END, Bound, Options
 from cleaner.spark.table.planning import check_whole, for_each
 from cleaner.spark.table.reading import read_offsets
 from storage.directory import despite_vanishing
 from storage.errors import InvalidConfig, LogCleanerError
+from storage.log.search import TimestampOffset
 from storage.names import TopicPartition
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
-from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions, readable_end
+from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +49,13 @@ class PartitionGone(LogCleanerError):
 class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their extents in the workers."""
 
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: Options, columns: tuple[str, ...], clock: Clock | None = None) -> None:
         if options.ending != LOG_END:
             raise InvalidConfig("endingOffsets", None, "a stream does not end", "kafka-log")
         self._options, self._columns = options, columns
+        self._held = Ends(clock or SystemClock(), read_committed=options.read_committed)
         self._ceiling: Offsets | None = None
+        self._latest: Offsets | None = None
 
     @WITHOUT_STACK
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
@@ -63,7 +67,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         check_chosen(self._options, found, may_come=True)
         starting = self._options.starting or LOG_END
         check_named((starting,), found)
-        return to_json(for_each(found, lambda one: self._initial(one, starting)))
+        held = self._held.of(found)
+        return to_json(for_each(found, lambda one: self._initial(one, starting, held[one.topic_partition])))
 
     @WITHOUT_STACK
     def latestOffset(self, start: dict[str, dict[str, int]], limit: limits.ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
@@ -76,9 +81,17 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         if self._ceiling is not None:
             ends = {name: min(end, self._ceiling[name]) for name, end in ends.items() if name in self._ceiling}
             ends |= {name: begun[name] for name in begun.keys() - ends.keys()}
+        self._latest = ends
         if isinstance(limit, limits.ReadMaxRows):
             ends = limited(begun, ends, limit.max_rows)
         return to_json(ends)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+        """Return where the logs ended at the last trigger, whatever its limit; None before the first look.
+
+        Source: Spark KafkaMicroBatchStream.reportLatestOffset.
+        """
+        return None if self._latest is None else to_json(self._latest)
 
     def getDefaultReadLimit(self) -> limits.ReadLimit:  # noqa: N802
         """Return the limit of a micro-batch: ``maxOffsetsPerTrigger``, else none."""
@@ -88,7 +101,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
     @WITHOUT_STACK
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the ends of the query: it reads no record that arrives from now on."""
-        self._ceiling = self._ends()
+        self._ceiling = self._latest = self._ends()
 
     @WITHOUT_STACK
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
@@ -119,31 +132,30 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
     def _extents(self, partition: FoundPartition, range_: OffsetRange) -> list[Extent]:
         log, name = partition.open(), partition.topic_partition
         if self._options.fail_on_data_loss:
-            bound = Bound({name: range_.start}), Bound({name: range_.end})
-            for one in bound:  # the start may have been deleted, the end cut off
-                resolve(one, log, name, log.log_end_offset, fails=True)
+            held, bounds = (
+                OffsetRange(log.log_start_offset, log.log_end_offset),
+                map(Bound, ({name: o} for o in range_)),
+            )
+            for one in bounds:  # the start may have been deleted, the end cut off
+                resolve(one, name, held, log.lookup_timestamp, fails=True)
         if range_.start > range_.end and self._options.fail_on_data_loss:
             raise NoSuchOffset(str(name), f"offset {range_.start}", log.log_start_offset, range_.end)
-        options = self._options
-        wanted = Wanted(range_, None, options.partition_bytes_max, options.read_committed)
+        options, ends_log = self._options, range_.end == log.log_end_offset
+        wanted = Wanted(range_, None, options.partition_bytes_max, options.read_committed, ends_log)
         return list(cut_partition(name, log.segments, wanted))
 
-    def _initial(self, partition: FoundPartition, starting: Bound) -> int:
-        log, name = partition.open(), partition.topic_partition
-        end = self._end(partition)
-        return resolve(starting, log, name, end, fails=self._options.fail_on_data_loss)
+    def _initial(self, partition: FoundPartition, starting: Bound, held: OffsetRange) -> int:
+        def seek(timestamp_ms: int) -> TimestampOffset | None:
+            return partition.open().lookup_timestamp(timestamp_ms)
+
+        return resolve(starting, partition.topic_partition, held, seek, fails=self._options.fail_on_data_loss)
 
     def _ends(self) -> Offsets:
-        return for_each(self._found(), self._end)
+        return {name: held.end for name, held in self._held.of(self._found()).items()}
 
     def _found(self) -> list[FoundPartition]:
         self._options.open_stores()
         return find_partitions(self._options.paths, self._options.choice)
-
-    def _end(self, partition: FoundPartition) -> int:
-        now_ms = SystemClock().now_ms()
-        committed = self._options.read_committed
-        return despite_vanishing(lambda: readable_end(partition.open(), read_committed=committed, now_ms=now_ms))
 
 
 def limited(begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
