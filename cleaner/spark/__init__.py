@@ -9,8 +9,8 @@ options name; ``logs`` is the function ``read_logs``. ``planning`` chooses the e
 is the work of their tasks. ``sink`` writes new partitions, each in parts; ``stored_sink`` writes them into a store.
 ``bulk`` compacts: it sends work to the ``tasks`` of its executors, and ``shuffle`` finds the survivors.
 
-``analysis`` examines a *snapshot*. Its tasks hand over *facts* (stretches of batches, keys) and measure the *savings*
-of a compaction. ``analyzing`` makes rows of tables of the figures that Spark aggregates.
+``analysis`` examines a *snapshot*. Its tasks send each other *facts* (*figures* of stretches of batches, and *keys*),
+and measure the *savings* of a compaction. ``analyzing`` makes tables of the rows that tasks merge of the facts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cleaner.errors import how_to_install
 from cleaner.spark.errors import SparkUnavailable
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from cleaner.spark.table.source import KafkaLogSource
@@ -85,6 +86,17 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
     spark = start_session(master, config or {})
     _register(spark, source)
     return spark
+
+
+def open_context(master: str) -> SparkContext:
+    """Start a context for commands that need no tables of Spark. Its Python workers run this interpreter.
+
+    Raises: SparkUnavailable: Java or a package is missing, or Spark does not run on this Java.
+    """
+    with _needing_packages():
+        from cleaner.spark.analysis import analyzing  # noqa: F401, PLC0415  (checked before a JVM starts for nothing)
+        from cleaner.spark.session import start_context  # noqa: PLC0415
+    return start_context(master)
 
 
 def _register(spark: SparkSession, source: type[KafkaLogSource]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -28,17 +29,35 @@ _OURS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
 }
+_SHORT_LIVED: Final = (
+    "spark.driver.extraJavaOptions",
+    f"{_OURS['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
+"""Options of a JVM that only moves bytes: it never gets back what the second compiler and a parallel collector cost."""
 
 
 def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
     """Start a session, as ``cleaner.spark.open_session`` describes. Raises: SparkUnavailable."""
+    with _starting(master):
+        builder = SparkSession.builder.appName("logcleaner").master(master)
+        for key, value in (_OURS | dict(config)).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+
+def start_context(master: str) -> SparkContext:
+    """Start a context that moves bytes between tasks, without Spark's SQL. Raises: SparkUnavailable."""
+    with _starting(master):
+        conf = SparkConf().setAppName("logcleaner").setMaster(master).setAll([*_OURS.items(), _SHORT_LIVED])
+        return SparkContext.getOrCreate(conf)
+
+
+@contextmanager
+def _starting(master: str) -> Iterator[None]:
     check_java(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName("logcleaner").master(master)
-    for key, value in (_OURS | dict(config)).items():
-        builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        yield
     except (PySparkException, Py4JJavaError) as error:
         raise SparkUnavailable(f"{master}: {cause_of(error)}", "see that there is such a master") from error
 

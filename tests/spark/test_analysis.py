@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from pyarrow import parquet
 
@@ -20,7 +22,11 @@ from cleaner.config.layers import Settings, build_layers
 from cleaner.engine.cleaner import Cleaner
 from cleaner.errors import UnwritableFile
 from cleaner.report.findings import TABLES, Analysis, AnalysisRow, CurveStep, Savings
-from cleaner.spark.analysis.analyzing import TOP_KEYS, PlannedRead, analyze, take_snapshot, write_tables
+from cleaner.spark.analysis import analyzing, figures, keys, task_facts
+from cleaner.spark.analysis.analyzing import PlannedRead, analyze, take_snapshot, write_tables
+from cleaner.spark.analysis.figures import Growing
+from cleaner.spark.analysis.keys import TOP_KEYS
+from cleaner.spark.analysis.task_facts import answer_of, facts_of
 from cleaner.spark.errors import AnalysisFailed
 from cleaner.spark.session import cause_of
 from policies import Plan, Request
@@ -94,8 +100,8 @@ def analyzed(spark: Any, samples: Samples, old_samples: Samples, tmp_path_factor
     (root / "drawn" / "gone-0" / f"{0:020d}.log").unlink()
     steps: list[str] = []
     broker = build_layers(Settings()).broker_policy()
-    analysis = analyze(spark, snapshot, broker, steps.append)
-    assert steps == ["reading batches", "reading keys", "measuring compactions"]
+    analysis = analyze(spark.sparkContext, snapshot, broker, steps.append)
+    assert steps == ["reading", "measuring compactions"]
     return Analyzed(plan, snapshot, analysis, cleaner)
 
 
@@ -212,8 +218,8 @@ def test_top_keys(analyzed: Analyzed, name: str) -> None:
         if record.key is not None:
             counts[record.key] += 1
             sizes[record.key] += len(record.key) + len(record.value or b"")
-    for by, figures in (("hottest", counts), ("largest", sizes)):
-        expected = sorted(figures, key=lambda key: (-figures[key], key))[:TOP_KEYS]
+    for by, measured in (("hottest", counts), ("largest", sizes)):
+        expected = sorted(measured, key=lambda key: (-measured[key], key))[:TOP_KEYS]
         told: list[Any] = [row for row in analyzed.rows("top_keys", name) if getattr(row, "by", None) == by]
         assert [(row.rank, row.key) for row in told] == list(enumerate(expected, 1))
         assert [(row.records, row.size_bytes) for row in told] == [(counts[key], sizes[key]) for key in expected]
@@ -302,6 +308,53 @@ def test_tables_as_parquet_are_the_tables(analyzed: Analyzed, tmp_path: Path) ->
         assert sorted(set(moments)) == [NOW_MS, NOW_MS + DAY_MS]
 
 
+def test_many_tasks_find_what_one_finds(spark: Any, analyzed: Analyzed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyzing, "packed", lambda extents, _: ((extent,) for extent in extents))
+    broker = build_layers(Settings()).broker_policy()
+    again = analyze(spark.sparkContext, analyzed.snapshot, broker, lambda _: None)
+    assert (again.tables, again.problems) == (analyzed.analysis.tables, analyzed.analysis.problems)
+
+
+def test_a_task_that_sends_its_keys_early_sends_the_same(analyzed: Analyzed, monkeypatch: pytest.MonkeyPatch) -> None:
+    packs = analyzing.packs_of(analyzed.snapshot)
+    late = [list(facts_of(pack, NOW_MS)) for pack in packs]
+    expected = [answer for sent in late for answer in answer_of(sent)]
+    monkeypatch.setattr(keys, "PENDING_BYTES_MIN", 0)
+    monkeypatch.setattr(task_facts, "KEYS_SENT_BYTES", 0)
+    monkeypatch.setattr(figures, "ROWS_PENDING_MIN", 0)
+    early = [list(facts_of(pack, NOW_MS)) for pack in packs]
+    assert sum(map(len, early)) > sum(map(len, late))
+    assert [answer for sent in early for answer in answer_of(reversed(sent))] == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tables_merge_in_any_grouping_to_the_same(seed: int) -> None:
+    drawn, whole = Random(seed), Growing()
+    rows = [
+        {
+            name: {column: np.array([drawn.randint(-1, 3)]) for column in (*table.by, *table.columns)}
+            | ({"first_offset": np.array([number])} if table.ordered_by else {})
+            for name, table in figures.TABLES.items()
+        }
+        for number in range(12)
+    ]
+    for row in rows:
+        whole.add(row)
+    parts, first = [], 0
+    while first < len(rows):
+        part, count = Growing(), drawn.randint(1, 4)
+        for row in rows[first : first + count]:
+            part.add(row)
+        parts.append(part.merge())
+        first += count
+    again = Growing()
+    for tables in drawn.sample(parts, len(parts)):
+        again.add(tables)
+    assert {name: {c: v.tolist() for c, v in table.items()} for name, table in again.merge().items()} == {
+        name: {c: v.tolist() for c, v in table.items()} for name, table in whole.merge().items()
+    }
+
+
 def test_a_table_that_cannot_be_written_is_told(analyzed: Analyzed, tmp_path: Path) -> None:
     (tmp_path / "sizes").write_text("")
     with pytest.raises(UnwritableFile, match="sizes"):
@@ -313,7 +366,9 @@ def test_a_job_that_fails_is_told_in_one_line(spark: Any, analyzed: Analyzed) ->
         spark.sql("SELECT no_such_column")
 
     with pytest.raises(AnalysisFailed, match="no_such_column") as told:
-        analyze(spark, replace(analyzed.snapshot, extents=()), build_layers(Settings()).broker_policy(), fail)
+        analyze(
+            spark.sparkContext, replace(analyzed.snapshot, extents=()), build_layers(Settings()).broker_policy(), fail
+        )
     assert "\n" not in str(told.value)
 
 

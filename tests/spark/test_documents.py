@@ -31,6 +31,7 @@ def session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> OpenSession:
     session = OpenSession(spark)
     for opener in ("cleaner.spark.open_session", "cleaner.spark.session.start_session"):
         monkeypatch.setattr(opener, lambda *_, **__: session)
+    monkeypatch.setattr("cleaner.spark.open_context", lambda *_: OpenSession(spark.sparkContext))
     return session
 
 

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _analyze(args: argparse.Namespace) -> tuple[Analysis, Provenance | None]:
     """Open the configuration and Spark before any log dir is read, then analyze."""
     from cleaner.engine.cleaner import Cleaner
-    from cleaner.spark import open_session
+    from cleaner.spark import open_context
     from policies.config.config_layers import Configured
     from policies.plan import Request
     from storage.kernels import check_usable
@@ -75,14 +75,14 @@ def _analyze(args: argparse.Namespace) -> tuple[Analysis, Provenance | None]:
     warn_of_symlinks(log_dirs)
     check_usable()
     cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers))
-    spark = open_session(args.master)
+    spark = open_context(args.master)
     try:
         from cleaner.spark.analysis.analyzing import analyze, take_snapshot
         from cleaner.spark.stage_lines import StageLines
 
         request = Request(clock_ms(), force_compaction=True, confirmed=True, topics=tuple(args.topic))
         snapshot = take_snapshot(cleaner.plan(request))
-        with StageLines(spark.sparkContext.statusTracker()) as lines:
+        with StageLines(spark.statusTracker()) as lines:
             analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
     finally:
         spark.stop()

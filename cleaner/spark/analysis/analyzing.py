@@ -1,10 +1,11 @@
-"""Analyze a snapshot with Spark: tasks make stretches and keys, and Spark shuffles and aggregates both.
+"""Analyze a snapshot with Spark: tasks read each file once and send each other facts, which further tasks merge.
 
 The snapshot is the subject of an analysis: the partitions of one plan, and extents of their files, fixed before the
 first task.
 
-Spark shuffles no value. Of each record with a key it shuffles key, offset and size. The driver receives only as much as
-the answer holds, puts names in the place of numbers, and adds facts that Spark does not know.
+Spark shuffles no value. Of each key in a task it shuffles the key, the counts of its records and the latest offset. The
+driver receives only as much as the answer holds, puts names in the place of numbers, and adds facts that tasks do not
+know. Spark moves bytes: its SQL would cost some 20 s of CPU for plans and generated code before it read a byte.
 
 An analysis is written as Parquet: a directory for each table, with a file for each run. Files of earlier runs stay.
 """
@@ -12,9 +13,8 @@ An analysis is written as Parquet: a directory for each table, with a file for e
 from __future__ import annotations
 
 import io
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -24,11 +24,8 @@ from typing import Any, Final, get_args, get_type_hints
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's own examples have it)
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.engine.copy.manifest import ensure_whole
 from cleaner.engine.inventory import is_named
@@ -50,10 +47,12 @@ from cleaner.report.findings import (
     Timestamps,
     TopKey,
 )
-from cleaner.spark.analysis.task_facts import KEY, STRETCH
+from cleaner.spark.analysis.keys import MEASURES, TOP_KEYS
+from cleaner.spark.analysis.task_facts import Facts, PlacedExtent, answer_of, facts_of
 from cleaner.spark.errors import AnalysisFailed
 from cleaner.spark.session import cause_of
 from cleaner.spark.table.options import PARTITION_BYTES_DEFAULT
+from cleaner.spark.table.planning import asked
 from policies.config.policy import BrokerPolicy
 from policies.facts import PartitionFacts
 from policies.plan import PartitionPlan, Plan, Request, path_of
@@ -65,7 +64,6 @@ from storage.filesystem import Purpose
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
 from storage.names import TopicPartition
-from storage.records import ControlType
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
 from storage.scan.partitions import OffsetRange
 from storage.stores.paths import StoredPath, path_of_text
@@ -83,16 +81,17 @@ ByPlace = Mapping[int, Figures]
 Rehearsed = Mapping[int, PartitionResult]
 """The results that the partitions' actions would have, by place."""
 
-TOP_KEYS: Final = 10
+BUCKETS_MAX: Final = 1000
+"""The most tasks that merge: each task that reads may send something to each of them."""
 Told = Callable[[str], None]
 """A function that hears the next step."""
 
 
-def analyze(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
+def analyze(spark: SparkContext, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
     """Compute every table.
 
     Args:
-        spark: a session whose executors see the log dirs and have this package.
+        spark: a context whose executors see the log dirs and have this package.
         snapshot: the files to read.
         broker: the configuration for all topics alike.
         told: hears the steps.
@@ -132,12 +131,31 @@ def take_snapshot(plan: Plan) -> PlannedRead:
         except LogCleanerError as error:
             problems.append(str(error))
     extents: list[Extent] = []
-    for planned in plan.partitions:
-        try:
-            extents += despite_vanishing(partial(_extents, planned.facts))
-        except LogCleanerError as error:
-            problems.append(f"{planned.facts.topic_partition}: {error}")
+    in_store = any(is_stored(path_of_text(log_dir.facts.path)) for log_dir in plan.log_dirs)
+    for found in asked(plan.partitions, _extents_or_problem, in_store=in_store):
+        if isinstance(found, str):
+            problems.append(found)
+        else:
+            extents += found
     return PlannedRead(plan.request.now_ms, plan.partitions, tuple(extents), tuple(problems))
+
+
+def packs_of(snapshot: PlannedRead) -> list[list[PlacedExtent]]:
+    """Return the extents of each task that reads. About as many tasks merge: a large partition is several buckets."""
+    packs, places = list(packed(snapshot.extents, PARTITION_BYTES_DEFAULT)), snapshot.places
+    sizes: dict[int, int] = defaultdict(int)
+    for extent in snapshot.extents:
+        sizes[places[extent.path.parent]] += extent.size_bytes
+    share_bytes = sum(sizes.values()) // min(max(len(packs), 1), BUCKETS_MAX) + 1
+    buckets: dict[int, tuple[int, int]] = {}
+    before_bytes = 0
+    for place, size_bytes in sizes.items():
+        buckets[place] = before_bytes // share_bytes, -(-size_bytes // share_bytes)
+        before_bytes += size_bytes
+    return [
+        [PlacedExtent(one, places[one.path.parent], *buckets[places[one.path.parent]]) for one in pack]
+        for pack in packs
+    ]
 
 
 class Naming:
@@ -240,32 +258,29 @@ def write_tables(analysis: Analysis, output: Path) -> None:
             _write(path, _arrow(table, kind, analysis))
 
 
-def _analysis(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
-    named, problems = Naming(snapshot), list(snapshot.problems)
-    with _kept(_facts(spark, snapshot, STRETCH)) as stretches:
-        told("reading batches")
-        problems += _problems(stretches)
-        sums = {row["place"]: row for row in _rows(_sums(stretches))}
-        tables = {
-            "sizes": named.sizes(sums),
-            "days": named.days(_rows(_days(stretches))),
-            "codecs": named.codecs(_rows(_codecs(stretches))),
-            "timestamps": named.timestamps(sums),
-            "producers": named.producers(_rows(_producers(stretches))),
-        }
-    with _kept(_by_key(_facts(spark, snapshot, KEY)).coalesce(_tasks(spark, snapshot))) as keys:
-        told("reading keys")
-        problems += _problems(keys)
-        tables["keys"] = named.keys({row["place"]: row for row in _rows(_key_sums(keys))}, sums)
-        tables["top_keys"] = named.top_keys(_rows(_top_keys(keys)))
+def _analysis(spark: SparkContext, snapshot: PlannedRead, broker: BrokerPolicy, told: Told) -> Analysis:
+    told("reading")
+    rows, found = _answers(spark, snapshot)
+    named = Naming(snapshot)
+    sums = {row["place"]: row for row in rows["sums"]}
+    tables = {
+        "sizes": named.sizes(sums),
+        "days": named.days(rows["days"]),
+        "codecs": named.codecs(rows["codecs"]),
+        "timestamps": named.timestamps(sums),
+        "producers": named.producers(rows["producers"]),
+        "keys": named.keys(_added(rows["keys"]), sums),
+        "top_keys": named.top_keys(_ranked(rows["top_keys"])),
+    }
     told("measuring compactions")
     rehearsed = _rehearsed(spark, snapshot, broker)
-    problems += [f"{named.of(place)}: {result.error}" for place, result in rehearsed.items() if result.error]
+    unmeasured = [f"{named.of(place)}: {result.error}" for place, result in rehearsed.items() if result.error]
     tables |= {"savings": named.savings(rehearsed), "retention": named.retention()}
-    return Analysis(snapshot.now_ms, tables, tuple(dict.fromkeys(problems)))
+    problems = dict.fromkeys((*snapshot.problems, *sorted(found), *unmeasured))
+    return Analysis(snapshot.now_ms, tables, tuple(problems))
 
 
-def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy) -> Rehearsed:
+def _rehearsed(spark: SparkContext, snapshot: PlannedRead, broker: BrokerPolicy) -> Rehearsed:
     """Measure what ``clean --yes`` would save now: each partition with something to do, in a task of its own."""
     working = [(place, planned) for place, planned in enumerate(snapshot.partitions) if planned.has_work]
     now_ms = snapshot.now_ms
@@ -273,149 +288,57 @@ def _rehearsed(spark: SparkSession, snapshot: PlannedRead, broker: BrokerPolicy)
     def measure(planned: PartitionPlan) -> PartitionResult:
         return Rehearsal(Means(broker=broker), Request(now_ms, confirmed=True)).result(planned, exact=True)
 
-    tasks = spark.sparkContext.parallelize(working, max(len(working), 1))
-    return dict(tasks.mapValues(measure).collect())
+    if not working:
+        return {}
+    return dict(spark.parallelize(working, len(working)).mapValues(measure).collect())
 
 
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Keep a frame until the context exits: Spark computes it once, for any number of aggregations."""
-    kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
+def _answers(spark: SparkContext, snapshot: PlannedRead) -> tuple[dict[str, list[Figures]], list[str]]:
+    """Return the rows of all answers, by their tables, and the problems."""
+    packs = packs_of(snapshot)
+    rows: dict[str, list[Figures]] = defaultdict(list)
+    problems: list[str] = []
+    if not packs:
+        return rows, problems
+    now_ms, buckets = snapshot.now_ms, max(one.first_bucket + one.buckets for pack in packs for one in pack)
+
+    def read(some: Iterable[list[PlacedExtent]]) -> Iterable[tuple[int, Facts]]:
+        return (sent for pack in some for sent in facts_of(pack, now_ms))
+
+    facts = spark.parallelize(packs, len(packs)).mapPartitions(read)
+    for answer in facts.partitionBy(buckets, int).mapPartitions(answer_of).collect():
+        problems += answer.problems
+        for table, some in answer.rows.items():
+            rows[table] += some
+    return rows, problems
 
 
-def _problems(frame: DataFrame) -> list[str]:
-    return sorted(row["problem"] for row in _rows(frame.where("problem IS NOT NULL").select("problem").distinct()))
-
-
-def _rows(frame: DataFrame) -> list[Figures]:
-    found: list[Figures] = frame.toArrow().to_pylist()
+def _added(partial_sums: Iterable[Figures]) -> ByPlace:
+    """Add up the sums that several buckets have of a partition's keys."""
+    found: dict[int, dict[str, int]] = {}
+    for row in partial_sums:
+        before = found.setdefault(row["place"], dict.fromkeys(row, 0))
+        found[row["place"]] = {name: before[name] + value for name, value in row.items()} | {"place": row["place"]}
     return found
 
 
-def _facts(spark: SparkSession, snapshot: PlannedRead, schema: pa.Schema) -> DataFrame:
-    """Return the facts that tasks gather, each task from one pack of extents."""
-    places, now_ms = snapshot.places, snapshot.now_ms
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from cleaner.spark.analysis.task_facts import facts_of  # noqa: PLC0415  (the kernels: in the workers only)
-
-        for batch in batches:
-            for pack in batch.column(0).to_pylist():
-                yield from facts_of(pickle.loads(pack), places, schema, now_ms)  # noqa: S301  (our own driver's)
-
-    packs = [pickle.dumps(pack) for pack in _packs(snapshot)]
-    return _distributed(spark, packs).mapInArrow(read, from_arrow_schema(schema))
+def _ranked(candidates: Iterable[Figures]) -> list[Figures]:
+    """Return the top keys of each partition with their ranks, of those of its buckets."""
+    of: dict[tuple[int, str], list[Figures]] = defaultdict(list)
+    for row in candidates:
+        of[row["place"], row["by"]].append(row)
+    ranked: list[Figures] = []
+    for (_, by), rows in of.items():
+        best = sorted(rows, key=lambda row: (-row[MEASURES[by]], row["key"]))[:TOP_KEYS]
+        ranked += [{**row, "rank": rank} for rank, row in enumerate(best, 1)]
+    return ranked
 
 
-def _packs(snapshot: PlannedRead) -> list[tuple[Extent, ...]]:
-    return list(packed(snapshot.extents, PARTITION_BYTES_DEFAULT))
-
-
-def _distributed(spark: SparkSession, packs: Sequence[bytes]) -> DataFrame:
-    """Return a frame of the packs, with one pack in each of Spark's partitions."""
-    rows = spark.sparkContext.parallelize([(bytearray(pack),) for pack in packs], max(len(packs), 1))
-    return spark.createDataFrame(rows, "pack binary")
-
-
-def _tasks(spark: SparkSession, snapshot: PlannedRead) -> int:
-    """Return the number of partitions to keep after a shuffle. Spark would keep 200, even of little data."""
-    return max(len(_packs(snapshot)), spark.sparkContext.defaultParallelism)
-
-
-def _top_keys(keys: DataFrame) -> DataFrame:
-    sound = keys.where("problem IS NULL")
-    return _ranked(sound, "hottest", "records").unionByName(_ranked(sound, "largest", "size_bytes"))
-
-
-def _ranked(keys: DataFrame, by: str, measure: str) -> DataFrame:
-    order = Window.partitionBy("place").orderBy(F.desc(measure), "key")
-    ranked = keys.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= TOP_KEYS)
-    return ranked.withColumn("by", F.lit(by))
-
-
-def _sums(stretches: DataFrame) -> DataFrame:
-    """Return the sums over each partition."""
-    in_order = Window.partitionBy("place", "is_control").orderBy("first_offset")
-    starts_earlier = (F.col("first_ms") >= 0) & (F.col("first_ms") < F.lag("last_ms").over(in_order))
-    ordered = stretches.where("problem IS NULL").withColumn("starts_earlier", starts_earlier.cast("long"))
-    of_records = ("records", "without_key", "tombstones", "future", "missing")
-    return ordered.groupBy("place").agg(
-        *(_sum(name, "NOT is_control").alias(name) for name in of_records),
-        _sum("out_of_order + coalesce(starts_earlier, 0)", "NOT is_control").alias("out_of_order"),
-        F.expr("min(CASE WHEN NOT is_control THEN oldest_ms END)").alias("oldest_ms"),
-        F.expr("max(CASE WHEN NOT is_control THEN newest_ms END)").alias("newest_ms"),
-        F.count("batch_bytes").alias("batches"),
-        F.min("batch_bytes").alias("batch_min_bytes"),
-        F.expr("cast(percentile_disc(0.5) WITHIN GROUP (ORDER BY batch_bytes) AS bigint)").alias("batch_median_bytes"),
-        F.max("batch_bytes").alias("batch_max_bytes"),
-    )
-
-
-def _sum(name: str, where: str = "true") -> Column:
-    return F.expr(f"coalesce(sum(CASE WHEN {where} THEN {name} END), 0)")
-
-
-def _days(stretches: DataFrame) -> DataFrame:
-    by_day = stretches.where("problem IS NULL").groupBy("place", "day")
-    return by_day.agg(_sum("records", "NOT is_control").alias("records"), _sum("size_bytes").alias("size_bytes"))
-
-
-def _codecs(stretches: DataFrame) -> DataFrame:
-    return (
-        stretches.where("problem IS NULL")
-        .groupBy("place", "codec")
-        .agg(
-            F.count("batch_bytes").alias("batches"),
-            _sum("records", "NOT is_control").alias("records"),
-            _sum("size_bytes").alias("size_bytes"),
-            F.expr("sum(plain_bytes) / sum(CASE WHEN plain_bytes IS NOT NULL THEN size_bytes END)").alias("ratio"),
-        )
-    )
-
-
-def _producers(stretches: DataFrame) -> DataFrame:
-    """Return the figures of each producer. A transaction is open if its producer has written since its last marker."""
-    marked = Window.partitionBy("place", "producer_id")
-    last_marker = F.max(F.expr("CASE WHEN marker >= 0 THEN last_offset END")).over(marked)
-    is_open = F.expr("is_transactional AND NOT is_control AND last_offset > coalesce(last_marker, -1)")
-    return (
-        stretches.where("problem IS NULL AND producer_id >= 0")
-        .withColumn("last_marker", last_marker)
-        .groupBy("place", "producer_id")
-        .agg(
-            F.max("producer_epoch").alias("producer_epoch"),
-            _sum("records", "NOT is_control").alias("records"),
-            F.count("batch_bytes").alias("batches"),
-            _sum("size_bytes").alias("size_bytes"),
-            F.count_if(F.col("marker") == int(ControlType.COMMIT)).alias("committed"),
-            F.count_if(F.col("marker") == int(ControlType.ABORT)).alias("aborted"),
-            F.min(F.when(is_open, F.col("first_offset"))).alias("open_since_offset"),
-        )
-    )
-
-
-def _by_key(keyed: DataFrame) -> DataFrame:
-    return keyed.groupBy("place", "key", "problem").agg(
-        F.count("*").alias("records"),
-        F.sum("size_bytes").alias("size_bytes"),
-        F.max_by("is_tombstone", "offset").alias("is_deleted"),
-    )
-
-
-def _key_sums(keys: DataFrame) -> DataFrame:
-    return (
-        keys.where("problem IS NULL")
-        .groupBy("place")
-        .agg(
-            F.count("*").alias("keys"),
-            (F.sum("records") - F.count("*")).alias("duplicates"),
-            F.count_if(F.col("is_deleted")).alias("deleted_keys"),
-        )
-    )
+def _extents_or_problem(planned: PartitionPlan) -> list[Extent] | str:
+    try:
+        return despite_vanishing(partial(_extents, planned.facts))
+    except LogCleanerError as error:
+        return f"{planned.facts.topic_partition}: {error}"
 
 
 def _extents(facts: PartitionFacts) -> list[Extent]:

@@ -25,6 +25,7 @@ from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions
 from storage.uploads import FILES_AT_ONCE
 
 _T = TypeVar("_T")
+_Subject = TypeVar("_Subject")
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "EqualTo": operator.eq,
@@ -138,10 +139,19 @@ def for_each(places: Sequence[FoundPartition], ask: Callable[[FoundPartition], _
 
     Raises: the first error of ``ask``.
     """
-    if not any(is_stored(place.directory) for place in places):
-        return {place.topic_partition: ask(place) for place in places}
+    answers = asked(places, ask, in_store=any(is_stored(place.directory) for place in places))
+    return dict(zip((place.topic_partition for place in places), answers, strict=True))
+
+
+def asked(subjects: Iterable[_Subject], ask: Callable[[_Subject], _T], *, in_store: bool) -> list[_T]:
+    """Return an answer for each subject, in their order. In a store, ask about several at a time.
+
+    Raises: the first error of ``ask``.
+    """
+    if not in_store:
+        return [ask(subject) for subject in subjects]
     with ThreadPoolExecutor(FILES_AT_ONCE, "plan") as threads:
-        return dict(zip((place.topic_partition for place in places), threads.map(ask, places), strict=True))
+        return list(threads.map(ask, subjects))
 
 
 def check_whole(

@@ -18,15 +18,11 @@ from tests.partition_dirs import committed
 
 
 class FakeSpark:
-    """A session that has nothing to do."""
+    """A context that has nothing to do."""
 
     def __init__(self) -> None:
         self.masters: list[str] = []
         self.stopped = False
-
-    @property
-    def sparkContext(self) -> FakeSpark:  # noqa: N802
-        return self
 
     def statusTracker(self) -> FakeSpark:  # noqa: N802
         return self
@@ -42,7 +38,7 @@ class FakeSpark:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     fake = FakeSpark()
-    monkeypatch.setattr("cleaner.spark.open_session", fake.open)
+    monkeypatch.setattr("cleaner.spark.open_context", fake.open)
     return fake
 
 
@@ -105,7 +101,7 @@ def test_without_spark_it_is_one_line(monkeypatch: pytest.MonkeyPatch, run: Any,
     def missing(master: str) -> None:
         raise SparkUnavailable("pyspark is not installed", "pip install '.[spark]'")
 
-    monkeypatch.setattr("cleaner.spark.open_session", missing)
+    monkeypatch.setattr("cleaner.spark.open_context", missing)
     assert run("analyze") == 1
     expected = "logcleaner: Spark cannot be started: pyspark is not installed; pip install '.[spark]'\n"
     assert capsys.readouterr().err == expected
