@@ -13,7 +13,7 @@ from typing import Final
 
 from storage.directory import entries, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
-from storage.names import FileKind, FileState, segment_files_among
+from storage.names import FileKind, FileState, parse_segment_file_name, segment_files_among
 from storage.segment import Segment, SegmentFile, listed_together
 
 _KINDS_OF_ENTRIES: Final = {
@@ -102,15 +102,14 @@ def list_ends(directory: Path) -> Listing:
     Raises: UnreadableFile.
     """
     with as_unreadable(directory), entries(directory) as found:
-        by_name = {entry.name: entry for entry in found}
-        names = segment_files_among(by_name)
-        in_log = [(by_name[name], parsed) for name, parsed in names.items() if parsed.state in _STATES_OF_A_LOG]
-        is_settled = all(parsed.state in _SETTLED for parsed in names.values())
-        bases = [parsed.base_offset for _, parsed in in_log if parsed.kind is FileKind.LOG]
-        if is_settled and bases and all(entry.is_file(follow_symlinks=False) for entry, _ in in_log):
+        parsed = [(name, entry) for entry in found if (name := parse_segment_file_name(entry.name))]
+        in_log = [(name, entry) for name, entry in parsed if name.state in _STATES_OF_A_LOG]
+        bases = [name.base_offset for name, _ in in_log if name.kind is FileKind.LOG]
+        is_settled = all(name.state in _SETTLED for name, _ in parsed)
+        if is_settled and bases and all(entry.is_file(follow_symlinks=False) for _, entry in in_log):
             ends = {min(bases), max(bases)}
-            wanted = [one for one in in_log if one[1].base_offset in ends and one[1].kind is not FileKind.SNAPSHOT]
-            files = listed_together(directory, wanted)
+            of_ends = (one for one in in_log if one[0].base_offset in ends and one[0].kind is not FileKind.SNAPSHOT)
+            files, _ = listed_together(directory, [entry for _, entry in of_ends])
             if {file.name.base_offset for file in files if file.name.kind is FileKind.LOG} == ends:
                 return Listing(directory, tuple(sorted(files, key=_file_name)))
     return list_partition(directory)
