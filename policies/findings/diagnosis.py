@@ -277,10 +277,10 @@ class Diagnosis:
     now_ms: int
     log_dirs: tuple[str, ...]
     findings: tuple[Finding, ...]
-    partitions: int = 0
-    bytes_read: int = 0
+    partitions: int
+    bytes_read: int
     """The bytes of the segments whose headers were walked."""
-    bytes_unread: int = 0
+    bytes_unread: int
     """The bytes of the segments whose headers were left out."""
     bytes_verified: int = 0
     """The bytes of the segments of which every byte was read."""

@@ -109,7 +109,7 @@ class EntrySymptoms(NamedTuple):
     size_bytes: int
     age_ms: int
     """The time since the directory itself was changed, or renamed."""
-    delay_ms: int = 0
+    delay_ms: int
     """``file.delete.delay.ms`` of its topic."""
     sole_copy: SetAside | None = None
     """The content of the directory, if it holds the only copy of a partition that belongs here."""

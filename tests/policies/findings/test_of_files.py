@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.findings.findings import FindingCode, Harm, RepairGroup
-from policies.findings.of_files import file_findings, missing_findings
+from policies.findings.of_files import HollowSwapFacts, file_findings, missing_findings, swap_findings
 from storage.anomalies import Anomaly, SeenAnomaly
 from storage.names import FileKind
 from tests.policies.findings.logs import standing
@@ -72,3 +72,28 @@ def test_a_missing_index_is_told_where_there_is_something_to_index():
         (FindingCode.INDEX_MISSING, Harm.SLOW_START),
         (FindingCode.INDEX_MISSING, Harm.WRONG_ANSWER),
     ]
+
+
+@pytest.mark.parametrize(
+    ("damage", "replaced", "what", "so", "position"),
+    [
+        (None, None, "The file is empty", "makes it a part of the log, with the damage", None),
+        (
+            "CRC",
+            "0.log",
+            "The file is damaged at byte 1,061 (CRC)",
+            "puts it in the place of 0.log, which has records",
+            1061,
+        ),
+        (None, "5.log", "The file is empty", "puts it beside 5.log, whose records from there on go unread", None),
+    ],
+)
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_a_hollow_swap_is_told_with_what_the_next_start_does_with_it(
+    damage: str | None, replaced: str | None, what: str, so: str, position: int | None, is_undone: bool
+) -> None:
+    (found,) = swap_findings([HollowSwapFacts("/data/orders-0/0.log.swap", damage, 1061, replaced, is_undone)])
+    assert found.text == f"{what}: the next start of the broker {so}."
+    assert (found.code, found.harm, found.position) == (FindingCode.SWAP_LEFT, Harm.DATA_LOST, position)
+    (other,) = swap_findings([HollowSwapFacts("/data/orders-0/0.log.swap", damage, 1061, replaced, not is_undone)])
+    assert found.remedy != other.remedy

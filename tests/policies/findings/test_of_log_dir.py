@@ -49,6 +49,22 @@ def test_all_that_says_that_the_log_lost_its_end_is_one_finding():
     assert (found.offset, found.remedy) == (100, END_LOST)
 
 
+@pytest.mark.parametrize(
+    ("bases", "told"),
+    [
+        ((99,), None),
+        ((99, 100), "1 segment left index files without a .log: of base offset 100."),
+        (tuple(range(100, 130)), "30 segments left index files without a .log: of base offset 100, "),
+    ],
+)
+def test_index_files_without_a_log_are_named_from_the_end_of_the_log_on(bases, told):
+    (found,) = offset_findings(LogClaims("/d/orders-0", 100, noted=Noted(high_watermark=101), lone_bases=bases))
+    assert found.text.startswith("The log ends at offset 100, below the high watermark 101: the last offset is gone ")
+    assert ("index files" in found.text) is (told is not None)
+    assert told is None or told in found.text
+    assert (" ..., " in found.text or " .... " in found.text) is (len(bases) == 30)
+
+
 @pytest.mark.parametrize(("counted", "is_torn", "ends_at"), [(80, False, 80), (80, True, 80), (100, True, 100)])
 def test_an_end_that_a_start_does_not_find_is_cut_before_anything_else(counted, is_torn, ends_at):
     (found,) = offset_findings(LogClaims("/d/orders-0", 100, counted, is_torn, Noted(high_watermark=101)))

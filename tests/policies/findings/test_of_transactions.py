@@ -115,6 +115,23 @@ def test_a_snapshot_that_disagrees_is_told(entry, cause):
     assert cause in text
 
 
+@pytest.mark.parametrize(
+    ("base_offset", "is_full", "lost_batch", "earlier_begin"),
+    [(0, True, True, True), (0, False, False, False), (5, True, False, True), (5, False, False, False)],
+)
+def test_what_is_not_in_the_log_is_wrong_only_where_nothing_is_gone(base_offset, is_full, lost_batch, earlier_begin):
+    """Retention takes batches, and so does compaction: then the snapshot may know more than the log."""
+
+    def texts(entry: SnapshotEntry, **named: object) -> list[str]:
+        found = snapshot_findings(log(segment(base_offset, 10, is_full=is_full, **named)), {10: (entry,)})
+        return [one.text for one in found if one.code is not FindingCode.SNAPSHOT_MISSING]
+
+    assert any("is not in the log" in text for text in texts(KNOWN)) is lost_batch
+    begins = DATA._replace(offset=6)
+    opened = texts(KNOWN._replace(open_first_offset=5), producers={7: BATCH}, events=(begins,))
+    assert any("begins at offset 6" in text for text in opened) is earlier_begin
+
+
 def test_open_transactions_are_compared():
     still_open, over = KNOWN._replace(open_first_offset=0), KNOWN
     assert snapshot_texts(10, still_open, steps=(DATA,)) == []
