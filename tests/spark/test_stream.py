@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from cleaner.spark.table.admission import within_offsets
 from cleaner.spark.table.bounds import NoSuchOffset
 from cleaner.spark.table.options import parse_options
-from cleaner.spark.table.stream import KafkaLogStreamReader, PartitionGone, from_json, limited, to_json
+from cleaner.spark.table.stream import KafkaLogStreamReader, PartitionGone, from_json, to_json
 from storage.errors import InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
@@ -104,8 +105,59 @@ def test_where_the_logs_end_is_reported_whatever_the_limit(orders: PartitionDir,
 )
 def test_shares_of_a_limit(sizes: tuple[int, int], offsets_max: int, shares: tuple[int, int]) -> None:
     names = [TopicPartition("t", number) for number in range(2)]
-    ends = limited(dict.fromkeys(names, 5), {n: 5 + size for n, size in zip(names, sizes, strict=True)}, offsets_max)
+    ends = within_offsets(
+        dict.fromkeys(names, 5), {n: 5 + size for n, size in zip(names, sizes, strict=True)}, offsets_max
+    )
     assert tuple(ends[name] - 5 for name in names) == shares
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> Path:
+    """Batches of 567 bytes: 40 in one segment with an index entry for every second one, and 8 in two segments."""
+    sizes = {"orders-0": (1 << 20, 40), "orders-1": (4 * 567, 8)}
+    for name, (segment_bytes, batches) in sizes.items():
+        config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=1000)
+        with Log.create(tmp_path / name, config, FileSystem(), topic_id="A" * 22) as made:
+            for _ in range(batches):
+                made.append(keyed(0, f"k={'v' * 496}"), now_ms=NOW_MS)
+            assert made.size_bytes == 567 * batches
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "ends"),
+    [
+        (567 * 48, (40, 8)),
+        (567 * 24, (20, 4)),
+        (567 * 6, (6, 2)),
+        (1, (2, 2)),
+    ],
+)
+def test_a_limit_of_bytes_is_shared_out_up_to_the_next_entry_of_an_index(
+    indexed: Path, bytes_max: int, ends: tuple[int, int]
+) -> None:
+    source = stream(indexed, maxBytesPerTrigger=str(bytes_max), **EARLIEST)
+    assert source.getDefaultReadLimit() == ReadMaxBytes(bytes_max)
+    begun = source.initialOffset()
+    reached = source.latestOffset(begun, ReadMaxBytes(bytes_max))
+    assert tuple(reached["orders"].values()) == ends
+    seen = [(row["partition"], row["offset"]) for row in rows(source, begun, reached)]
+    while reached != (now := source.latestOffset(reached, ReadMaxBytes(bytes_max))):
+        seen += [(row["partition"], row["offset"]) for row in rows(source, reached, now)]
+        reached = now
+    assert sorted(seen) == [(0, offset) for offset in range(40)] + [(1, offset) for offset in range(8)]
+
+
+def test_of_offsets_that_were_deleted_a_limit_of_bytes_reads_what_is_there(
+    orders: PartitionDir, tmp_path: Path
+) -> None:
+    a_cleaner(tmp_path, configured(orders=EXPIRING)).clean(request(delete_delay_ms=0))
+    assert stream(tmp_path, failOnDataLoss="false").latestOffset(at(0), ReadMaxBytes(1)) == at(3)
+
+
+def test_a_micro_batch_has_one_limit(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="one limit"):
+        stream(tmp_path, maxBytesPerTrigger="1", maxOffsetsPerTrigger="1")
 
 
 def test_what_comes_after_the_start_of_an_available_now_query_is_left_for_the_next(
@@ -219,7 +271,7 @@ def test_no_record_is_missed_or_doubled_across_restarts_while_the_log_grows_and_
     a_cleaner(committed_at(log_dir, 40), configured(orders=EXPIRING)).clean(request(delete_delay_ms=0))
     with Log.open(name, config, FileSystem()) as log:
         assert 0 < log.log_start_offset <= 20
-    assert run_query(spark, log_dir, to) == list(range(40))
+    assert run_query(spark, log_dir, to, maxBytesPerTrigger="500") == list(range(40))
     append(10, NOW_MS)
     a_cleaner(committed_at(log_dir, 60), configured(orders=EXPIRING)).clean(
         request(NOW_MS + 2 * DAY_MS, delete_delay_ms=0)

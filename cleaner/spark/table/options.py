@@ -33,6 +33,7 @@ _NAMES: Final = (
     "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
     "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
 )  # fmt: skip
 _EPOCH_MS_MAX: Final = 2**63 - 1
 _S3A: Final = {
@@ -113,6 +114,8 @@ class Options:
     ending: Bound
     fail_on_data_loss: bool
     offsets_per_trigger_max: int | None
+    bytes_per_trigger_max: int | None = None
+    """The bytes of ``.log`` files that a micro-batch reads. Spark takes one limit: this one or that of offsets."""
     s3: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
 
@@ -134,6 +137,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """
     said = _known(given, _NAMES)
     mode = _read(said, "mode", _mode, Mode.FAILFAST)
+    if "maxBytesPerTrigger" in said and "maxOffsetsPerTrigger" in said:
+        cause = "a micro-batch has one limit: say this one or maxOffsetsPerTrigger"
+        raise InvalidConfig("maxBytesPerTrigger", said["maxBytesPerTrigger"], cause, _WHERE)
     return Options(
         paths=_paths(said),
         choice=_choice(said),
@@ -145,6 +151,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         ending=_ending(said),
         fail_on_data_loss=_read(said, "failOnDataLoss", _boolean, True),
         offsets_per_trigger_max=_read(said, "maxOffsetsPerTrigger", _positive, None),
+        bytes_per_trigger_max=_read(said, "maxBytesPerTrigger", _positive, None),
     )
 
 

@@ -6,7 +6,7 @@ compaction removed in between are missing, as for a consumer. If retention remov
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pyspark.sql.streaming import datasource as limits
 
 from cleaner.engine.clock import Clock, SystemClock
 from cleaner.spark.errors import WITHOUT_STACK
+from cleaner.spark.table.admission import Offsets, within_bytes, within_offsets
 from cleaner.spark.table.bounds import NoSuchOffset, check_chosen, check_named, resolve
 from cleaner.spark.table.ends import Ends
 from cleaner.spark.table.options import LOG_END, Bound, Options
@@ -29,8 +30,6 @@ from storage.scan.partitions import FoundPartition, OffsetRange, find_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Offsets = dict[TopicPartition, int]
 
 
 class PartitionGone(LogCleanerError):
@@ -73,7 +72,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
     @WITHOUT_STACK
     def latestOffset(self, start: dict[str, dict[str, int]], limit: limits.ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
         """Return the end of the next micro-batch. Raises: PartitionGone (``failOnDataLoss``)."""
-        begun, ends = from_json(start), self._ends()
+        begun, found = from_json(start), self._found()
+        ends = self._ends_of(found)
         gone = begun.keys() - ends.keys()
         if gone and self._options.fail_on_data_loss:
             raise PartitionGone(str(min(gone)), ", ".join(self._options.paths))
@@ -83,7 +83,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
             ends |= {name: begun[name] for name in begun.keys() - ends.keys()}
         self._latest = ends
         if isinstance(limit, limits.ReadMaxRows):
-            ends = limited(begun, ends, limit.max_rows)
+            ends = within_offsets(begun, ends, limit.max_rows)
+        elif isinstance(limit, limits.ReadMaxBytes):
+            ends = within_bytes(begun, ends, limit.max_bytes, found)
         return to_json(ends)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
@@ -94,14 +96,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
         return None if self._latest is None else to_json(self._latest)
 
     def getDefaultReadLimit(self) -> limits.ReadLimit:  # noqa: N802
-        """Return the limit of a micro-batch: ``maxOffsetsPerTrigger``, else none."""
-        offsets_max = self._options.offsets_per_trigger_max
+        """Return the limit of a micro-batch: ``maxOffsetsPerTrigger`` or ``maxBytesPerTrigger``, else none."""
+        offsets_max, bytes_max = self._options.offsets_per_trigger_max, self._options.bytes_per_trigger_max
+        if bytes_max is not None:
+            return limits.ReadMaxBytes(bytes_max)
         return limits.ReadAllAvailable() if offsets_max is None else limits.ReadMaxRows(offsets_max)
 
     @WITHOUT_STACK
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the ends of the query: it reads no record that arrives from now on."""
-        self._ceiling = self._latest = self._ends()
+        self._ceiling = self._latest = self._ends_of(self._found())
 
     @WITHOUT_STACK
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
@@ -150,25 +154,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
 
         return resolve(starting, partition.topic_partition, held, seek, fails=self._options.fail_on_data_loss)
 
-    def _ends(self) -> Offsets:
-        return {name: held.end for name, held in self._held.of(self._found()).items()}
+    def _ends_of(self, found: Sequence[FoundPartition]) -> Offsets:
+        return {name: held.end for name, held in self._held.of(found).items()}
 
     def _found(self) -> list[FoundPartition]:
         self._options.open_stores()
         return find_partitions(self._options.paths, self._options.choice)
-
-
-def limited(begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
-    """Return ends that allow about ``offsets_max`` offsets in all, in proportion to each partition's backlog.
-
-    A partition with a backlog advances by at least one offset. Source: Spark KafkaMicroBatchStream.rateLimit.
-    """
-    sizes = {name: end - begun.get(name, 0) for name, end in ends.items()}
-    total = sum(size for size in sizes.values() if size > 0)
-    if total <= offsets_max:
-        return dict(ends)
-    shares = {name: max(1, offsets_max * size // total) for name, size in sizes.items() if size > 0}
-    return {name: begun.get(name, 0) + shares[name] if name in shares else end for name, end in ends.items()}
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
