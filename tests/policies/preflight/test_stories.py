@@ -1,0 +1,253 @@
+"""Whole starts in words, each beside its golden text: every step, file, number and sentence of a prediction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from policies.preflight.facts import (
+    FileBefore,
+    KafkaFailure,
+    LogDirBefore,
+    PartitionBefore,
+    ReadTopicId,
+    RecoveredLog,
+    Release,
+    Replicas,
+)
+from policies.preflight.identity import Identities
+from policies.preflight.prediction import StartSurroundings, predict
+from policies.preflight.start import LogStart, Refusal, Start, StartStep, verdict_of
+from tests.policies.preflight.test_loading import KAFKA_4, NODE, ORDERS, SOUND, TOPIC_ID, FakeContents, segment
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden" / "preflight-stories.txt"
+LOG, LAST = segment(0, ".log")[0], segment(10, ".log")[0]
+SWAP: Final = segment(0, ".log.swap", ".index.swap", ".timeindex.swap", ".txnindex.swap")
+TORN: Final = RecoveredLog(60, 6, 6, False, "the CRC of the batch is wrong", zero_bytes=8)
+OUT_OF_ORDER: Final = KafkaFailure("InvalidOffsetException", "offset 4 does not follow 7")
+OVERFLOW: Final = KafkaFailure("LogSegmentOffsetOverflowException", "offset 4 does not fit")
+CORRUPT: Final = KafkaFailure("CorruptIndexException", "marker 3 lies below the segment")
+NO_INDEXES: Final = [*segment(0, ".log"), *segment(10, ".log")]
+OTHERS: Final = {"hosts": (2, 3)}
+NOTHING: Final = FakeContents()
+
+STORIES: Final[dict[str, dict[str, Any]]] = {
+    "torn in the first of two segments": {
+        "clean": False,
+        "recovery_point": 0,
+        "contents": FakeContents(found={LOG: TORN}),
+    },
+    "torn in the last segment": {"clean": False, "recovery_point": 15, "contents": FakeContents(found={LAST: TORN})},
+    "recovered whole, with a marker of an abort": {
+        "clean": False,
+        "contents": FakeContents(found={LAST: RecoveredLog(100, 20, 20, True, None)}),
+    },
+    "recovered to nothing": {
+        "clean": False,
+        "contents": FakeContents(found={LAST: RecoveredLog(0, None, None, False, None)}),
+    },
+    "an offset that does not follow empties a segment": {
+        "clean": False,
+        "recovery_point": 0,
+        "contents": FakeContents(found={LOG: RecoveredLog(60, 6, 6, False, None, OUT_OF_ORDER)}),
+    },
+    "offsets that do not fit are split": {
+        "clean": False,
+        "contents": FakeContents(found={LAST: RecoveredLog(60, 16, 16, False, None, OVERFLOW)}),
+    },
+    "unclean without indexes and snapshots": {"names": NO_INDEXES, "clean": False, "recovery_point": 0},
+    "clean without indexes and snapshots": {"names": NO_INDEXES},
+    "without the indexes of the last segment": {
+        "names": [*segment(0), *segment(10, ".log"), *segment(10, ".snapshot")]
+    },
+    "without the time index": {"names": [*segment(0, ".log", ".index"), *segment(10)]},
+    "indexes alone": {"names": [*segment(0), *segment(10, ".index", ".timeindex", ".txnindex")]},
+    "an empty directory": {"names": []},
+    "an empty directory whose log start is noted": {"names": [], "log_start": 50},
+    "a log that ends before its log start": {"log_start": 50},
+    "a log start within the log": {"log_start": 10},
+    "snapshots where no segment begins": {
+        "names": [*SOUND, *segment(5, ".snapshot"), *segment(7, ".snapshot"), *segment(25, ".snapshot")]
+    },
+    "damaged snapshots": {
+        "contents": FakeContents(broken_snapshots=frozenset(segment(10, ".snapshot") + segment(20, ".snapshot")))
+    },
+    "leftovers of every kind": {
+        "names": [
+            *SOUND,
+            *SWAP,
+            *segment(10, ".log.swap", ".log.cleaned", ".index.cleaned"),
+            *segment(0, ".log.deleted"),
+            f"{0:020d}-{0:010d}.checkpoint.deleted",
+        ],
+    },
+    "a finished swap": {"names": [*SOUND, *SWAP]},
+    "a finished swap over two segments, without its index": {
+        "names": [*SOUND, *segment(0, ".log.swap")],
+        "contents": FakeContents(ends={f"{LOG}.swap": 20, LOG: 20}),
+    },
+    "a damaged swap": {"names": [*SOUND, *SWAP], "contents": FakeContents(found={f"{LOG}.swap": TORN})},
+    "a swap that nobody can read": {
+        "names": [*SOUND, *SWAP],
+        "contents": FakeContents(ends={f"{LOG}.swap": KafkaFailure("IOException", "no", is_io=True)}),
+    },
+    "Kafka 2.8: a swap": {"names": [*SOUND, *SWAP], "release": Release(2, 8)},
+    "Kafka 2.8: a damaged swap with an abort": {
+        "names": [*SOUND, *segment(0, ".log.swap", ".index.swap"), *segment(0, ".txnindex")],
+        "release": Release(2, 8),
+        "contents": FakeContents(found={f"{LOG}.swap": TORN._replace(aborts=True)}),
+    },
+    "Kafka 2.8: a swap over two segments": {
+        "names": [*SOUND, *segment(0, ".log.swap")],
+        "release": Release(2, 8),
+        "contents": FakeContents(found={f"{LOG}.swap": RecoveredLog(100, 20, 20, False, None)}),
+    },
+    "Kafka 2.8: leftovers of every kind": {
+        "names": [*SOUND, *SWAP, *segment(10, ".log.swap", ".log.cleaned"), *segment(0, ".log.deleted")],
+        "release": Release(2, 8),
+    },
+    "Kafka 2.8: a swap that had not begun": {
+        "names": [*segment(10), *SWAP, *segment(0, ".log.cleaned")],
+        "release": Release(2, 8),
+    },
+    "Kafka 2.8: unclean": {"clean": False, "recovery_point": 0, "release": Release(2, 8)},
+    "a transaction index that is corrupt": {
+        "names": [*SOUND, *segment(10, ".txnindex")],
+        "contents": FakeContents(txn_failures=dict.fromkeys(segment(10, ".txnindex"), CORRUPT)),
+    },
+    "a transaction index of another version": {
+        "names": [*SOUND, *segment(10, ".txnindex")],
+        "contents": FakeContents(
+            txn_failures=dict.fromkeys(segment(10, ".txnindex"), KafkaFailure("KafkaException", "version 1"))
+        ),
+    },
+    "zeros behind the log": {
+        "contents": FakeContents(ends={LAST: KafkaFailure("CorruptRecordException", "byte 100: a batch of 0 bytes")})
+    },
+    "bytes behind the last batch": {
+        "contents": FakeContents(uncounted={LAST: 7}, found={LAST: RecoveredLog(93, 20, 20, False, "the file ends")})
+    },
+    "bytes behind the last batch of a log without a topic id": {
+        "contents": FakeContents(uncounted={LAST: 7}),
+        "topic_id": None,
+    },
+    "names without 20 digits": {"names": [*SOUND, "5.log", "015.log", "30.index", "0.log"]},
+    "a name that is no number": {"names": [*SOUND, "foo.log"]},
+    "a deleted topic": {"name": "orders-0.0123456789abcdef0123456789abcdef-delete"},
+    "a deleted topic without a segment": {"names": [], "name": "orders-0.0123456789abcdef0123456789abcdef-delete"},
+    "set aside before": {"name": "orders-0.0123456789abcdef0123456789abcdef-stray", "topic_id": None},
+    "a move under way": {"name": "orders-0.0123456789abcdef0123456789abcdef-future"},
+    "without a topic id": {"topic_id": None},
+    "without a topic id, before Kafka 3.7": {"topic_id": None, "release": Release(3, 6)},
+    "of a topic that was made again": {"topic_id": "other"},
+    "of another broker": OTHERS,
+    "of another broker, before Kafka 3.7": {**OTHERS, "release": Release(3, 6)},
+    "leader epochs that do not parse": {"leader_epochs": KafkaFailure("IOException", "malformed line", is_io=True)},
+    "Kafka 2.8: leader epochs that do not parse": {
+        "leader_epochs": KafkaFailure("IOException", "malformed line", is_io=True),
+        "release": Release(2, 8),
+    },
+    "a topic id that does not parse": {"id_failure": KafkaFailure("IllegalArgumentException", "too short")},
+    "a directory that may not be written": {"writable": False, "names": [*SOUND, *segment(0, ".log.deleted")]},
+    "a file that may not be read": {"unreadable": LAST},
+    "a file that may not be written": {"unwritable": segment(10, ".index")[0]},
+    "an index that is too large": {"sizes": {segment(10, ".index")[0]: (10 << 20) + 1}},
+    "an index that is just not too large": {"sizes": {segment(10, ".index")[0]: 10 << 20}},
+    "a log that is too large": {"sizes": {LAST: 1 << 31}},
+    "a log that is just not too large": {"sizes": {LAST: (1 << 31) - 1}},
+}
+
+
+def start_of(
+    names: list[str] = SOUND,
+    contents: FakeContents = NOTHING,
+    *,
+    clean: bool = True,
+    recovery_point: int = 10,
+    log_start: int = 0,
+    topic_id: str | None = TOPIC_ID,
+    id_failure: KafkaFailure | None = None,
+    name: str = "orders-0",
+    release: Release = KAFKA_4,
+    leader_epochs: KafkaFailure | None = None,
+    hosts: tuple[int, ...] = (NODE,),
+    writable: bool = True,
+    unreadable: str = "",
+    unwritable: str = "",
+    sizes: dict[str, int] | None = None,
+) -> Start:
+    files = tuple(
+        FileBefore(one, (sizes or {}).get(one, 100 if ".log" in one else 0), one != unreadable, one != unwritable)
+        for one in names
+    )
+    read_id = ReadTopicId(topic_id, id_failure)
+    partition = PartitionBefore(name, ORDERS, files, leader_epochs, read_id, contents, writable)
+    watermarks = {ORDERS: 20}
+    log_dir = LogDirBefore("/d", clean, {ORDERS: recovery_point}, {ORDERS: log_start}, watermarks, (partition,), ())
+    replicas = Replicas(NODE, {(TOPIC_ID, 0): hosts}, {TOPIC_ID: "orders"})
+    return predict([log_dir], StartSurroundings(release, Identities((), {}, ()), "/d", None, replicas))
+
+
+def in_words(start: Start) -> Iterator[str]:
+    """Each field of a prediction, a line for each step."""
+    yield verdict_of(start).text
+    yield f"  harm: {start.does_harm}, forbidden: {start.is_forbidden}"
+    for kind, refusals in (("refused", start.refusals), ("uncertain", start.uncertain)):
+        yield from (f"  {kind}: {_refusal(one)}" for one in refusals)
+    yield from (f"  unplaced: {one}" for one in start.unplaced)
+    for log_dir in start.log_dirs:
+        yield f"  {log_dir.path}: {log_dir.state}, clean: {log_dir.is_clean}"
+        yield from (f"    failure: {file}: {failure.exception}: {failure.cause}" for file, failure in log_dir.failures)
+        yield from (f"    {_step(step)}" for step in log_dir.steps)
+        yield from (f"    lost: {one}" for one in log_dir.lost)
+        for log in log_dir.logs:
+            yield from _log(log)
+
+
+def _log(log: LogStart) -> Iterator[str]:
+    yield f"    {log.name}: {log.fate}, offsets {log.log_start_offset} to {log.log_end_offset}"
+    yield f"      loses records: {log.loses_records}, hides records: {log.hides_records}, cuts: {len(log.cuts)}"
+    if log.stray_remedy is not None:
+        yield f"      remedy: {log.stray_remedy}"
+    yield from (f"      {_step(step)}" for step in log.steps)
+    yield f"      after: {', '.join(f'{name} {size}' for name, size in sorted(log.after.items()))}"
+
+
+def _step(step: StartStep) -> str:
+    places = {"at": step.position, "offset": step.offset, "bytes": step.size_bytes, "zeros": step.zero_bytes}
+    told = "".join(f", {what} {value}" for what, value in places.items() if value is not None)
+    return f"{step.kind} {step.file or '.'}: {step.why}{told}"
+
+
+def _refusal(refusal: Refusal) -> str:
+    remedy = f" ({refusal.remedy})" if refusal.remedy else ""
+    return f"{refusal.path}: {refusal.failure.exception}: {refusal.failure.cause}{remedy}"
+
+
+def told(title: str) -> str:
+    """A story, with what is replayed for the producer state; ``~10`` are the 20 digits of an offset."""
+    story = STORIES[title]
+    contents = replace(story.get("contents", FakeContents()), replayed=[])
+    lines = [*in_words(start_of(**{**story, "contents": contents}))]
+    lines += [f"  replayed: {log} with {index} from {offset} on" for log, index, offset in contents.replayed]
+    return re.sub(r"0{18}(?=\d\d)", "~", "\n".join(lines))
+
+
+def golden() -> dict[str, str]:
+    """The texts of the golden file, by the titles above them."""
+    sections = GOLDEN.read_text().split("\n# ")[1:]
+    return {title: text.rstrip("\n") for title, _, text in (section.partition("\n") for section in sections)}
+
+
+@pytest.mark.parametrize("title", STORIES)
+def test_start_reads_as_its_golden_text(title: str) -> None:
+    assert told(title) == golden()[title]
+
+
+def test_each_golden_text_is_that_of_a_story() -> None:
+    assert list(golden()) == list(STORIES)
