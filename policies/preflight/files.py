@@ -43,6 +43,8 @@ class Files:
         self.waiting: set[str] = set()
         """Names that carry ``.deleted``, and are unlinked after the delay."""
         self.steps: list[StartStep] = []
+        self.renamed: dict[str, str] = {}
+        """The present names of the files that got other names."""
 
     def names(self) -> list[str]:
         """Return the names, sorted as Kafka sorts them."""
@@ -76,6 +78,7 @@ class Files:
     def rename(self, name: str, target: str, why: str) -> None:
         """Give a file another name; what had that name is gone."""
         self.sizes[target] = self.sizes.pop(name)
+        self.renamed[target] = name
         self.note(StartStepKind.RENAME, name, why)
 
     def create(self, name: str, why: str) -> None:
@@ -108,20 +111,25 @@ def parse_kafka_name(name: str, *, knows_stray: bool = True) -> TopicPartition |
 def base_offset_of(name: str) -> int:
     """Return the number before the first dot. Raises: LoadingStopped, as Kafka's ``NumberFormatException``."""
     text = name.partition(".")[0]
-    if not _is_long(text):
+    found = _long(text)
+    if found is None:
         raise LoadingStopped(KafkaFailure("NumberFormatException", f"{text!r} is no offset"), name)
-    return int(text)
+    return found
 
 
 def offset_if_any(name: str) -> int | None:
     """Return the number before the first dot; None if there is none."""
     text, dot, _ = name.partition(".")
-    return int(text) if dot and _is_long(text) else None
+    return _long(text) if dot else None
 
 
-def _is_long(text: str) -> bool:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    return digits.isascii() and digits.isdigit() and len(digits) <= 40 and abs(int(text)) <= OFFSET_MAX
+def _long(text: str) -> int | None:
+    """Return the number that Kafka reads as a long; None if it reads none."""
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 40):
+        return None
+    number = int(text)
+    return number if abs(number) <= OFFSET_MAX else None
 
 
 def log_name(base_offset: int) -> str:

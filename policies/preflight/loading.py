@@ -172,13 +172,13 @@ class Loading:
             if not is_index and not name.endswith(".log"):
                 continue
             base = base_offset_of(name)
-            names = names_of(base)
             if not is_index:
+                names = names_of(base)
                 if names.log not in self.files.sizes:
                     self._made_for[base] = name
                     self.files.create(names.log, f"{name} stands for it, which has not 20 digits")
                 self._load_segment(base, names)
-            elif names.log not in self.files.sizes:
+            elif log_name(base) not in self.files.sizes:
                 self.files.delete(name, "an index without its .log")
 
     def _load_segment(self, base: int, names: SegmentNames) -> None:
@@ -208,12 +208,7 @@ class Loading:
 
     def _name_before(self, name: str) -> str:
         """Return the name on disk: a swap that is not finished yet still carries the suffix."""
-        return self._renamed.get(name, name)
-
-    @property
-    def _renamed(self) -> dict[str, str]:
-        swaps = (step.file for step in self.files.steps if step.kind is StartStepKind.RENAME)
-        return {swap.removesuffix(SWAP): swap for swap in swaps}
+        return self.files.renamed.get(name, name)
 
     def _recover_segment(self, base: int) -> bool:
         """Recover a segment; returns whether its log was cut. Raises: LoadingStopped."""

@@ -34,8 +34,12 @@ class SmallSegments:
         self._table: Table = np.zeros(0, BATCH)
         self._located = np.empty(0, np.int64)
 
-    def sound(self, segment: Segment) -> Slice | None:
+    def sound(self, segment: Segment, parent: int | None = None) -> Slice | None:
         """Return all batches of a small segment, valid until the next call; nobody verifies their checksums.
+
+        Args:
+            segment: its files.
+            parent: as for ``Segment.newest_entry``.
 
         Returns:
             None if the segment is larger, empty, shorter than listed, or has anything but sound headers of v2.
@@ -43,17 +47,19 @@ class SmallSegments:
         Raises: UnreadableFile.
         """
         size_bytes = segment.size_bytes
-        return self._read(segment, size_bytes) if size_bytes <= BYTES_MAX else None
+        return self._read(segment, size_bytes, parent) if size_bytes <= BYTES_MAX else None
 
-    def lacks_a_key(self, segment: Segment, batch_bytes: int) -> bool | None:
+    def lacks_a_key(self, segment: Segment, batch_bytes: int, parent: int | None = None) -> bool | None:
         """Return whether the first batch of a segment, of so many bytes, holds a record without a key.
+
+        ``parent``: as for ``sound``.
 
         Returns:
             None if the batch is larger, damaged, compressed, or of v0 or v1; False if it is a marker.
 
         Raises: UnreadableFile.
         """
-        found = self._read(segment, batch_bytes) if batch_bytes <= BYTES_MAX else None
+        found = self._read(segment, batch_bytes, parent) if batch_bytes <= BYTES_MAX else None
         if found is None or found.table.size != 1 or int(found.table["attributes"][0]) & CODEC_MASK:
             return None
         if int(found.table["attributes"][0]) & CONTROL:
@@ -69,13 +75,13 @@ class SmallSegments:
             return None
         return bool((room.reshape(LOCATED_FIELDS, records)[KEY_BYTES, :count] < 0).any()) if records else False
 
-    def _read(self, segment: Segment, size_bytes: int) -> Slice | None:
+    def _read(self, segment: Segment, size_bytes: int, parent: int | None) -> Slice | None:
         """Return the batches at the beginning of a segment, if they end at that byte."""
         rows_max = size_bytes // V2_HEADER_BYTES + 1
         if self._table.size < rows_max:
             self._table = np.zeros(rows_max, BATCH)
         log = segment.log
-        with reading(log.location) as descriptor:
+        with reading(log.location, parent) as descriptor:
             buf = self._buffer.read(descriptor, 0, size_bytes)
         if not size_bytes or buf.size < size_bytes:
             return None

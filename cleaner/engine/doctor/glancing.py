@@ -64,7 +64,7 @@ def glance_at(
             if not is_rebuilt:
                 found = _with_time_index(found, segment, edges, parent, is_unfinished=is_unfinished)
             facts.append(found)
-            if keys is not None and first is not None and _is_first_unkeyed(segment, first.size_bytes, keys):
+            if keys is not None and first is not None and _is_first_unkeyed(segment, first.size_bytes, keys, parent):
                 unkeyed.append(first.base_offset if isinstance(first, BatchHeader) else segment.base_offset)
     return Glance(tuple(facts), tuple(unkeyed))
 
@@ -150,10 +150,10 @@ def _ends_with_a_zero_entry(index: SegmentFile, parent: int | None) -> bool:
     return len(entry) == _TIME_ENTRY_BYTES and not any(entry)
 
 
-def _is_first_unkeyed(segment: Segment, batch_bytes: int, small: SmallSegments) -> bool:
+def _is_first_unkeyed(segment: Segment, batch_bytes: int, small: SmallSegments, parent: int | None) -> bool:
     """Return whether the first batch, of so many bytes, holds a record without a key; damage and a marker hold none."""
     with suppress(LogCleanerError):
-        lacks = small.lacks_a_key(segment, batch_bytes)
+        lacks = small.lacks_a_key(segment, batch_bytes, parent)
         if lacks is not None:
             return lacks
         return any(

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from storage.anomalies import CheckedSegment
-from storage.errors import CorruptBatch, CorruptIndex
+from storage.directory import opened_as_parent
+from storage.errors import CorruptBatch, CorruptIndex, as_unreadable
 from storage.log_dir import read_file
 from storage.names import FileKind
 from storage.records.v2 import ATTRIBUTE_TRANSACTIONAL, OFFSET_MAX
@@ -71,11 +72,15 @@ def walk(
     Raises: UnreadableFile.
     """
     count = budget.take([segment.size_bytes for segment in segments])
-    walked = [_walked(segment, one, budget) for segment, one in zip(segments[:count], facts, strict=False)]
+    if not count:
+        return tuple(facts), 0
+    directory = segments[0].directory
+    with as_unreadable(directory), opened_as_parent(directory) as parent:
+        walked = [_walked(segment, one, budget, parent) for segment, one in zip(segments[:count], facts, strict=False)]
     return (*walked, *facts[count:]), count
 
 
-def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget) -> CheckedSegment:
+def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget, parent: int | None) -> CheckedSegment:
     """Add what the headers of a segment tell. Raises: UnreadableFile."""
     from storage.scan.segment_contents import TxnSteps, empty_batches_in  # noqa: PLC0415 - it loads the kernels
 
@@ -83,12 +88,13 @@ def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget) -> Chec
     batches = empty_batches = empty_bytes = gaps = 0
     next_offset, is_damaged = None, True
     with suppress(CorruptBatch):
-        for found in _slices(segment, budget):
+        for found in _slices(segment, budget, parent):
             table = found.table
             bases, lasts = table["base_offset"], table["last_offset"]
             if next_offset is not None:
                 gaps += int(bases[0] > next_offset)
-            gaps += int((bases[1:] > lasts[:-1] + 1).sum())
+            if table.size > 1:
+                gaps += int((bases[1:] > lasts[:-1] + 1).sum())
             next_offset = int(lasts[-1]) + 1
             if found.is_legacy:
                 continue
@@ -110,12 +116,12 @@ def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget) -> Chec
     )
 
 
-def _slices(segment: Segment, budget: WalkBudget) -> Iterator[Slice]:
+def _slices(segment: Segment, budget: WalkBudget, parent: int | None) -> Iterator[Slice]:
     """Yield the batches of a segment. Raises: CorruptBatch, UnreadableFile."""
     from storage.scan.segments import open_segment  # noqa: PLC0415 - with the next one it loads the kernels
     from storage.scan.slices import Checksums  # noqa: PLC0415
 
-    small = budget.small_segments.sound(segment)
+    small = budget.small_segments.sound(segment, parent)
     if small is not None:
         yield small
         return

@@ -348,10 +348,12 @@ def read_metadata(log_dir: Path, user: User, release: Release) -> MetadataBefore
 def _files(directory: Path, user: User) -> Iterator[FileBefore]:
     with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):
+            try:
                 status = entry.stat()
-                if stat.S_ISREG(status.st_mode):
-                    yield FileBefore(entry.name, status.st_size, user.may(status, _READ), user.may(status, _READ_WRITE))
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield FileBefore(entry.name, status.st_size, user.may(status, _READ), user.may(status, _READ_WRITE))
 
 
 def _offsets(path: Path, user: User, release: Release) -> Offsets | KafkaFailure:
