@@ -147,9 +147,7 @@ class LegacyMessage(NamedTuple):
     magic: int
 
 
-def parse_legacy_header(
-    buf: bytes | memoryview, position: int, path: Path | str, buf_position: int = 0
-) -> LegacyHeader:
+def parse_legacy_header(buf: bytes | memoryview, position: int, path: Path | str, buf_position: int) -> LegacyHeader:
     """Read the header of the v0 or v1 message that starts at ``position`` of ``buf``; arguments as of
     ``parse_header``.
 

@@ -22,10 +22,11 @@ from policies.findings.diagnosis import (
     transactions_of,
     with_checked,
 )
-from policies.findings.findings import Finding, FindingCode, Harm, HeaderWalk
-from policies.findings.of_history import ReadEpochs
-from policies.findings.of_log_dir import TopicId
-from policies.findings.of_partition import file_findings
+from policies.findings.findings import Finding, FindingCode, Harm, HeaderWalk, Noted
+from policies.findings.of_files import EmptiedSegment
+from policies.findings.of_history import EpochStart, ReadEpochs
+from policies.findings.of_log_dir import LogClaims, TopicId
+from policies.findings.of_partition import epoch_findings, file_findings, missing_record_findings_of
 from policies.findings.of_tiering import LATE_MS, index_cache_findings, remote_metadata_findings, tiering_findings
 from policies.findings.symptoms import (
     DamagedMetadata,
@@ -38,18 +39,20 @@ from policies.findings.symptoms import (
     TopicIdentity,
     UnlinkedSymptoms,
 )
+from storage.anomalies import EpochRun
 from storage.checkpoints import LeaderEpochEntry
 from storage.names import TopicPartition
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 from tests.policies.explain.cases import drawn
+from tests.policies.findings.logs import log, segment
 
 DAY_MS = 86_400_000
 TIERED = a_policy(remote_storage_enable=True, retention_ms=30 * DAY_MS, local_retention_ms=DAY_MS)
 
 
-def seen(log: LogBuilder, policy: Any = None, **others: Any) -> PartitionSymptoms:
+def seen(builder: LogBuilder, policy: Any = None, /, **others: Any) -> PartitionSymptoms:
     """The symptoms of a partition; beside those of ``PartitionSymptoms``, ``observed`` has those of its explanation."""
-    found = drawn(log, policy or a_policy(), **others.pop("observed", {})).explained()
+    found = drawn(builder, policy or a_policy(), **others.pop("observed", {})).explained()
     named = {"is_live": False, "was_clean": True, "age_ms": 0} | others
     return PartitionSymptoms(found.planned.facts.topic_partition, "/data/orders-0", explained=found, **named)
 
@@ -249,6 +252,53 @@ def test_a_directory_of_another_topic_is_told_once_its_names_are_settled(
 ) -> None:
     symptoms = seen(a_log().segment(), identity=identity, is_live=is_live, age_ms=age_ms)
     assert codes(identity_findings(symptoms)) == [code] * (code is not None)
+
+
+@pytest.mark.parametrize(
+    ("error", "id_error", "epochs_error", "is_told"),
+    [
+        ("/data/orders-0/partition.metadata: bad", "bad", None, False),
+        ("/data/orders-0/partition.metadata: bad", None, None, True),
+        ("/data/orders-0/leader-epoch-checkpoint: bad", None, "bad", False),
+        ("/data/orders-0/leader-epoch-checkpoint: bad", "bad", None, True),
+        ("/data/orders-0: bad", "bad", "bad", True),
+    ],
+)
+def test_an_error_of_a_small_file_is_told_once_by_the_finding_of_that_file(
+    error: str, id_error: str | None, epochs_error: str | None, is_told: bool
+) -> None:
+    identity, epochs = TopicIdentity(OWN._replace(error=id_error)), ReadEpochs(None, epochs_error)
+    found = codes(file_findings(seen(a_log().segment(), error=error, identity=identity, epochs=epochs)))
+    assert ("PARTITION_UNREADABLE" in found) is is_told
+    assert len(found) == is_told + (epochs_error is not None)
+
+
+@pytest.mark.parametrize(
+    ("is_live", "error", "entries", "is_told"),
+    [
+        (False, None, ((0, 0),), True),
+        (True, None, ((0, 0),), False),
+        (True, None, ((1, 10),), True),
+        (False, None, ((0, 0), (1, 10)), False),
+        (False, "unreadable", ((0, 0),), False),
+    ],
+)
+def test_a_broker_writes_the_epoch_of_its_active_segment_a_moment_later(
+    is_live: bool, error: str | None, entries: tuple[tuple[int, int], ...], is_told: bool
+) -> None:
+    segments = [segment(base, base + 10, epochs=(EpochRun(n, base, base + 9, 0),)) for n, base in enumerate((0, 10))]
+    epochs = ReadEpochs(tuple(EpochStart(*entry) for entry in entries))
+    symptoms = seen(a_log().segment(), is_live=is_live, error=error, epochs=epochs, log=log(*segments))
+    assert codes(epoch_findings(symptoms)) == ["EPOCHS_LOST"] * is_told
+
+
+def test_preflight_tells_what_is_missing_in_a_partition_and_nothing_else() -> None:
+    claims = LogClaims("/data/orders-0", 100, noted=Noted(high_watermark=103, first_dirty=104))
+    gap, emptied = log(segment(0, 10), segment(30, 40)), (EmptiedSegment(15, f"{15:020d}.index", True),)
+    symptoms = seen(a_log().segment(), claims=claims, log=gap, emptied=emptied, deleted_files=1)
+    found = list(missing_record_findings_of(symptoms))
+    assert codes(found) == ["OFFSET_GAP", "END_BELOW_WATERMARK"]
+    assert {one.harm for one in found} == {Harm.DATA_LOST}
 
 
 @pytest.mark.parametrize("is_live", [False, True])

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.findings import Circumstances, Finding, FindingCode, Harm, HeaderWalk, LogHistory, worst_first
+from policies.findings.findings import (
+    Circumstances,
+    Finding,
+    FindingCode,
+    Harm,
+    HeaderWalk,
+    LogHistory,
+    Noted,
+    worst_first,
+)
 from tests.policies.findings.logs import log, segment
 
 
@@ -74,3 +83,18 @@ def test_a_walk_counts_empty_batches_in_the_part_that_was_compacted(first_dirty:
     ]
     found = HeaderWalk.of(facts, first_dirty, 7)
     assert found == HeaderWalk(200, 7, 4 * clean, 2 * clean, 30 * clean, 3)
+
+
+@pytest.mark.parametrize(
+    ("is_live", "was_clean", "is_clean"),
+    [(False, False, False), (False, True, True), (True, False, False), (True, True, False)],
+)
+@pytest.mark.parametrize("first_dirty", [None, 0])
+def test_beside_a_live_broker_no_mark_of_a_clean_stop_counts(
+    is_live: bool, was_clean: bool, is_clean: bool, first_dirty: int | None
+) -> None:
+    found = Noted(9, 3, 7, first_dirty).circumstances(is_live=is_live, was_clean=was_clean)
+    assert found == Circumstances(is_live, is_clean, 7, 3, was_compacted=first_dirty is not None)
+    assert found.whole_to == (7 if is_clean else None)
+    unknown = Noted().circumstances(is_live=is_live, was_clean=was_clean)
+    assert unknown == Circumstances(is_live, is_clean, 0, 0, was_compacted=False)

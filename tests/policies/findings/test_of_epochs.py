@@ -65,6 +65,23 @@ def test_a_checkpoint_agrees_with_every_batch(entries, codes):
     assert {one.repair for one in found} <= {RepairGroup.DERIVED}
 
 
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        ([(0, 0), (3, 30), (5, 41)], "Leader epoch 5 begins at offset 41, and the log ends at 40."),
+        ([(0, 0), (3, 30), (5, 30)], "Leader epoch 5 begins at offset 30, and epoch 3 at 30."),
+        ([(0, 0), (3, 30), (5, 29)], "Leader epoch 5 begins at offset 29, and epoch 3 at 30."),
+        ([(-1, 0), (0, 0), (3, 30)], "The entry of epoch -1, offset 0, is negative."),
+        ([(0, -1), (3, 30)], "The entry of epoch 0, offset -1, is negative."),
+        ([(0, 0), (1, 19), (3, 30)], "Leader epoch 1 begins at offset 19, and the batch of offset 19 is of epoch 0."),
+        ([(0, 0), (1, 20), (3, 30)], "The batch of offset 20 has leader epoch 0, and the file has epoch 1 there."),
+    ],
+)
+def test_what_is_wrong_with_a_checkpoint_is_said_in_a_sentence(entries, text):
+    (found,) = checkpoint_findings(HEALTHY, [EpochStart(*entry) for entry in entries], 0)
+    assert (found.code, found.text) == (FindingCode.EPOCHS_WRONG, text)
+
+
 def test_a_checkpoint_begins_at_the_log_start():
     entries = [EpochStart(0, 7), EpochStart(3, 30)]
     assert checkpoint_findings(HEALTHY, entries, 7) == []

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings.findings import FindingCode, Harm, RepairGroup
-from policies.findings.of_files import HollowSwapFacts, file_findings, missing_findings, swap_findings
+from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
+from policies.findings.of_files import (
+    HollowSwapFacts,
+    early_end_findings,
+    file_findings,
+    missing_findings,
+    swap_findings,
+)
 from storage.anomalies import Anomaly, SeenAnomaly
 from storage.names import FileKind
-from tests.policies.findings.logs import standing
+from tests.policies.findings.logs import log, segment, standing
 
 OF_OPEN_INDEX = (Anomaly.ENTRIES_ZERO, Anomaly.TIMES_ZERO, Anomaly.TIME_END)
 OF_AN_END = (Anomaly.TAIL, Anomaly.ZERO_TAIL)
@@ -95,5 +101,39 @@ def test_a_hollow_swap_is_told_with_what_the_next_start_does_with_it(
     (found,) = swap_findings([HollowSwapFacts("/data/orders-0/0.log.swap", damage, 1061, replaced, is_undone)])
     assert found.text == f"{what}: the next start of the broker {so}."
     assert (found.code, found.harm, found.position) == (FindingCode.SWAP_LEFT, Harm.DATA_LOST, position)
-    (other,) = swap_findings([HollowSwapFacts("/data/orders-0/0.log.swap", damage, 1061, replaced, not is_undone)])
-    assert found.remedy != other.remedy
+    assert ("which throws the .swap away" in found.remedy) is is_undone
+    assert ("the start also deletes the .deleted files" in found.remedy) is not is_undone
+
+
+LOG = f"/data/orders-0/{10:020d}.log"
+
+
+@pytest.mark.parametrize(
+    ("counted", "is_damaged", "told_already", "is_told"),
+    [
+        (19, False, None, True),
+        (20, False, None, False),
+        (None, False, None, False),
+        (19, True, None, False),
+        (19, False, (FindingCode.TORN_TAIL, LOG), False),
+        (19, False, (FindingCode.ZERO_TAIL, LOG), False),
+        (19, False, (FindingCode.BATCH_CORRUPT, LOG), True),
+        (19, False, (FindingCode.TORN_TAIL, "/data/orders-0/other"), True),
+    ],
+)
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_whole_batches_that_a_start_does_not_count_are_told_once(
+    counted: int | None, is_damaged: bool, told_already: tuple[FindingCode, str] | None, is_told: bool, is_lost: bool
+) -> None:
+    history = log(segment(0, 10), segment(10, 20, is_damaged=is_damaged))
+    already = [] if told_already is None else [Finding(told_already[0], Harm.DATA_LOST, told_already[1], "", "")]
+    found = early_end_findings(history, already, counted, is_lost=is_lost)
+    index = LOG.replace(".log", ".index")
+    expected = (
+        (FindingCode.TORN_TAIL, LOG, RepairGroup.LOG_END)
+        if is_lost
+        else (FindingCode.OFFSET_INDEX_WRONG, index, RepairGroup.DERIVED)
+    )
+    assert [(one.code, one.path, one.repair) for one in found] == [expected] * is_told
+    assert all("takes offset 19 for the end, and gives the offsets 19 to 19, which" in one.text for one in found)
+    assert early_end_findings(log(), [], 0, is_lost=is_lost) == []
