@@ -51,6 +51,39 @@ def test_leader_epochs_that_parse(text: bytes | None) -> None:
     assert leader_epochs_failure(text, KAFKA_4) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (None, {}),
+        (b"", {}),
+        (b"0\n", {}),
+        (b"0\n0\n", {}),
+        (b"0\n1\na 2147483647 9223372036854775807 \n", {TopicPartition("a", (1 << 31) - 1): (1 << 63) - 1}),
+        (b"0\r\n1\r\na -2147483648 -9223372036854775808", {TopicPartition("a", -(1 << 31)): -(1 << 63)}),
+        (b"0\n1\na 2147483648 0\n", KafkaFailure("NumberFormatException", "'2147483648' is no number")),
+        (b"0\n1\na -2147483649 0\n", KafkaFailure("NumberFormatException", "'-2147483649' is no number")),
+        (b"0\n1\na 0 9223372036854775808", KafkaFailure("NumberFormatException", "'9223372036854775808' is no number")),
+        (b"0\n1\na 0 -9223372036854775809",
+         KafkaFailure("NumberFormatException", "'-9223372036854775809' is no number")),
+        (b"0\n-1\n", KafkaFailure("IllegalArgumentException", "-1 entries")),
+        (b"0\n2147483647\n", KafkaFailure("OutOfMemoryError", "2147483647 entries")),
+        (b"0\n2\na 0 1\n", KafkaFailure("IOException", "2 entries are stated, and 1 are there", is_io=True)),
+        (b"0\n0\na 0 1\n", KafkaFailure("IOException", "0 entries are stated, and 1 are there", is_io=True)),
+        (b"0\n1\na 0\n", KafkaFailure("IOException", "malformed line 'a 0'", is_io=True)),
+        (b"0\n1\na 0 1 2\n", KafkaFailure("IOException", "malformed line 'a 0 1 2'", is_io=True)),
+        (b"0\n1\n\n", KafkaFailure("IOException", "malformed line ''", is_io=True)),
+        (b"1\n0\n", KafkaFailure("IOException", "version 1", is_io=True)),
+        (b"2147483648\n", KafkaFailure("IOException", "malformed line '2147483648'", is_io=True)),
+        (b"0\nx\n", KafkaFailure("IOException", "malformed line 'x'", is_io=True)),
+        (b"\xff", KafkaFailure("MalformedInputException", "not UTF-8", is_io=True)),
+    ],
+)  # fmt: skip
+def test_offset_checkpoint_is_what_kafka_reads(
+    text: bytes | None, found: dict[TopicPartition, int] | KafkaFailure
+) -> None:
+    assert read_offset_checkpoint(text, KAFKA_4) == found
+
+
 def test_of_a_partition_that_is_stated_twice_the_last_line_counts() -> None:
     assert read_offset_checkpoint(b"0\n2\na 0 1\na 0 -5\n", KAFKA_4) == {TopicPartition("a", 0): -5}
 
