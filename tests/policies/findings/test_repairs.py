@@ -11,6 +11,7 @@ import pytest
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.repairs import (
     DERIVED,
+    LogEndFacts,
     RepairCode,
     RepairFacts,
     RepairKind,
@@ -18,6 +19,7 @@ from policies.findings.repairs import (
     Target,
     TopicIdFacts,
     kind_of,
+    missing_near,
     repair,
     targets_of,
 )
@@ -92,6 +94,95 @@ def test_a_topic_id_is_written_only_where_nothing_speaks_of_another(
 )
 def test_no_log_is_cut_where_records_were(story: str, changes: dict[str, Any]) -> None:
     assert (story, repair(replace(LOG, tail=TAIL._replace(**changes))).code) == (story, RepairCode.RECORDS_MISSING)
+
+
+END: Final = LogEndFacts(100, 20, None)
+LOG_END: Final = RepairFacts(
+    Target("/d/a-0/00000000000000000000.log", RepairKind.LOG_END, ("X",)), 1300, 100, log_end=END
+)
+NOT_WHOLE: Final = "nothing is derived from a log that is not whole"
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (INDEX, "8 bytes, made of the log, in place of 16 bytes"),
+        (replace(INDEX, size_bytes=None), "8 bytes, made of the log; it was missing"),
+        (METADATA, "43 bytes, made of the cluster metadata; it was missing"),
+        (replace(LOG, size_bytes=1300), "1,200 zero bytes behind the last batch are cut off, at byte 100"),
+        (
+            LOG_END,
+            "the log ends at offset 20, byte 100; 1,200 bytes behind that are cut off, and a copy of them stays",
+        ),
+        (replace(LOG_END, size_bytes=100), "the log ends at offset 20, byte 100"),
+        (
+            replace(LOG_END, log_end=END._replace(whole_behind=1200)),
+            "a whole batch follows at byte 1,200, behind the damage at byte 100: a cut would lose it; copy the "
+            "directory, and take another replica",
+        ),
+        (
+            replace(LOG_END, log_end=END._replace(refused=repair(replace(INDEX, is_name_taken=True)))),
+            "00000000000000000000.index.deleted waits there, and would be replaced; clean removes it once its delay is "
+            "over",
+        ),
+        (replace(INDEX, bytes_max=7), "8 bytes would be more than segment.index.bytes=7"),
+        (replace(INDEX, is_same=True), "it is as it would be made"),
+        (replace(INDEX, size_bytes=None, made_bytes=0), "it would be empty, and is missing"),
+        (
+            replace(INDEX, unmade_because="CRC"),
+            f"{NOT_WHOLE}: CRC; only a copy of the records helps, another replica or a backup",
+        ),
+        (
+            replace(INDEX, stated_above=(("a", 9), ("b", 11))),
+            "it stays as evidence: a states offset 9, above the end of the log",
+        ),
+        (
+            replace(INDEX, target=INDEX.target._replace(missing="Offsets are gone.")),
+            "it stays as evidence: Offsets are gone",
+        ),
+        (
+            replace(LOG, tail=TAIL._replace(indexed_position=100)),
+            "records seem to have been lost: the offset index names a batch at byte 100, where there are only zeros",
+        ),
+        (
+            replace(LOG, tail=TAIL._replace(known_offsets=(("a", 20), ("b", 21), ("c", 22)))),
+            "records seem to have been lost: b states offset 21, and the batches end at 20",
+        ),
+        (
+            replace(METADATA, topic=TOPIC._replace(newest_epoch=8)),
+            "the log has leader epoch 8, above the 7 of the cluster metadata: it may be that of a topic that was "
+            "deleted and made again",
+        ),
+        (
+            replace(METADATA, topic=TOPIC._replace(other_ids=(OURS, OTHER))),
+            f"the cluster metadata gives the name the id {OURS}, and something here says {OTHER}",
+        ),
+    ],
+)
+def test_a_verdict_says_what_is_done_or_why_nothing_is(facts: RepairFacts, text: str) -> None:
+    assert repair(facts).text == text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "is_near"),
+    [
+        ("/d/a-0/00000000000000000005.index", RepairKind.INDEX, True),
+        ("/d/a-0/00000000000000000006.index", RepairKind.INDEX, False),
+        ("/d/a-1/00000000000000000005.index", RepairKind.INDEX, False),
+        ("/d/a-0/00000000000000000006.snapshot", RepairKind.SNAPSHOT, True),
+        ("/d/a-0/leader-epoch-checkpoint", RepairKind.LEADER_EPOCHS, True),
+        ("/d/a-1/leader-epoch-checkpoint", RepairKind.LEADER_EPOCHS, False),
+        ("/d/a-0/partition.metadata", RepairKind.TOPIC_ID, False),
+    ],
+)
+def test_records_that_are_gone_keep_the_files_that_are_made_of_them(path: str, kind: RepairKind, is_near: bool) -> None:
+    def gap(code: FindingCode, harm: Harm) -> Finding:
+        return Finding(code, harm, "/d/a-0/00000000000000000005.log", "They are gone.", "")
+
+    found = missing_near(path, kind, [gap(FindingCode.OFFSET_GAP, Harm.DATA_LOST)])
+    assert found == ("They are gone." if is_near else None)
+    others = [gap(FindingCode.OFFSET_GAP, Harm.NOTE), gap(FindingCode.TORN_TAIL, Harm.DATA_LOST)]
+    assert missing_near(path, kind, others) is None
 
 
 def test_a_log_is_only_ever_cut_at_the_end_of_its_batches() -> None:
