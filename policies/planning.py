@@ -414,7 +414,7 @@ def _compacted(verdict: Verdict, upper_offset: int, section: Cleanable, dirty: R
     if verdict.base_offset >= section.first_uncleanable_offset:
         return verdict._replace(reason=section.bound)
     reason = dirty if upper_offset > section.first_dirty_offset else _CLEAN_BEFORE
-    return verdict._replace(action=Action.COMPACT, reason=reason)
+    return Verdict(verdict.base_offset, verdict.size_bytes, Action.COMPACT, reason)
 
 
 def _uncompacted(verdict: Verdict, section: Cleanable, why_not: Reason) -> Verdict:

@@ -241,9 +241,10 @@ def _expiry_ms(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> int:
     """
     if policy.retention_ms < 0:
         return 0
-    by_file_ms = segment.mtime_ms + policy.retention_ms + 1
-    if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
-        return as_int64(by_file_ms)
+    if policy.retention_future_timestamps == "mtime":
+        by_file_ms = segment.mtime_ms + policy.retention_ms + 1
+        if _is_unpinned(segment, policy, max(now_ms, by_file_ms)):
+            return as_int64(by_file_ms)
     return as_int64(segment.largest_timestamp_ms + policy.retention_ms + 1)
 
 
@@ -265,10 +266,11 @@ def _kept(
     """
     verdicts: list[Verdict] = []
     stays = _stays(log, first, policy, now_ms)
-    until_ms = 0
+    is_by_time, until_ms = policy.cleanup_delete and policy.retention_ms >= 0, 0
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
-        until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
+        if is_by_time:
+            until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
         reason = barrier(log, place) or held.get(place) or stays(place, until_ms)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts

@@ -263,7 +263,7 @@ def open_file(path: Path | str, parent: int | None = None) -> tuple[OpenFile, in
 
     Arguments and errors as of ``open_sized``; for files in stores also those of ``StoredFile.open``.
     """
-    if is_stored(path):
+    if parent is None and is_stored(path):  # no directory of a store has a descriptor
         from storage.stores.stored_file import StoredFile  # noqa: PLC0415 - who reads no URL does without
 
         file = StoredFile.open(stored(path))
