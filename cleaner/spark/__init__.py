@@ -88,15 +88,17 @@ def open_session(master: str = "local[*]", config: Mapping[str, str] | None = No
     return spark
 
 
-def open_context(master: str) -> SparkContext:
-    """Start a context for commands that need no tables of Spark. Its Python workers run this interpreter.
+@contextmanager
+def open_context(master: str) -> Iterator[SparkContext]:
+    """Yield a context for commands that need no tables of Spark. Its Python workers run this interpreter.
 
     Raises: SparkUnavailable: Java or a package is missing, or Spark does not run on this Java.
     """
     with _needing_packages():
         from cleaner.spark.analysis import analyzing  # noqa: F401, PLC0415  (checked before a JVM starts for nothing)
-        from cleaner.spark.session import start_context  # noqa: PLC0415
-    return start_context(master)
+        from cleaner.spark.session import running_context  # noqa: PLC0415
+    with running_context(master) as context:
+        yield context
 
 
 def _register(spark: SparkSession, source: type[KafkaLogSource]) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryFile
+from threading import current_thread, main_thread
+from typing import IO, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -22,6 +26,11 @@ from cleaner.spark.errors import SparkUnavailable
 JAVA_VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _PYTHON_ERROR: Final = re.compile(r"[\w.]*(?:Error|Exception): ")
+_JAVA_ENDED: Final = re.compile(r'^Exception in thread "main" (.*)', re.MULTILINE)
+_CAUSED_BY: Final = "Caused by: "
+_STOPPED: Final = "Cannot call methods on a stopped SparkContext"
+_MASTER: Final = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[.*\]|(spark|k8s)://.+|yarn")
+_STDERR: Final = 2
 _ANSWER_SECONDS_MAX: Final = 30
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _OURS: Final = {
@@ -47,19 +56,25 @@ def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
 
 def start_context(master: str) -> SparkContext:
     """Start a context that moves bytes between tasks, without Spark's SQL. Raises: SparkUnavailable."""
-    with _starting(master):
+    with for_a_command(), _starting(master):
         conf = SparkConf().setAppName("logcleaner").setMaster(master).setAll([*_OURS.items(), _SHORT_LIVED])
         return SparkContext.getOrCreate(conf)
 
 
 @contextmanager
 def _starting(master: str) -> Iterator[None]:
+    if not _MASTER.fullmatch(master):
+        raise SparkUnavailable(
+            f"{master} is no master", "name one: local[*], spark://HOST:PORT, k8s://HOST:PORT or yarn"
+        )
     check_java(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
         raise SparkUnavailable(f"{master}: {cause_of(error)}", "see that there is such a master") from error
+    except OSError as error:
+        raise SparkUnavailable(str(error), "see that TMPDIR has space, and that this user may write there") from error
 
 
 @contextmanager
@@ -68,19 +83,69 @@ def started_on_demand(master: str) -> Iterator[Callable[[], SparkSession]]:
     with ExitStack() as stack:
 
         def start() -> SparkSession:
-            session = start_session(master, {})
+            with for_a_command():
+                session = start_session(master, {})
             stack.callback(session.stop)
             return session
 
         yield start
 
 
+@contextmanager
+def for_a_command() -> Iterator[None]:
+    """Keep stderr and ctrl-C from a JVM that starts now: what it says goes to a file that ends with it.
+
+    Of each failure Spark logs the stacks of all threads that it met, some hundred lines. The error that reaches us says
+    the same. Only a JVM that ends at once leaves no other word.
+
+    Raises: SparkUnavailable of the ``with``, with the words of such a JVM; also if there is no place for the file.
+    """
+    with _scratch_file() as said:
+        logging.getLogger().addHandler(logging.NullHandler())  # py4j logs the stack of an interrupted call there
+        kept, on_interrupt = os.dup(_STDERR), signal.getsignal(signal.SIGINT)
+        os.dup2(said.fileno(), _STDERR)
+        try:
+            yield
+        except SparkUnavailable as error:
+            said.seek(0)
+            if found := _JAVA_ENDED.search(said.read().decode(errors="replace")):
+                raise SparkUnavailable(found[1], error.remedy) from error
+            raise
+        finally:
+            os.dup2(kept, _STDERR)
+            os.close(kept)
+            if current_thread() is main_thread():  # Spark's handler calls Java in the midst of another call
+                signal.signal(signal.SIGINT, on_interrupt)
+
+
+@contextmanager
+def running_context(master: str) -> Iterator[SparkContext]:
+    """Yield a context that ends with the ``with``. Raises: SparkUnavailable."""
+    context = start_context(master)
+    try:
+        yield context
+    except Exception:
+        context.stop()
+        raise
+    context.stop()  # not behind a signal: it would wait for the call that the signal interrupted; the JVM ends with us
+
+
+def _scratch_file() -> IO[bytes]:
+    try:
+        return TemporaryFile()
+    except OSError as error:
+        raise SparkUnavailable(error.strerror or str(error), "name a directory with space as TMPDIR") from error
+
+
 def cause_of(error: BaseException) -> str:
-    """Return the most telling line of Spark's text: Python's last error, else Java's exception, else the first line."""
+    """Return the most telling line of Spark's text: Python's last error, Java's first cause, or the first line."""
+    if _STOPPED in str(error):
+        return "no master answered, or the master ended the application"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     of_java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    first_causes = [line.removeprefix(_CAUSED_BY) for line in lines if line.startswith(_CAUSED_BY)]
     of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return (of_python[-1:] or of_java[:1] or lines[:1] or [type(error).__name__])[0]
+    return (of_python[-1:] or first_causes[-1:] or of_java[:1] or lines[:1] or [type(error).__name__])[0]
 
 
 def check_java(environment: Mapping[str, str]) -> None:

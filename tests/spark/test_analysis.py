@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from errno import ENOSPC
 from functools import partial
 from itertools import groupby, pairwise
+from os import strerror
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -361,6 +363,19 @@ def test_a_table_that_cannot_be_written_is_told(analyzed: Analyzed, tmp_path: Pa
         write_tables(analyzed.analysis, tmp_path)
 
 
+def test_a_table_that_cannot_be_written_whole_leaves_nothing(
+    analyzed: Analyzed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_table: Any, path: Path) -> None:
+        path.write_bytes(b"PAR1")
+        raise OSError(ENOSPC, strerror(ENOSPC))
+
+    monkeypatch.setattr(parquet, "write_table", fail)
+    with pytest.raises(UnwritableFile, match="No space left on device"):
+        write_tables(analyzed.analysis, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_a_job_that_fails_is_told_in_one_line(spark: Any, analyzed: Analyzed) -> None:
     def fail(_step: str) -> None:
         spark.sql("SELECT no_such_column")
@@ -379,6 +394,14 @@ def test_a_job_that_fails_is_told_in_one_line(spark: Any, analyzed: Analyzed) ->
         (
             "Task failed\nTraceback\nModuleNotFoundError: No module named 'cleaner'\n",
             "ModuleNotFoundError: No module named 'cleaner'",
+        ),
+        (
+            "failed\n: SparkException: Job aborted\n at x\nCaused by: java.net.ConnectException: refused\n at y",
+            "java.net.ConnectException: refused",
+        ),
+        (
+            ": IllegalStateException: Cannot call methods on a stopped SparkContext.",
+            "no master answered, or the master ended the application",
         ),
         ("[CODE] what it is\nmore", "[CODE] what it is"),
         ("", "ValueError"),

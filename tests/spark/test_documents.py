@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def session(spark: Any, monkeypatch: pytest.MonkeyPatch) -> OpenSession:
     session = OpenSession(spark)
     for opener in ("cleaner.spark.open_session", "cleaner.spark.session.start_session"):
         monkeypatch.setattr(opener, lambda *_, **__: session)
-    monkeypatch.setattr("cleaner.spark.open_context", lambda *_: OpenSession(spark.sparkContext))
+    monkeypatch.setattr("cleaner.spark.open_context", lambda *_: nullcontext(spark.sparkContext))
     return session
 
 

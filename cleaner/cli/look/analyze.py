@@ -75,15 +75,15 @@ def _analyze(args: argparse.Namespace) -> tuple[Analysis, Provenance | None]:
     warn_of_symlinks(log_dirs)
     check_usable()
     cleaner = Cleaner(Configured(loaded.log_dirs, loaded.layers))
-    spark = open_context(args.master)
-    try:
-        from cleaner.spark.analysis.analyzing import analyze, take_snapshot
+    with open_context(args.master) as spark:
+        from cleaner.spark.analysis.analyzing import analyze, make_directories, take_snapshot
         from cleaner.spark.stage_lines import StageLines
+
+        if args.output:
+            make_directories(args.output)
 
         request = Request(clock_ms(), force_compaction=True, confirmed=True, topics=tuple(args.topic))
         snapshot = take_snapshot(cleaner.plan(request))
         with StageLines(spark.statusTracker()) as lines:
             analysis = analyze(spark, snapshot, loaded.layers.broker_policy(), lines.tell)
-    finally:
-        spark.stop()
     return replace(analysis, problems=(*map(str, missing), *analysis.problems)), provenance_if_asked(args, loaded)

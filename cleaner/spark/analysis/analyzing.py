@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -102,6 +103,8 @@ def analyze(spark: SparkContext, snapshot: PlannedRead, broker: BrokerPolicy, to
         return _analysis(spark, snapshot, broker, told)
     except (PySparkException, Py4JJavaError) as error:
         raise AnalysisFailed(cause_of(error)) from error
+    except OSError as error:  # the driver hands tasks to Spark in files
+        raise AnalysisFailed(f"{error.strerror or error} (scratch files: SPARK_LOCAL_DIRS, else TMPDIR)") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,17 +247,23 @@ class Naming:
         return table(*self._name(figures["place"]), **given)
 
 
+def make_directories(output: Path) -> None:
+    """Make the directory of each table, unless it is in a store. Raises: UnwritableFile."""
+    for path in [output / table for table in TABLES if not is_stored(output)]:
+        with as_unwritable(path):
+            path.mkdir(parents=True, exist_ok=True)
+
+
 def write_tables(analysis: Analysis, output: Path) -> None:
     """Write ``output/TABLE/MOMENT.parquet`` for each table, even without rows. ``analyzed_at`` tells the runs apart.
 
     Raises: UnwritableFile; as of a store.
     """
+    make_directories(output)
     name = f"{datetime.fromtimestamp(analysis.now_ms / 1000, UTC):%Y%m%dT%H%M%S}Z.parquet"
     for table, kind in TABLES.items():
         path = output / table / name
         with as_unwritable(path):
-            if not is_stored(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, _arrow(table, kind, analysis))
 
 
@@ -362,8 +371,13 @@ def _write(path: Path, table: pa.Table) -> None:
         Uploads().replace_file(path, made.getvalue(), Purpose.COPY)
         return
     hidden = path.with_name(f".{path.name}")
-    pq.write_table(table, hidden)
-    hidden.replace(path)
+    try:
+        pq.write_table(table, hidden)
+        hidden.replace(path)
+    except OSError:
+        with suppress(OSError):
+            hidden.unlink()
+        raise
 
 
 def _arrow(name: str, kind: type[AnalysisRow], analysis: Analysis) -> pa.Table:

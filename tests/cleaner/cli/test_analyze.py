@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -27,12 +28,13 @@ class FakeSpark:
     def statusTracker(self) -> FakeSpark:  # noqa: N802
         return self
 
-    def open(self, master: str) -> FakeSpark:
+    @contextmanager
+    def open(self, master: str) -> Iterator[FakeSpark]:
         self.masters.append(master)
-        return self
-
-    def stop(self) -> None:
-        self.stopped = True
+        try:
+            yield self
+        finally:
+            self.stopped = True
 
 
 @pytest.fixture
