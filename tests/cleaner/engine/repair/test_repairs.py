@@ -97,6 +97,18 @@ def ruined(path: Path) -> bytes:
     return data
 
 
+def test_a_file_that_is_made_anew_has_the_mode_of_the_one_before_or_of_a_log_beside_it(log_dir: Path) -> None:
+    index, times = (sorted(log_dir.glob(f"clicks-0/*{suffix}"))[0] for suffix in (".index", ".timeindex"))
+    index.with_suffix(".log").chmod(0o640)
+    ruined(times)
+    times.chmod(0o600)
+    index.unlink()
+    repairs = repair(log_dir, index, times)
+    assert [(one.planned.repair.code, one.error) for one in repairs.results] == [(RepairCode.REPAIRABLE, None)] * 2
+    kept = times.with_name(times.name + ".deleted")
+    assert [path.stat().st_mode & 0o777 for path in (index, times, kept)] == [0o640, 0o600, 0o600]
+
+
 def test_every_derived_file_comes_back_as_it_was_and_the_damaged_one_waits(log_dir: Path) -> None:
     files = derived_files(log_dir)
     repair(log_dir, *files)  # a broker that appends, and our Log, make some entries otherwise than recovery does
