@@ -29,7 +29,6 @@ class LoadingStopped(Exception):
     """The exception that ends the loading of a partition, and the file that it is about."""
 
     def __init__(self, failure: KafkaFailure, file: str, *, is_split: bool = False) -> None:
-        super().__init__(failure, file)
         self.failure, self.file = failure, file
         self.is_split = is_split
         """Whether Kafka catches it, splits the segment, and begins again."""

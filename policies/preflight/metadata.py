@@ -83,7 +83,8 @@ def load_metadata(before: MetadataBefore, path: str) -> MetadataStart:
         dict(loading.files.sizes),
         *(failed or (None, None)),
     )
-    refusal = Refusal(f"{path}/{before.partition.name}/{failed[1]}", failed[0]) if failed else None
+    place = f"{path}/{before.partition.name}"
+    refusal = Refusal(f"{place}/{failed[1]}" if failed[1] else place, failed[0]) if failed else None
     valid = tuple((log_name(base), loading.files.sizes[log_name(base)]) for base in loading.bases)
     return MetadataStart(log, refusal, valid, snapshot)
 

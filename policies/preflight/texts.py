@@ -31,7 +31,6 @@ class _Wrong(Exception):
     """A file that Kafka's reader refuses."""
 
     def __init__(self, exception: str, cause: str, *, is_io: bool = False) -> None:
-        super().__init__(exception, cause)
         self.failure = KafkaFailure(exception, cause, is_io)
 
 

@@ -28,7 +28,7 @@ from policies.preflight.identity import (
     check_identities,
     check_zookeeper_identities,
 )
-from policies.preflight.metadata import MetadataBefore, load_metadata
+from policies.preflight.metadata import MetadataBefore, MetadataStart, load_metadata
 from policies.preflight.prediction import StartSurroundings, predict
 from policies.preflight.start import LogStart, Refusal, Start, StartStep, verdict_of
 from storage.names import TopicPartition
@@ -164,6 +164,13 @@ STORIES: Final[dict[str, dict[str, Any]]] = {
     "a topic id that does not parse": {"id_failure": KafkaFailure("IllegalArgumentException", "too short")},
     "a directory that may not be written": {"writable": False, "names": [*SOUND, *segment(0, ".log.deleted")]},
     "a file that may not be read": {"unreadable": LAST},
+    "Kafka 2.8: a file that may not be read": {"unreadable": LAST, "release": Release(2, 8)},
+    "a log of one record whose snapshot lies behind it": {
+        "names": [*segment(0), *segment(5, ".snapshot")],
+        "contents": FakeContents(ends={LOG: 1}),
+    },
+    "beside metadata that are sound": {"metadata": "metadata: sound"},
+    "beside metadata without the snapshot that they need": {"metadata": "metadata: a later log without a snapshot"},
     "a file that may not be written": {"unwritable": segment(10, ".index")[0]},
     "an index that is too large": {"sizes": {segment(10, ".index")[0]: (10 << 20) + 1}},
     "an index that is just not too large": {"sizes": {segment(10, ".index")[0]: 10 << 20}},
@@ -177,6 +184,10 @@ LATER: Final = [*segment(10), *segment(10, ".snapshot")]
 METADATA_STORIES: Final[dict[str, dict[str, Any]]] = {
     "metadata: sound": {"names": [*SOUND, CHECKPOINTS[5]]},
     "metadata: torn": {"names": [*SOUND, CHECKPOINTS[5]], "contents": FakeContents(found={LAST: TORN})},
+    "metadata: a segment of one record": {
+        "names": [*segment(0), *segment(1)],
+        "contents": FakeContents(found={LOG: RecoveredLog(100, 1, 1, False, None)}),
+    },
     "metadata: without a snapshot": {"names": SOUND},
     "metadata: snapshots that go": {
         "names": [
@@ -230,6 +241,7 @@ IDENTITIES: Final[dict[str, tuple[dict[str, str] | str | None, ...]]] = {
     "ZooKeeper: the same, and one that is missing": (OLD, None, OLD),
     "ZooKeeper: none": (None, None),
     "ZooKeeper: one that cannot be read": (OLD, "no"),
+    "ZooKeeper: one that is malformed": ("malformed: a wrong escape", OLD),
     "ZooKeeper: another line": (OLD, {**OLD, "a": "b"}, OLD),
     "ZooKeeper: another node": ({**OLD, "broker.id": "2"},),
     "ZooKeeper: no number": ({**OLD, "broker.id": "x"},),
@@ -255,6 +267,7 @@ def start_of(
     unreadable: str = "",
     unwritable: str = "",
     sizes: dict[str, int] | None = None,
+    metadata: str = "",
 ) -> Start:
     files = tuple(
         FileBefore(one, (sizes or {}).get(one, 100 if ".log" in one else 0), one != unreadable, one != unwritable)
@@ -265,7 +278,8 @@ def start_of(
     watermarks = {ORDERS: 20}
     log_dir = LogDirBefore("/d", clean, {ORDERS: recovery_point}, {ORDERS: log_start}, watermarks, (partition,), ())
     replicas = Replicas(NODE, {(TOPIC_ID, 0): hosts}, {TOPIC_ID: "orders"})
-    return predict([log_dir], StartSurroundings(release, Identities((), {}, ()), "/d", None, replicas))
+    read = metadata_of(metadata) if metadata else None
+    return predict([log_dir], StartSurroundings(release, Identities((), {}, ()), "/d", read, replicas))
 
 
 def in_words(start: Start) -> Iterator[str]:
@@ -313,15 +327,20 @@ def told(title: str) -> str:
     return re.sub(r"0{18}(?=\d\d)", "~", "\n".join(lines))
 
 
-def told_of_metadata(title: str) -> str:
-    """What a start does with the metadata log."""
+def metadata_of(title: str) -> MetadataStart:
+    """What a start does with a metadata log."""
     story = {"names": [*SOUND, CHECKPOINTS[5]], "topic_id": None, **METADATA_STORIES[title]}
     files = tuple(FileBefore(one, 100 if ".log" in one else 0) for one in story["names"])
     name = TopicPartition("__cluster_metadata", 0)
     contents, read_id = story.get("contents", FakeContents()), ReadTopicId(story["topic_id"])
     partition = PartitionBefore(str(name), name, files, None, read_id, contents)
     said = json.dumps(story["quorum"]) if story.get("quorum") is not None else "garbage"
-    found = load_metadata(MetadataBefore(partition, f"{said}\n".encode() if "quorum" in story else None), "/d")
+    return load_metadata(MetadataBefore(partition, f"{said}\n".encode() if "quorum" in story else None), "/d")
+
+
+def told_of_metadata(title: str) -> str:
+    """The same in words."""
+    found = metadata_of(title)
     lines = [*_log(found.log), f"    failed: {found.log.failed_file}"]
     lines += [f"    refused: {_refusal(found.refusal)}"] if found.refusal else []
     lines += [f"    read up to: {valid}, snapshot: {found.snapshot}" for valid in found.valid_bytes]
@@ -331,7 +350,9 @@ def told_of_metadata(title: str) -> str:
 def told_of_identities(title: str) -> str:
     """What a start does over the ``meta.properties`` of /a, /b and /c."""
     befores = [
-        IdentityBefore(path, None if isinstance(one, str) else one, one if isinstance(one, str) else None)
+        IdentityBefore(path, None, one, one.startswith("malformed"))
+        if isinstance(one, str)
+        else IdentityBefore(path, one)
         for path, one in zip(("/a", "/b", "/c"), IDENTITIES[title], strict=False)
     ]
     check = (

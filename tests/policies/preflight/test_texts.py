@@ -98,6 +98,8 @@ def test_of_a_partition_that_is_stated_twice_the_last_line_counts() -> None:
         (b"version: 0\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ=", "IllegalArgumentException", False),
         (b"version: 0\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ===", "IllegalArgumentException", False),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "IOException", True),
+        (b"version: x\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ", "IOException", True),
+        (b"version: 2147483648\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ", "IOException", True),
         (b"version: -1\ntopic_id: 8FgL-MjIRcGBMw212kvxIQ", "IOException", True),
         (b"garbage", "IOException", True),
     ],
