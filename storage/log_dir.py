@@ -208,20 +208,29 @@ class LogDir:
         """Return in words who holds the lock; None if nobody does."""
         return holder_of(self.path)
 
-    def partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
-        """Yield the live partition directories but that of the metadata log. Raises: UnreadableFile."""
-        return self._partitions_that(lambda entry: entry.is_dir(follow_symlinks=False))
+    def partitions(
+        self, wants: Callable[[TopicPartition], bool] = lambda _: True
+    ) -> Iterator[tuple[TopicPartition, Path]]:
+        """Yield the live partition directories but that of the metadata log, as far as they are wanted.
+
+        Raises: UnreadableFile.
+        """
+        return self._partitions_that(lambda entry: entry.is_dir(follow_symlinks=False), wants)
 
     def symlinked_partitions(self) -> Iterator[tuple[TopicPartition, Path]]:
         """Yield the symlinks with names of live partitions: they are not followed. Raises: UnreadableFile."""
         return self._partitions_that(lambda entry: entry.is_symlink())
 
-    def _partitions_that(self, is_wanted: Callable[[DirectoryEntry], bool]) -> Iterator[tuple[TopicPartition, Path]]:
+    def _partitions_that(
+        self, fits: Callable[[DirectoryEntry], bool], wants: Callable[[TopicPartition], bool] = lambda _: True
+    ) -> Iterator[tuple[TopicPartition, Path]]:
         with as_unreadable(self.path), entries(self.path) as listed:
-            found = [entry.name for entry in listed if is_wanted(entry)]
+            found = [entry.name for entry in listed if fits(entry)]
         for name in sorted(found):
             parsed = parse_partition_dir_name(name)
-            if parsed and parsed.state is DirState.LIVE and parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
+            if parsed is None or parsed.state is not DirState.LIVE or not wants(parsed.topic_partition):
+                continue
+            if parsed.topic_partition.topic != CLUSTER_METADATA_TOPIC:
                 yield parsed.topic_partition, self.path / name
 
     def newest_change_ms(self) -> int | None:

@@ -109,6 +109,7 @@ class SegmentFileName(NamedTuple):
 _TOPIC_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
 _PARTITION_MAX: Final = (1 << 31) - 1
 _SUFFIXES: Final = {f"{kind}{state}"[1:]: (kind, state) for kind in FileKind for state in FileState}
+_SUFFIXED_STATES: Final = {state.value: state for state in (DirState.DELETE, DirState.FUTURE, DirState.STRAY)}
 _SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
 _OFFSET_MAX: Final = (1 << 63) - 1
 _CLUSTER_SCRATCH: Final = re.compile(rf"\d+\.[a-z]+\.[0-9a-f]{{8}}-[0-9a-f]{{16}}{re.escape(SCRATCH_SUFFIX)}", re.ASCII)
@@ -160,12 +161,10 @@ def parse_partition_dir_name(name: str) -> PartitionDirName | None:
 
     Source: Kafka LocalLog.parseTopicPartitionName: a suffixed name is cut at its last dot, then split as a live one.
     """
-    for state in (DirState.DELETE, DirState.FUTURE, DirState.STRAY):
-        if name.endswith(state.value):
-            if not _SUFFIXED_DIR.fullmatch(name):
-                break  # a live topic may well be called "x-delete"
-            found = parse_topic_partition(name.rpartition(".")[0])
-            return PartitionDirName(found, state) if found else None
+    state = _SUFFIXED_STATES.get(name[name.rfind("-") :])
+    if state and _SUFFIXED_DIR.fullmatch(name):  # a live topic may well be called "x-delete"
+        found = parse_topic_partition(name.rpartition(".")[0])
+        return PartitionDirName(found, state) if found else None
     found = parse_topic_partition(name)
     return PartitionDirName(found, DirState.LIVE) if found else None
 

@@ -95,7 +95,8 @@ def list_partition(directory: Path) -> Listing:
 
 
 def list_ends(directory: Path) -> Listing:
-    """List the first and the last segment of a partition, without snapshots: enough to tell the offsets of a log.
+    """List the first and the last ``.log`` of a partition, and the last ``.index``: enough to tell where a log begins
+    and ends.
 
     Where a recovery is due, or a name of the log is no plain file, everything is listed.
 
@@ -107,10 +108,10 @@ def list_ends(directory: Path) -> Listing:
         bases = [name.base_offset for name, _ in in_log if name.kind is FileKind.LOG]
         is_settled = all(name.state in _SETTLED for name, _ in parsed)
         if is_settled and bases and all(entry.is_file(follow_symlinks=False) for _, entry in in_log):
-            ends = {min(bases), max(bases)}
-            of_ends = (one for one in in_log if one[0].base_offset in ends and one[0].kind is not FileKind.SNAPSHOT)
-            files, _ = listed_together(directory, [entry for _, entry in of_ends])
-            if {file.name.base_offset for file in files if file.name.kind is FileKind.LOG} == ends:
+            first, last = min(bases), max(bases)
+            wanted = {(first, FileKind.LOG), (last, FileKind.LOG), (last, FileKind.INDEX)}
+            files, _ = listed_together(directory, [entry for name, entry in in_log if name[:2] in wanted])
+            if {file.name.base_offset for file in files if file.name.kind is FileKind.LOG} == {first, last}:
                 return Listing(directory, tuple(sorted(files, key=_file_name)))
     return list_partition(directory)
 

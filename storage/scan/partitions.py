@@ -118,9 +118,7 @@ def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[F
     look_anew(map(located, paths))
     found: dict[TopicPartition, FoundPartition] = {}
     for directory in _directories(paths):
-        for partition in _partitions_in(directory):
-            if not choice.wants(partition.topic_partition):
-                continue
+        for partition in _partitions_in(directory, choice):
             other = found.setdefault(partition.topic_partition, partition)
             if other is not partition and other.directory.resolve() != partition.directory.resolve():
                 both = f"{other.directory} and {partition.directory}"
@@ -168,17 +166,17 @@ def _matches(pattern: Path) -> list[Path]:
     return []
 
 
-def _partitions_in(directory: Path) -> Iterator[FoundPartition]:
+def _partitions_in(directory: Path, choice: Choice = EVERYTHING) -> Iterator[FoundPartition]:
     directory = followed(directory)
     name = parse_partition_dir_name(directory.absolute().name)
     if name and directory.is_dir() and any(list_partition(directory).files):
-        if name.state is DirState.LIVE:
+        if name.state is DirState.LIVE and choice.wants(name.topic_partition):
             starts = LogDir(directory.absolute().parent).offsets(LOG_START_OFFSET_CHECKPOINT)
             yield FoundPartition(name.topic_partition, directory.absolute(), starts.get(name.topic_partition, 0))
         return
     log_dir = LogDir.open(directory)
     starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
-    for topic_partition, path in log_dir.partitions():
+    for topic_partition, path in log_dir.partitions(choice.wants):
         yield FoundPartition(topic_partition, path, starts.get(topic_partition, 0))
 
 
