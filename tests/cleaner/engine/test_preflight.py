@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.engine.preflight.contents import DirectoryContents, recover
+from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget, recover
 from cleaner.engine.preflight.preflight import Node, predict_start, read_placements
-from policies.preflight.facts import KafkaFailure, Release
+from policies.preflight.facts import KafkaFailure, RecoveredLog, Release
 from policies.preflight.metadata import MetadataStart
 from policies.preflight.start import LogStart, PartitionFate
 from storage.codecs.compression import Compression
@@ -100,6 +100,35 @@ def test_sanity_check_of_a_transaction_index(
     (tmp_path / TXN_INDEX).write_bytes(entry)
     failure = contents.txn_index_failure(TXN_INDEX, 12)
     assert (failure and failure.exception) == exception
+
+
+@pytest.mark.parametrize("tail", [b"", b"torn", bytes(3)])
+def test_of_a_segment_beyond_the_budget_the_end_alone_is_read(tail: bytes, tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    batches = keyed(3, "b"), keyed(4, "c")
+    for base, data in ((0, keyed(0, "a")), (3, b"".join(batches) + tail)):
+        for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
+            (directory / f"{base:020d}{suffix}").write_bytes(content)
+    budget = ReadingBudget(1 << 20, 100)
+    found = DirectoryContents(directory, 4096, budget=budget).recovered(f"{3:020d}.log", 3)
+    size_bytes, zero_bytes = sum(map(len, batches)), 0 if tail == b"torn" else len(tail)
+    cause = "no batch" if tail else None
+    assert found == RecoveredLog(size_bytes, 5, 5, False, cause, zero_bytes=zero_bytes)
+    assert budget.unread_bytes == size_bytes + len(tail)
+
+
+def test_budget_takes_what_fits_a_file_and_what_is_left() -> None:
+    budget = ReadingBudget(100, 60)
+    assert [budget.takes(size_bytes) for size_bytes in (61, 60, 41, 40, 1, 0)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert budget.unread_bytes == 61 + 41 + 1
 
 
 @pytest.fixture

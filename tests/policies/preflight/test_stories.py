@@ -150,6 +150,10 @@ STORIES: Final[dict[str, dict[str, Any]]] = {
     "a deleted topic": {"name": "orders-0.0123456789abcdef0123456789abcdef-delete"},
     "a deleted topic without a segment": {"names": [], "name": "orders-0.0123456789abcdef0123456789abcdef-delete"},
     "set aside before": {"name": "orders-0.0123456789abcdef0123456789abcdef-stray", "topic_id": None},
+    "set aside before, and its end cannot be read": {
+        "name": "orders-0.0123456789abcdef0123456789abcdef-stray",
+        "contents": FakeContents(ends={LAST: KafkaFailure("CorruptRecordException", "byte 0: a batch of 0 bytes")}),
+    },
     "a move under way": {"name": "orders-0.0123456789abcdef0123456789abcdef-future"},
     "without a topic id": {"topic_id": None},
     "without a topic id, before Kafka 3.7": {"topic_id": None, "release": Release(3, 6)},

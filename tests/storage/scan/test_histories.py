@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from storage.anomalies import ABORT, COMMIT, DATA, CheckedSegment
+from storage.kernels.layout import BATCH, CONTROL
 from storage.log.listing import list_partition
 from storage.records import ControlType, Record, encode_batch
-from storage.scan.segment_contents import read_segment_contents
+from storage.scan.segment_contents import empty_batches_in, read_segment_contents
 from storage.scan.walking import Hand
 from tests.batches import encode_control_batch, format_control_key
 from tests.partition_dirs import NOW_MS, PartitionDir
@@ -26,6 +28,24 @@ def batch(
 def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
     given = {"offset": offset, "timestamp_ms": NOW_MS, "producer_id": producer_id}
     return encode_control_batch(kind, **given, producer_epoch=3, coordinator_epoch=7)
+
+
+@pytest.mark.parametrize(
+    ("counts", "attributes", "expected"),
+    [
+        ((), (), (0, 0)),
+        ((1, 2, 3), (0, 0, CONTROL), (0, 0)),
+        ((0, 2, 0), (0, 0, 0), (2, 40)),
+        ((0, 0, 1), (CONTROL, 1, 0), (1, 20)),
+        ((0, 1, 1), (CONTROL, 0, 0), (0, 0)),
+    ],
+)
+def test_batches_without_a_record_are_counted_unless_they_are_markers(
+    counts: tuple[int, ...], attributes: tuple[int, ...], expected: tuple[int, int]
+) -> None:
+    table = np.zeros(len(counts), BATCH)
+    table["record_count"], table["attributes"], table["size"] = counts, attributes, (10, 20, 30)[: len(counts)]
+    assert empty_batches_in(table) == expected
 
 
 @pytest.fixture
