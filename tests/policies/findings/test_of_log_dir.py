@@ -166,6 +166,24 @@ def test_log_dirs_of_one_broker_agree():
     ]  # fmt: skip
 
 
+OF_ZOOKEEPER = {"version": "0", "broker.id": "1", "cluster.id": "c"}
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ((META, OF_ZOOKEEPER), []),
+        ((OF_ZOOKEEPER, META), []),
+        ((META, None), ["/1/meta.properties"]),
+        ((OF_ZOOKEEPER, None), []),
+        ((OF_ZOOKEEPER, {**OF_ZOOKEEPER, "broker.id": "2"}), ["/0/meta.properties"]),
+    ],
+)
+def test_one_formatted_log_dir_makes_all_of_them_those_of_a_node_without_zookeeper(values, told):
+    found = meta_findings([IdentityBefore(f"/{place}", one) for place, one in enumerate(values)], None)
+    assert [one.path for one in found] == told
+
+
 def test_names_in_a_log_dir():
     known = [
         *(NamedEntry(name, True) for name in ("orders-0", f"orders-0.{'0' * 32}-delete", "remote-log-index-cache")),
