@@ -25,7 +25,7 @@ from policies.findings.diagnosis import (
 from policies.findings.findings import Finding, FindingCode, Harm, HeaderWalk, Noted
 from policies.findings.of_files import EmptiedSegment
 from policies.findings.of_history import EpochStart, ReadEpochs
-from policies.findings.of_log_dir import LogClaims, TopicId
+from policies.findings.of_log_dir import LogClaims, PartitionNames, TopicId
 from policies.findings.of_partition import epoch_findings, file_findings, missing_record_findings_of
 from policies.findings.of_tiering import LATE_MS, index_cache_findings, remote_metadata_findings, tiering_findings
 from policies.findings.symptoms import (
@@ -41,7 +41,7 @@ from policies.findings.symptoms import (
 )
 from storage.anomalies import EpochRun
 from storage.checkpoints import LeaderEpochEntry
-from storage.names import TopicPartition
+from storage.names import SCRATCH_SUFFIX, TopicPartition
 from tests.builders import NOW_MS, LogBuilder, a_log, a_policy
 from tests.policies.explain.cases import drawn
 from tests.policies.findings.logs import log, segment
@@ -315,6 +315,20 @@ def test_files_that_wait_are_told_with_who_removes_them(is_live: bool) -> None:
     assert [text.partition(": ")[2] for text, _ in told.values()] == (
         [] if is_live else ["1 .swap or .cleaned file waits to be put in, or thrown away."]
     )
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_scratch_of_a_cluster_is_told_once_nobody_holds_the_lock(is_live: bool) -> None:
+    scratch = tuple(f"{base:020d}.log.01234567-0123456789abcdef{SCRATCH_SUFFIX}" for base in range(2))
+    names = PartitionNames((*scratch, f"{0:020d}.log.from-60{SCRATCH_SUFFIX}"))
+    found = list(file_findings(seen(a_log().segment(), is_live=is_live, names=names)))
+    assert [(one.code, one.harm, one.text) for one in found] == [
+        (
+            FindingCode.SWAP_LEFT,
+            Harm.WASTE,
+            "A compaction on a cluster was interrupted, and left 2 scratch files.",
+        )
+    ] * (not is_live)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,9 @@ def test_log_append_time_of_a_wrapper_overrides_its_messages():
 def test_inner_offsets_of_version_1_count_back_from_the_wrappers():
     inner = b"".join(encode_message(Record(n, 1, b"k", b"v"), 1) for n in range(3))
     assert [record.offset for record in wrapper_around(inner, 1, offset=102).records()] == [100, 101, 102]
+    assert [record.offset for record in wrapper_around(inner, 1, offset=2).records()] == [0, 1, 2]
+    with pytest.raises(CorruptBatch, match="inner offset 2 in a wrapper of offset 1"):
+        wrapper_around(inner, 1, offset=1).records()
 
 
 def test_a_wrapper_of_offset_0_has_base_0():
