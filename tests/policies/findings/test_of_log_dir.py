@@ -8,17 +8,20 @@ from policies.findings.findings import END_LOST, Finding, FindingCode, Harm, Not
 from policies.findings.of_files import RECOVER_TAIL
 from policies.findings.of_log_dir import (
     CHECKPOINTS,
+    CopyCheck,
     LogClaims,
     NamedEntry,
     OffsetCheckpoint,
     PartitionNames,
     TopicId,
     checkpoint_findings,
+    copy_findings,
     log_dir_name_findings,
     meta_findings,
     offset_findings,
     partition_name_findings,
     topic_id_findings,
+    twice_findings,
 )
 from policies.preflight.identity import IdentityBefore
 from storage.names import TopicPartition
@@ -253,3 +256,42 @@ def test_a_strange_name_does_the_harm_that_a_start_does(name, harm):
 def test_what_a_repair_keeps_is_not_strange():
     kept = ["leader-epoch-checkpoint.deleted", "partition.metadata.deleted"]
     assert list(names_told(*kept)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "harm"),
+    [
+        (f"orders-0/{0:020d}.log", Harm.DATA_LOST),
+        ("orders-0", Harm.DATA_LOST),
+        (f"orders-0/{0:020d}.index", Harm.WRONG_ANSWER),
+        ("meta.properties", Harm.WRONG_ANSWER),
+    ],
+)
+def test_what_a_copy_lacks_is_lost_data_if_it_held_records(path, harm):
+    (found,) = copy_findings("/copy", CopyCheck(lacking=((path, "is gone"),)))
+    assert (found.code, found.harm, found.path, found.text) == (
+        FindingCode.COPY_LACKS, harm, f"/copy/{path}", "It is gone."
+    )  # fmt: skip
+
+
+def test_a_manifest_that_says_nothing_or_of_another_state_is_told():
+    (damaged,) = copy_findings("/copy", CopyCheck(error="it is cut short"))
+    (changed,) = copy_findings("/copy", CopyCheck(changed="orders-0/0.log"))
+    assert {damaged.path, changed.path} == {"/copy/logcleaner-manifest.json"}
+    assert (damaged.harm, changed.harm) == (Harm.WRONG_ANSWER, Harm.NOTE)
+    assert damaged.text == "It says nothing, so nobody knows what is missing: it is cut short."
+    assert "orders-0/0.log shows that a broker or a cleaner worked here since" in changed.text
+    assert list(copy_findings("/copy", CopyCheck())) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, None),
+        (2, "orders-0 lies in 2 log dirs: a broker refuses to start. The other: /1/orders-0."),
+        (3, "orders-0 lies in 3 log dirs: a broker refuses to start. The other: /1/orders-0, /2/orders-0."),
+    ],
+)
+def test_a_partition_in_several_log_dirs_is_one_finding(count, text):
+    found = list(twice_findings([(ORDERS, f"/{place}/orders-0") for place in range(count)] + [(CLICKS, "/0/clicks-0")]))
+    assert [(one.path, one.text, one.harm) for one in found] == ([("/0/orders-0", text, Harm.NO_START)] if text else [])
