@@ -56,6 +56,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "disk-kills": Part(("tests.disk", "--kills", "300")),
     "disk-faults": Part(("tests.disk", "--faults", "500")),
     "disks": _tests("disk/test_cuts.py", "disk/test_dying.py", "disk/test_real.py", "disk/test_seam.py"),
+    "waves": Part(("tests.spark.wave_kills", "--kills", "30")),
     "crash-leftovers": Part(("tests.interop.crash_leftovers", "--seeds", "40")),
     "random-logs": _tests("interop/test_random_logs.py", LOGCLEANER_RANDOM_LOGS="500"),
     "old-logs": _tests("interop/test_old_kafka.py", LOGCLEANER_RANDOM_LOGS="200"),

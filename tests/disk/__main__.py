@@ -15,7 +15,6 @@ seed, ``--cuts`` are of a second run, on what a cut of the first one left. Needs
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -37,7 +36,7 @@ from tests.disk.trials import Case, Failure, case_of, cut_again, cuts_of, judged
 from tests.disk.twins import TWINS
 from tests.interop.kafka_jars import cache_dir, judging_version, kafka_classpath
 from tests.interop.referee import Referee
-from tests.mutants.suite import ROOT, fingerprint
+from tests.notes import Notes
 
 CUTS_OF_A_RUN: Final = 100
 CUTS_OF_A_KILL: Final = 3
@@ -50,26 +49,6 @@ GOES_ON_EVERY: Final = 4
 
 
 OF_ACTS: Final = ", ".join(f"{name} (of {twin.act})" for name, twin in TWINS.items())
-
-
-class Notes:
-    """What passed on these sources; begun again, it goes on behind that."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._sources = path, fingerprint(ROOT)
-        noted = json.loads(path.read_text()) if path.exists() else {}
-        self._passed: dict[str, int] = noted["passed"] if noted.get("sources") == self._sources else {}
-
-    def __contains__(self, trial: str) -> bool:
-        return trial in self._passed
-
-    def note(self, trial: str, count: int) -> None:
-        self._passed[trial] = count
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps({"sources": self._sources, "passed": self._passed}))
-
-    def total(self, kind: str) -> int:
-        return sum(count for trial, count in self._passed.items() if trial.startswith(kind))
 
 
 def try_cuts(referee: Referee, name: str, seed: int, count: int, scratch: Path, twin: str = WHOLE) -> list[Failure]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,9 +35,12 @@ class Cluster:
     def kill_a_worker(self) -> None:
         """With all that it started: the executor and its Python workers."""
         worker = self.workers.pop()
-        for pid in (*_descendants(worker.pid), worker.pid):
-            subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True)
+        kill_all([*descendants(worker.pid), worker.pid])
         worker.wait()
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors' JVMs."""
+        return [pid for worker in self.workers for pid in children_of(worker.pid)]
 
     @property
     def config(self) -> dict[str, str]:
@@ -103,15 +107,33 @@ def _awaited(log: Path, pattern: str) -> str:
     raise AssertionError(f"{pattern!r} never came:\n{log.read_text(errors='replace')}")
 
 
-def _descendants(pid: int) -> list[int]:
+def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    """Send processes a signal; some may be gone."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def children_of(pid: int) -> list[int]:
+    return _children().get(pid, [])
+
+
+def descendants(pid: int) -> list[int]:
+    """The process ids of children and their children, parents first."""
+    children = _children()
+    found = list(children.get(pid, []))
+    for child in found:
+        found += children.get(child, [])
+    return found
+
+
+def _children() -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
         except OSError:  # it ended
             continue
-        children.setdefault(int(fields[1]), []).append(int(status.parent.name))
-    found = list(children.get(pid, []))
-    for child in found:
-        found += children.get(child, [])
-    return found
+        if fields[0] != "Z":
+            children.setdefault(int(fields[1]), []).append(int(status.parent.name))
+    return children

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ def assert_same_by(compactor: Compactor, log_dir: Path, layers: ConfigLayers, **
 def sample_layers(log_dir: Path, moment_ms: int) -> tuple[ConfigLayers, Request]:
     """What the metadata log of a sample says, and the run that Kafka's own was."""
     return load_layers(Settings(), [log_dir], []).layers, Request(moment_ms, confirmed=True)
+
+
+def write_config(path: Path, more: Mapping[str, str] | None = None) -> None:
+    """Write the configuration of ``skewed`` as a file."""
+    lines = (f'"{key}" = "{value}"\n' for key, value in (SKEWED_CONFIG | dict(more or {})).items())
+    path.write_text("".join(["[topics.skewed]\n", *lines]))
 
 
 def skewed(log_dir: Path, partitions: int, segments: int, *, value_bytes: int = 1000, seed: int = 1) -> ConfigLayers:

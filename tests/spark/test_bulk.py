@@ -19,7 +19,7 @@ from tests.cleaner.engine.test_unkeyed_guard import mixed
 from tests.interop.jvms import QUICK
 from tests.partition_dirs import COMPACT, PartitionDir, committed, configured, keyed
 from tests.spark.bulk_on_a_cluster import PARTITIONS
-from tests.spark.rounds import SKEWED_CONFIG, assert_same_by, cleaned, skewed
+from tests.spark.rounds import assert_same_by, cleaned, skewed, write_config
 
 ROOT = Path(__file__).parents[2]
 CLUSTER_MIB = 64
@@ -60,9 +60,7 @@ def test_a_driver_that_is_killed_loses_one_wave_and_the_next_run_goes_on_without
     skewed(log_dir, WAVES, 4)
     shutil.copytree(log_dir, expected)
     config = tmp_path / "config.toml"
-    config.write_text(
-        "".join(["[topics.skewed]\n", *(f'"{key}" = "{value}"\n' for key, value in SKEWED_CONFIG.items())])
-    )
+    write_config(config)
     arguments = ["clean", "--yes", "--config", str(config), "--log-dir"]
     driver = subprocess.Popen(
         [sys.executable, "-c", _A_PARTITION_A_WAVE, *arguments, str(log_dir), "--engine", "spark"],
