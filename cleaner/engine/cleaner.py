@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.engine.beginning import Begun, may_recover, recover_log_dir
-from cleaner.engine.compactor import Compactor, KernelCheck, Local, has_compactions
+from cleaner.engine.compactor import Beginning, Compactor, KernelCheck, Local
 from cleaner.engine.inventory import (
     Listed,
     Survey,
@@ -224,8 +224,7 @@ class Cleaner:
             begun = self._locked(locks, request)
             locks.callback(self._compactor.close)
             planned = self.plan(request)
-            if has_compactions(kernels.doable(planned)):  # its line or error comes before the first step of the plan
-                self._compactor.begin([log_dir.path for log_dir in self._log_dirs])
+            kernels.doable(planned)  # its line or error comes before the first step of the plan
             begun.errors += self._note_limits_of(planned)
             kept = kept_files(planned)
             begun.sweep(planned.log_dirs)
@@ -233,7 +232,8 @@ class Cleaner:
                 locks.enter_context(closing(begun.executor(log_dir, self._compactor))) for log_dir in self._log_dirs
             ]
             self._expect(kernels.doable(planned))
-            planned = spend(planned, executors, lambda: self.plan(request), kernels.doable)
+            beginning = Beginning(self._compactor, [log_dir.path for log_dir in self._log_dirs])
+            planned = spend(planned, executors, lambda: self.plan(request), kernels.doable, beginning.doable)
         seconds = self._means.clock.seconds() - start_seconds
         outcome = Outcome(
             False,
@@ -241,7 +241,12 @@ class Cleaner:
             begun.swept.size_bytes,
             seconds,
             self._stopping,
-            (*kernels.errors, *begun.errors, *(error for executor in executors for error in executor.errors)),
+            (
+                *kernels.errors,
+                *beginning.errors,
+                *begun.errors,
+                *(error for executor in executors for error in executor.errors),
+            ),
             frozenset(key for executor in executors for key in executor.left),
             self._compactor.name,
             kernels.error,
@@ -540,7 +545,11 @@ def check_second_reading(asked: Configured, again: Configured, wanted: Callable[
 
 
 def spend(
-    planned: Plan, executors: Sequence[Executor], plan_anew: Callable[[], Plan], doable: Callable[[Plan], Plan]
+    planned: Plan,
+    executors: Sequence[Executor],
+    plan_anew: Callable[[], Plan],
+    doable: Callable[[Plan], Plan],
+    compactable: Callable[[Plan], Plan],
 ) -> Plan:
     """Carry a plan out.
 
@@ -549,18 +558,19 @@ def spend(
         executors: one for each of its log dirs, in their order.
         plan_anew: plans the same run for the present files.
         doable: returns the part of a plan that can be carried out.
+        compactable: asked behind the deletions: returns the part that the engine can carry out.
 
     Returns:
         The plan, with what was planned anew in its place.
     """
-    _execute(doable(planned), executors)
+    _execute(doable(planned), executors, compactable)
     deleted = {key: executor.results[key].deleted_segments for executor in executors for key in executor.changed}
     if not deleted:
         return planned
     again = limited_to(plan_anew(), deleted)
     for executor in executors:
         executor.retry(again)
-    _execute(doable(again), executors)
+    _execute(doable(again), executors, compactable)
     return replanned(planned, again, deleted)
 
 
@@ -632,12 +642,12 @@ def note_limits(log_dir: LogDir, configured: Configured, fs: FileSystem, now_ms:
     return True
 
 
-def _execute(planned: Plan, executors: Sequence[Executor]) -> None:
+def _execute(planned: Plan, executors: Sequence[Executor], compactable: Callable[[Plan], Plan]) -> None:
     for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
         executor.delete(log_dir_plan)
     for executor in executors:
         executor.settle()
-    for executor, log_dir_plan in zip(executors, planned.log_dirs, strict=True):
+    for executor, log_dir_plan in zip(executors, compactable(planned).log_dirs, strict=True):
         executor.compact(log_dir_plan)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from cleaner.engine.means import Listener, Means
 from policies.plan import PartitionPlan, Plan
 from policies.planning import without_compactions
+from storage.errors import LogCleanerError
 from storage.kernels import why_unusable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Compactor(Protocol):
         ...
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
-        """Check that compactions can be carried out, before a plan that has some begins. Raises: LogCleanerError."""
+        """Check that compactions can be carried out, behind the deletions. Raises: LogCleanerError."""
         ...
 
     def waves(self, steps: Sequence[PartitionPlan]) -> Iterator[Sequence[PartitionPlan]]:
@@ -92,6 +93,27 @@ class Local:
 def has_compactions(planned: Plan) -> bool:
     """Return whether a plan compacts a partition."""
     return any(partition.compaction for partition in planned.partitions)
+
+
+class Beginning:
+    """The begin of the engine: once a run, behind the deletions, which need no engine."""
+
+    def __init__(self, compactor: Compactor, log_dirs: Sequence[Path]) -> None:
+        """Prepare the begin. ``compactor`` is asked whether it can compact in the log dirs."""
+        self._compactor, self._log_dirs = compactor, log_dirs
+        self._is_asked = False
+        self.errors: tuple[str, ...] = ()
+        """Why the engine does not begin."""
+
+    def doable(self, planned: Plan) -> Plan:
+        """Return the part of a plan that can be carried out: without compactions if the engine does not begin."""
+        if not self._is_asked and has_compactions(planned):
+            self._is_asked = True
+            try:
+                self._compactor.begin(self._log_dirs)
+            except LogCleanerError as error:
+                self.errors = (str(error),)
+        return without_compactions(planned) if self.errors else planned
 
 
 class KernelCheck:

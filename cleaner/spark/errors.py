@@ -40,6 +40,20 @@ class UnseenLogDir(LogCleanerError):
         )
 
 
+class TooLargeForCluster(LogCleanerError):
+    """A unit whose records have no places: its number, or its count of records, is too large for an int64."""
+
+    path: Path
+    unit: int
+    records: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.records:,} records for segment {self.unit:,} of a wave: more than a cluster counts; "
+            "use --engine local"
+        )
+
+
 class SparkJobFailed(LogCleanerError):
     """Spark gave a job up. The job wrote nothing that a broker would see."""
 

@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from socketserver import BaseServer
 from tempfile import TemporaryFile
 from threading import current_thread, main_thread
 from typing import IO, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -43,6 +44,8 @@ _SHORT_LIVED: Final = (
     f"{_OURS['spark.driver.extraJavaOptions']} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
 """Options of a JVM that only moves bytes: it never gets back what the second compiler and a parallel collector cost."""
+ERRORS: Final = (Py4JError, PySparkException, OSError)
+"""What a call of Spark raises. The last one says that its JVM is gone."""
 
 
 def start_session(master: str, config: Mapping[str, str]) -> SparkSession:
@@ -71,7 +74,7 @@ def _starting(master: str) -> Iterator[None]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except (PySparkException, Py4JError) as error:
         raise SparkUnavailable(f"{master}: {cause_of(error)}", "see that there is such a master") from error
     except OSError as error:
         raise SparkUnavailable(str(error), "see that TMPDIR has space, and that this user may write there") from error
@@ -82,10 +85,14 @@ def started_on_demand(master: str) -> Iterator[Callable[[], SparkSession]]:
     """Yield a function that starts a session; at the end, stop what it started."""
     with ExitStack() as stack:
 
+        def stop(session: SparkSession) -> None:
+            with suppress(*ERRORS):  # its JVM may be gone: a job has told so
+                session.stop()
+
         def start() -> SparkSession:
             with for_a_command():
                 session = start_session(master, {})
-            stack.callback(session.stop)
+            stack.callback(stop, session)
             return session
 
         yield start
@@ -102,6 +109,7 @@ def for_a_command() -> Iterator[None]:
     """
     with _scratch_file() as said:
         logging.getLogger().addHandler(logging.NullHandler())  # py4j logs the stack of an interrupted call there
+        BaseServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # pyspark tells so that a JVM is gone
         kept, on_interrupt = os.dup(_STDERR), signal.getsignal(signal.SIGINT)
         os.dup2(said.fileno(), _STDERR)
         try:

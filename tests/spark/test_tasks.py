@@ -11,31 +11,38 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction import Compacted, Round
+from cleaner.engine.compaction.passes import OpenSpan, Span, Walk
 from cleaner.engine.copy.moment import SourceChanged
-from cleaner.engine.means import Means
+from cleaner.engine.means import PASSES, Means
 from cleaner.engine.repair.kept import tail_name
 from cleaner.spark.bulk import bulk as bulk_module
+from cleaner.spark.bulk import scratch
 from cleaner.spark.bulk.bulk import Bulk, tasks
-from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, SpanWalk, new_suffix, sweep
+from cleaner.spark.bulk.scratch import new_suffix, sweep
+from cleaner.spark.bulk.tasks import PLACE_BITS, Bitmaps, GroupWork, SpanWalk
 from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
 from policies.config.config_layers import Configured
 from storage.codecs.compression import Compression
-from storage.errors import CorruptBatch, Stopped
-from storage.filesystem import FileSystem
+from storage.errors import CorruptBatch, Stopped, UnreadableFile
+from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
-from storage.names import SCRATCH_SUFFIX, TopicPartition
+from storage.names import SCRATCH_SUFFIX, TopicPartition, is_cluster_scratch
 from storage.records import ControlType, Record, encode_batch
+from storage.scan.segments import open_segment
+from storage.scan.slices import Checksums
 from storage.txn_index import AbortedTxn, format_aborted_txn
 from tests.batches import encode_control_batch
 from tests.cleaner.engine.compaction.test_resolve import crossing, logs
 from tests.cleaner.engine.compaction.test_resolve import entry as aborted_entry
 from tests.cleaner.engine.test_unkeyed_guard import mixed, seen
 from tests.conftest import Samples
+from tests.faults import FullDisk
 from tests.partition_dirs import (
     COMPACT,
     DAY_MS,
@@ -53,7 +60,19 @@ from tests.spark.rounds import assert_same_by, cleaned, contents, sample_layers,
 LAYERS = configured(orders=COMPACT)
 
 
-def gathered(_spark: object, units: Sequence[GroupWork], secret: tuple[int, int], run: str) -> Any:
+class Accumulated:
+    """Twin of an accumulator."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def add(self, value: int) -> None:
+        self.value += value
+
+
+def gathered(
+    _spark: object, units: Sequence[GroupWork], secret: tuple[int, int], run: str, walked_bytes: Accumulated
+) -> Any:
     """Twin of the DataFrame: dictionaries."""
     words = np.uint64(secret[0]), np.uint64(secret[1])
     latest: dict[tuple[int, ...], int] = {}
@@ -69,7 +88,8 @@ def gathered(_spark: object, units: Sequence[GroupWork], secret: tuple[int, int]
                             latest[key] = max(latest.get(key, -1), place)
                         else:
                             clean.append((key, place))
-                answers[span.number] = walk.found
+                answers[span.number] = walk.found(run)
+                walked_bytes.add(span.span.size_bytes)
             except CorruptBatch as error:
                 answers[span.number] = error
     places = [*latest.values(), *(place for key, place in clean if key not in latest)]
@@ -83,6 +103,7 @@ class HereContext:
     """Carries out the jobs of Spark in this process."""
 
     defaultParallelism = 1  # noqa: N815 - Spark's name
+    accumulator = Accumulated
 
     def parallelize(self, items: Sequence[Any], _slices: int) -> HereContext:
         self.items = items
@@ -285,18 +306,22 @@ def test_record_that_does_not_parse_is_told_by_the_walk_over_the_keys(tmp_path: 
     assert errors[1] is not None
 
 
-def test_executor_that_sees_another_log_dir_fails_the_run_before_anything_is_written(
+def test_executor_that_sees_another_log_dir_fails_the_compactions_before_anything_of_them_is_written(
     tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = tmp_path / "data"
-    committed(log_dir, drawn(log_dir))
-    before = contents(log_dir)
+    clicks = PartitionDir(log_dir, "clicks-0").segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 2 * DAY_MS))
+    committed(log_dir, drawn(log_dir), clicks.segment(1, keyed(1, "x=2")))
+    before = {name: held for name, held in contents(log_dir).items() if name.startswith("orders")}
     seen = tasks.check_seen
     elsewhere = shutil.copytree(log_dir, tmp_path / "elsewhere", copy_function=shutil.copy)
     monkeypatch.setattr(tasks, "check_seen", lambda files: seen([(elsewhere / p.name, s, m) for p, s, m in files]))
-    with pytest.raises(UnseenLogDir, match="every executor has to see the log dir"):
-        cleaned(log_dir, LAYERS, here)
-    assert contents(log_dir) == before
+    outcome = cleaned(log_dir, configured(orders=COMPACT, clicks=EXPIRING), here)
+    (error,) = outcome.errors
+    assert "every executor has to see the log dir" in error
+    ((key, result),) = outcome.results.items()  # retention needs no cluster
+    assert (key[1].topic, result.deleted_segments, result.error) == ("clicks", 1, None)
+    assert {name: held for name, held in contents(log_dir).items() if name.startswith("orders")} == before
 
 
 @pytest.mark.parametrize(("size", "time"), [(1, 0), (0, 1)])
@@ -410,6 +435,7 @@ class FakeContext:
     """Its jobs fail: at once, or when they are cancelled."""
 
     defaultParallelism = 1  # noqa: N815 - Spark's name
+    accumulator = Accumulated
 
     def __init__(self, *, at_once: bool) -> None:
         self.at_once, self.cancelled = at_once, threading.Event()
@@ -426,6 +452,106 @@ class FakeContext:
     def collect(self) -> NoReturn:
         assert self.at_once or self.cancelled.wait(60)
         raise PySparkException("Job aborted\n\tat some.java.Frame\nValueError: what it was")
+
+
+def test_a_wave_that_does_not_fit_ends_in_a_line_and_no_delay_is_shortened(
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn_as(log_dir, "orders-0"), drawn_as(log_dir, "orders-1"))
+    Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock())).clean(request(topics=("orders-0",)))
+    waiting, before = {*log_dir.rglob("*.deleted")}, seen(log_dir / "orders-1")
+    full = FullDisk(0, frozenset({Purpose.CLEAN}))
+    monkeypatch.setattr(tasks, "FileSystem", lambda: full)
+    cleaner = Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock()), compactor=here)
+    _, outcome = cleaner.clean(request(topics=("orders-1",)))
+    ((_, result),) = outcome.results.items()
+    assert "no space" in str(result.error)
+    assert full.refused
+    assert {*log_dir.rglob("*.deleted")} == waiting != set()
+    assert seen(log_dir / "orders-1") == before
+
+
+class GoneContext:
+    """Its JVM was killed."""
+
+    accumulator = Accumulated
+
+    @property
+    def defaultParallelism(self) -> NoReturn:  # noqa: N802 - Spark's name
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def parallelize(self, *_items: object) -> NoReturn:
+        raise Py4JNetworkError("Error while sending or receiving")
+
+
+def test_spark_that_is_gone_fails_each_wave_in_one_line_and_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, *(drawn_as(log_dir, f"orders-{number}") for number in range(3)))
+    monkeypatch.setattr(bulk_module, "PARTITIONS_A_SLOT", 2)
+    bulk = Bulk(lambda: SimpleNamespace(sparkContext=GoneContext()))  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(bulk, "begin", lambda _: None)
+    outcome = cleaned(log_dir, LAYERS, bulk)
+    errors = [result.error for result in outcome.results.values()]
+    assert len(errors) == 3
+    assert {"\n" in str(error) for error in errors} == {False}
+    assert all("Spark gave the compactions up: Error while sending" in str(error) for error in errors)
+
+
+def test_progress_is_told_in_all_bytes_twice_as_here(tmp_path: Path, here: Bulk) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    told: list[int] = []
+    listener = SimpleNamespace(expect=told.append, progress=told.append, event=lambda *_, **__: None)
+    cleaner = Cleaner(Configured((log_dir,), LAYERS), Means(clock=FakeClock(), listener=listener), compactor=here)
+    cleaner.clean(request())
+    expected, *done = told
+    assert expected > 0
+    assert sum(done) == PASSES * expected
+
+
+def test_what_a_scratch_file_lacks_is_an_error_and_no_lost_record(tmp_path: Path, here: Bulk) -> None:
+    del here
+    log_dir = tmp_path / "data"
+    made = drawn(log_dir)
+    span = Span(list_partition(made.path).segments[0], 4)
+    opened = OpenSpan(span, open_segment(span.segment, 4, is_locked=False))
+    walk = Walk.of(opened, 7)
+    for slice_ in opened.reader.slices(checksums=Checksums.DONE, start=walk.start):
+        walk.add(slice_, is_ordinary=False)
+    path = scratch.write_walk(walk.walked, walk.start, 3, tmp_path, "beefbeef")
+    found, expected = scratch.read_walk(path, span), walk.walked
+    assert is_cluster_scratch(path.name)
+    assert repr(found) == repr(expected)
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(UnreadableFile):
+            scratch.read_walk(path, span)
+    path.unlink()
+    with pytest.raises(UnreadableFile, match="No such file"):
+        scratch.read_walk(path, span)
+    bitmap = scratch.write_bitmap(np.array([5, 1], np.uint64), 0, tmp_path, "beefbeef")
+    assert scratch.read_bitmap(bitmap, 128).tolist() == [5, 1]
+    for records in (64, 129):
+        with pytest.raises(UnreadableFile, match="2 words, not"):
+            scratch.read_bitmap(bitmap, records)
+
+
+@pytest.mark.parametrize(("units_max", "records_max"), [(0, 1 << 40), (1, 3)])
+def test_counts_that_overflow_a_place_fail_their_partition(
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch, units_max: int, records_max: int
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    monkeypatch.setattr(tasks, "UNITS_MAX", units_max)
+    monkeypatch.setattr(tasks, "RECORDS_MAX", records_max)
+    before = contents(log_dir)
+    (result,) = cleaned(log_dir, LAYERS, here).results.values()
+    assert "more than a cluster counts" in str(result.error)
+    assert contents(log_dir) == before
 
 
 def failing(*, at_once: bool) -> Bulk:

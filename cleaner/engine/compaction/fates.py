@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from policies.retain import (
     AbortedTransaction,
@@ -92,21 +93,34 @@ class Fates:
 
         Raises: CorruptBatch where a control batch is damaged, CorruptIndex where the markers contradict the index.
         """
-        table = slice_.table
+        table, special = slice_.table, self._special(slice_)
         self.walked_to = int(table["last_offset"][-1]) + 1
-        special = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
-        special |= table["last_offset"] + 1 == self.kept_end_offset
-        if self._last_data_offsets.size:
-            special |= np.isin(table["last_offset"], self._last_data_offsets)
         for row in np.flatnonzero(special):
             facts = facts_of(slice_, int(row))
             if row < rows_unmet:
                 self._transactions.begin_up_to(facts.last_offset)
                 continue
-            can_discard = fed(self._transactions, facts, slice_.path)
+            can_discard = self.feed(facts, slice_.path)
             fate = batch_fate(facts, can_discard, self.producers, self.kept_end_offset, self.now_ms)
             table["fate"][row] = fate
         return not special.any()
+
+    def feed(self, facts: BatchFacts, log: Path) -> bool:
+        """Return whether the next batch of those that ``facts_in`` tells can be discarded. Raises: CorruptIndex."""
+        return fed(self._transactions, facts, log)
+
+    def facts_in(self, slice_: Slice) -> Iterator[BatchFacts]:
+        """Yield the facts about the batches on which the state of transactions depends. Raises: CorruptBatch."""
+        return (facts_of(slice_, int(row)) for row in np.flatnonzero(self._special(slice_)))
+
+    def _special(self, slice_: Slice) -> npt.NDArray[np.bool_]:
+        """Return which batches are not decided by their records alone."""
+        table = slice_.table
+        special: npt.NDArray[np.bool_] = (table["attributes"] & (CONTROL | TRANSACTIONAL)) != 0
+        special |= table["last_offset"] + 1 == self.kept_end_offset
+        if self._last_data_offsets.size:
+            special |= np.isin(table["last_offset"], self._last_data_offsets)
+        return special
 
 
 def fed(transactions: TransactionFates, facts: BatchFacts, log: Path) -> bool:

@@ -3,7 +3,8 @@
 A run goes in waves, each as large as the cluster's slots and the free space of the log dir allow. A wave takes all
 steps before the next one begins: a driver that dies loses one wave, and the disk holds the outputs of one wave.
 
-Steps:      1. survey: for each round a task walks over the headers, for record counts and the state of transactions;
+Steps:      1. survey: for each span a task walks over the headers, for record counts and facts about transactions. For
+               each round that has such facts a task follows its transactions, without reading the log again;
             2. keys: for each span a task yields (round, keyed 128-bit hash, place) of its records. Spark finds each
                key's last place in the dirty section, and drops these keys from the clean section. It never shuffles
                values. A round that a guard rail holds back, because of its records without a key, ends here;
@@ -22,47 +23,53 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, count, islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cleaner.engine.compaction import Compacted, IntoCopy, Round
 from cleaner.engine.compaction.passes import Span
 from cleaner.engine.compaction.round import fates_maker, horizons_of, spans_of
 from cleaner.engine.compaction.targets import InPlace
-from cleaner.engine.means import Means
+from cleaner.engine.means import PASSES, Listener, Means, Silent
 from cleaner.engine.uncleanable import HeldBack
 from cleaner.spark.bulk import tasks
-from cleaner.spark.bulk.shuffle import Answers, survivor_bitmaps
+from cleaner.spark.bulk.scratch import sweep
+from cleaner.spark.bulk.shuffle import Answers, counted, survivor_bitmaps
 from cleaner.spark.bulk.tasks import (
     GroupWork,
     KeysFound,
     RewriteTask,
     Rewritten,
+    Scanned,
+    ScanTask,
     Setting,
     SpanWork,
     Surveyed,
     SurveyTask,
-    sweep,
 )
-from cleaner.spark.errors import SparkJobFailed, UnseenLogDir
-from cleaner.spark.session import cause_of
+from cleaner.spark.errors import SparkJobFailed, TooLargeForCluster, UnseenLogDir
+from cleaner.spark.session import ERRORS, cause_of
 from policies.facts import KeyCount
 from policies.plan import PartitionPlan
 from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
 from storage.filesystem import FileSystem
+from storage.lock import LockLost
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind
 
 _PROBES_A_SLOT: Final = 4
 _FILES_PROBED_MAX: Final = 100
 _WAIT_SECONDS: Final = 0.2
+_SCANS_A_SLOT: Final = 32
+"""As many as pass 1 has."""
+_WALKS: Final = 3
+"""How often the tasks walk over each byte: survey, keys, rewrite."""
 BYTES_A_SLOT: Final = 4 << 30
 """The most bytes of sources in a wave, for each slot: some segments for each, so that a wave keeps all slots busy."""
 PARTITIONS_A_SLOT: Final = 64
@@ -94,6 +101,10 @@ class Bulk:
         self._prepared: dict[Path, _Prepared] = {}
         self._directories: set[Path] = set()
         self._stopping: Callable[[], bool] = lambda: False
+        self._fs = FileSystem()
+        self._slots_seen = 1
+        self._listener: Listener = Silent()
+        self._told_bytes = 0
 
     def begin(self, log_dirs: Sequence[Path]) -> None:
         """Check that the executors see the log dirs. Raises: UnseenLogDir, SparkJobFailed."""
@@ -126,7 +137,7 @@ class Bulk:
 
         Raises: SparkJobFailed, Stopped, UnseenLogDir.
         """
-        self._stopping = means.stopping
+        self._stopping, self._fs, self._listener = means.stopping, means.fs, means.listener
         self.close()
         self._prepared.clear()
         batch: list[_Prepared] = []
@@ -135,7 +146,8 @@ class Bulk:
             self._prepared[round_.listing.directory] = prepared
             self._directories.add(directory)
             batch.append(prepared)
-        self._survey(batch)
+        if batch:
+            self._survey(batch)
         if _units(batch) and not means.stopping():
             self._rewrite(batch)
 
@@ -149,17 +161,26 @@ class Bulk:
         return self._adopt(round_, into)
 
     def close(self) -> None:
-        """Remove the scratch files that no result names."""
-        sweep(self._directories, FileSystem())
+        """Remove the scratch files that no result names. Who holds the lock now, if we lost it, removes them."""
+        with suppress(LockLost):
+            sweep(self._directories, self._fs)
         self._directories.clear()
 
     @cached_property
     def _spark(self) -> SparkSession:
         return self._start()
 
+    @cached_property
+    def _walked_bytes(self) -> Any:
+        """The bytes that tasks have walked over: an accumulator."""
+        return self._spark.sparkContext.accumulator(0)
+
     @property
     def _slots(self) -> int:
-        return int(self._spark.sparkContext.defaultParallelism)
+        """The tasks that the cluster runs at a time. If Spark is gone, as many as before: the next job tells it."""
+        with suppress(*ERRORS):
+            self._slots_seen = int(self._spark.sparkContext.defaultParallelism)
+        return self._slots_seen
 
     def _adopt(self, round_: Round, target: InPlace | IntoCopy) -> Compacted:
         prepared = self._prepared.pop(round_.listing.directory, None)
@@ -186,25 +207,58 @@ class Bulk:
         )
 
     def _survey(self, batch: Sequence[_Prepared]) -> None:
-        surveys = [_survey_task(prepared) for prepared in batch]
+        surveys = self._scan(batch)
+        distant = [task for task in surveys.values() if not task.is_trivial]
+        found = dict(zip((task.setting.round for task in distant), self._map(distant, tasks.survey), strict=True))
         units = spans = 0
-        for prepared, task, answer in zip(batch, surveys, self._map(surveys, tasks.survey), strict=True):
-            if isinstance(answer, UnseenLogDir):
-                raise answer
+        for number, task in surveys.items():
+            prepared, answer = batch[number], found.get(number) or tasks.survey(task)
             if isinstance(answer, LogCleanerError):
                 prepared.error = answer
                 continue
-            for group, surveyed in zip(task.units, answer, strict=True):
-                prepared.units.append(_unit(prepared.setting, (units, spans), group, surveyed))
+            made, surveyed = [], iter(answer)
+            for group in _groups_of(prepared.round):
+                made.append(_unit(prepared.setting, (units, spans), group, [*islice(surveyed, len(group))]))
                 units, spans = units + 1, spans + len(group)
+            try:
+                for unit in made:
+                    unit.ensure_countable()
+                prepared.units = made
+            except TooLargeForCluster as error:
+                prepared.error = error
+
+    def _scan(self, batch: Sequence[_Prepared]) -> dict[int, SurveyTask]:
+        """Walk over the headers of all spans. Return what is to be surveyed, by the number of the round."""
+        run, walked_bytes, ordinal = self._run, self._walked_bytes, count()
+        todo = [
+            [ScanTask(prepared.setting, next(ordinal), span) for group in _groups_of(prepared.round) for span in group]
+            for prepared in batch
+        ]
+        answers = iter(
+            self._map(
+                [*chain.from_iterable(todo)],
+                lambda task: counted(tasks.scan(task, run), walked_bytes, task.span.size_bytes),
+                _SCANS_A_SLOT * self._slots,
+            )
+        )
+        surveys = {}
+        for prepared, scans in zip(batch, todo, strict=True):
+            scanned = [*islice(answers, len(scans))]
+            for error in scanned:
+                if isinstance(error, UnseenLogDir):
+                    raise error
+            prepared.error = next((each for each in scanned if isinstance(each, LogCleanerError)), None)
+            if prepared.error is None:
+                surveys[prepared.setting.round] = _survey_task(prepared, [task.span for task in scans], scanned)
+        return surveys
 
     def _rewrite(self, batch: Sequence[_Prepared]) -> None:
-        secret, run = (secrets.randbits(64), secrets.randbits(64)), self._run
-        bitmaps, walked = self._job(lambda: survivor_bitmaps(self._spark, _units(batch), secret, run))
+        secret, run, walked_bytes = (secrets.randbits(64), secrets.randbits(64)), self._run, self._walked_bytes
+        bitmaps, walked = self._job(lambda: survivor_bitmaps(self._spark, _units(batch), secret, run, walked_bytes))
         for prepared in batch:
             _note(prepared, walked)
         todo = [_rewrite_task(unit, bitmaps, walked) for unit in _units(batch)]
-        answers = self._map(todo, lambda task: tasks.rewrite(task, run))
+        answers = self._map(todo, lambda task: counted(tasks.rewrite(task, run), walked_bytes, task.unit.size_bytes))
         for task, answer in zip(todo, answers, strict=True):
             prepared = batch[task.unit.setting.round]
             if isinstance(answer, LogCleanerError):
@@ -212,23 +266,36 @@ class Bulk:
             else:
                 prepared.rewritten.append(answer)
 
-    def _map(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
-        """Apply a function to each item, each in a task of its own, and return the results. Raises: as ``_job``."""
+    def _tell_progress(self) -> None:
+        """Tell what tasks have walked over since the last call, as if each byte were read as often as it is here."""
+        if "_walked_bytes" in vars(self):
+            done_bytes = self._walked_bytes.value * PASSES // _WALKS
+            self._listener.progress(done_bytes - self._told_bytes)
+            self._told_bytes = done_bytes
+
+    def _map(self, items: Sequence[Any], function: Callable[[Any], Any], tasks_max: int | None = None) -> list[Any]:
+        """Apply a function to each item, each in a task of its own, and return the results. Raises: as ``_job``.
+
+        With more items than ``tasks_max``, a task takes several.
+        """
         if not len(items):
             return []
-        context = self._spark.sparkContext
-        return self._job(lambda: list(context.parallelize(items, len(items)).map(function).collect()))
+        context, slices = self._spark.sparkContext, min(len(items), tasks_max or len(items))
+        return self._job(lambda: list(context.parallelize(items, slices).map(function).collect()))
 
     def _job(self, job: Callable[[], Result]) -> Result:
         """Wait for a job of Spark, and cancel the job if the run is to stop. Raises: SparkJobFailed, Stopped."""
         with ThreadPoolExecutor(1) as pool:
             begun = pool.submit(job)
             while wait([begun], _WAIT_SECONDS).not_done:
+                self._tell_progress()
                 if self._stopping():
-                    self._spark.sparkContext.cancelAllJobs()
+                    with suppress(*ERRORS):
+                        self._spark.sparkContext.cancelAllJobs()
+            self._tell_progress()
             try:
                 return begun.result()
-            except (Py4JError, PySparkException) as error:
+            except ERRORS as error:
                 if self._stopping():
                     raise Stopped from error
                 raise SparkJobFailed(cause_of(error)) from error
@@ -244,9 +311,9 @@ def files_seen_of(log_dir: Path) -> list[tasks.FileSeen]:
     return seen[:_FILES_PROBED_MAX]
 
 
-def _survey_task(prepared: _Prepared) -> SurveyTask:
-    round_ = prepared.round
-    return SurveyTask(prepared.setting, _groups_of(round_), round_.listing.segments, round_.log_end_offset)
+def _survey_task(prepared: _Prepared, spans: Sequence[Span], scanned: Sequence[Scanned]) -> SurveyTask:
+    listing, log_end_offset = prepared.round.listing, prepared.round.log_end_offset
+    return SurveyTask(prepared.setting, tuple(spans), tuple(scanned), listing.segments, log_end_offset)
 
 
 def _setting(round_: Round, number: int, directory: Path) -> Setting:
@@ -300,6 +367,6 @@ def _unit(setting: Setting, numbers: tuple[int, int], group: Sequence[Span], sur
 
 def _rewrite_task(unit: GroupWork, bitmaps: dict[int, Path], walked: Answers) -> RewriteTask:
     answers = [walked[span.number] for span in unit.spans]
-    found = tuple(answer.walked for answer in answers if isinstance(answer, KeysFound))
+    found = tuple(answer.walk for answer in answers if isinstance(answer, KeysFound))
     assert len(found) == len(answers)  # rounds with an error were left out
     return RewriteTask(unit, bitmaps.get(unit.number), found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ _KEY_TASKS_A_SLOT: Final = 32
 Each task costs some hundredths of a second.
 """
 
+Result = TypeVar("Result")
 Answers = dict[int, KeysFound | LogCleanerError]
 """The answer for every span, by the span's number."""
 
@@ -43,8 +44,14 @@ class _Answers(AccumulatorParam[Answers]):
         return value1
 
 
+def counted(answer: Result, walked_bytes: Any, size_bytes: int) -> Result:
+    """Count in an accumulator what a task has walked over. Return its answer."""
+    walked_bytes.add(size_bytes)
+    return answer
+
+
 def survivor_bitmaps(
-    spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], run: str
+    spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], run: str, walked_bytes: Any
 ) -> tuple[dict[int, Path], Answers]:
     """Find the surviving records.
 
@@ -53,6 +60,7 @@ def survivor_bitmaps(
         units: the units of all rounds.
         secret: the secret of the key hashes: the same for all tasks, and unknown to anybody who writes records.
         run: the id of the run, part of the names of scratch files.
+        walked_bytes: an accumulator, for the progress.
 
     Returns:
         The file of each unit's bitmap (none for a unit without survivors), and the answer for each span.
@@ -60,7 +68,7 @@ def survivor_bitmaps(
         Raises: the errors of Spark.
     """
     answers = spark.sparkContext.accumulator({}, _Answers())
-    keys = _keys(spark, units, secret, answers)
+    keys = _keys(spark, units, secret, run, answers, walked_bytes)
     dirty = keys.where("is_dirty").groupBy(*_KEY).agg(sql.max("place").alias("place"))
     if all(_is_dirty(unit) for unit in units):
         return _bitmaps(dirty, units, run, spark), answers.value
@@ -76,7 +84,9 @@ def _is_dirty(unit: GroupWork) -> bool:
     return unit.spans[0].span.base_offset >= unit.setting.first_dirty_offset
 
 
-def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], answers: Any) -> DataFrame:
+def _keys(
+    spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, int], run: str, answers: Any, walked_bytes: Any
+) -> DataFrame:
     """Return a row for each record with a key. A task walks one span, or several if there are many."""
     spans = spark.sparkContext.broadcast([(unit.number, unit.setting, span) for unit in units for span in unit.spans])
 
@@ -84,14 +94,15 @@ def _keys(spark: SparkSession, units: Sequence[GroupWork], secret: tuple[int, in
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 unit, setting, span = spans.value[number]
-                yield from _walked(SpanWalk(span, setting, unit, secret_of(secret)), setting.round, span, answers)
+                yield from _walked(SpanWalk(span, setting, unit, secret_of(secret)), setting.round, span, run, answers)
+                walked_bytes.add(span.span.size_bytes)
 
     count = len(spans.value)
     tasks = min(count, _KEY_TASKS_A_SLOT * spark.sparkContext.defaultParallelism)
     return spark.range(0, count, 1, tasks).mapInArrow(walk, _KEYS)
 
 
-def _walked(walk: SpanWalk, round_: int, span: SpanWork, answers: Any) -> Iterator[pa.RecordBatch]:
+def _walked(walk: SpanWalk, round_: int, span: SpanWork, run: str, answers: Any) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a span. An error becomes the span's answer: other rounds go on, and Spark retries no task."""
     try:
         for digests, places, is_dirty in walk.rows():
@@ -104,10 +115,9 @@ def _walked(walk: SpanWalk, round_: int, span: SpanWork, answers: Any) -> Iterat
             )
             arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
             yield pa.RecordBatch.from_arrays(arrays, [*_KEY, "place", "is_dirty"])
+        answers.add({span.number: walk.found(run)})
     except LogCleanerError as error:
         answers.add({span.number: error})
-    else:
-        answers.add({span.number: walk.found})
 
 
 def _bitmaps(survivors: DataFrame, units: Sequence[GroupWork], run: str, spark: SparkSession) -> dict[int, Path]:

@@ -7,10 +7,6 @@ Nouns: a *span* is a segment of a round, with the offset that it ends below. A *
 one segment. A record's *place* is ``unit << PLACE_BITS | ordinal``; the ordinal counts from the unit's first record.
 Within a round, places ascend as offsets do.
 
-Scratch files of a run, on their way to the driver, lie in partition directories, under meaningless names. A broker, and
-our own listing, look at the last suffix. ``00000000000000000042.log.RUN-ATTEMPT.logcleaner`` is no segment file to
-either. Every attempt of a task has names of its own. Files that no result names belong to nobody.
-
 In a store nothing can be renamed: a segment of a copy goes there under its plain names at once, and every attempt
 writes the same bytes. A directory without a manifest is no copy, and the manifest is not written unless all that lies
 there is what the driver was told of.
@@ -18,10 +14,8 @@ there is what the driver was told of.
 
 from __future__ import annotations
 
-import secrets
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,26 +28,34 @@ from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.digests import Digester
 from cleaner.engine.compaction.fates import Fates, resolve
 from cleaner.engine.compaction.key_map import Secret
-from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones, Walk, Walked
+from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones, Walk
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.spark.errors import UnseenLogDir
+from cleaner.spark.bulk.scratch import (
+    new_suffix,
+    read_bitmap,
+    read_facts,
+    read_walk,
+    write_bitmap,
+    write_facts,
+    write_walk,
+)
+from cleaner.spark.errors import TooLargeForCluster, UnseenLogDir
 from policies.facts import KeyCount
-from policies.retain import TransactionFates
+from policies.retain import BatchFacts, TransactionFates
 from storage.arrays import Integers, Table, Words
-from storage.errors import LogCleanerError, UnreadableFile
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.kernels.bitmap import new_bitmap
-from storage.log.listing import list_partition
-from storage.log.recovery import cluster_scratch
-from storage.names import SCRATCH_SUFFIX, FileState, is_cluster_scratch
+from storage.names import FileState
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Checksums
 from storage.segment import Segment, SegmentFile
-from storage.stores.opening import store_of
 from storage.stores.paths import StoredPath
-from storage.uploads import Sent, SharedUploads, writing_to
+from storage.uploads import Sent, SharedUploads
 
 PLACE_BITS: Final = 40
+UNITS_MAX: Final = 1 << (63 - PLACE_BITS)
+RECORDS_MAX: Final = 1 << PLACE_BITS
 
 Flags = npt.NDArray[np.bool_]
 FileSeen = tuple[Path, int, int]
@@ -77,15 +79,43 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyTask:
-    """The task of walking over a round's headers."""
+class ScanTask:
+    """The task of walking over a span's headers."""
 
     setting: Setting
-    units: tuple[tuple[Span, ...], ...]
-    """The spans of each of the round's units."""
+    number: int
+    """The number of the span in the run."""
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """The findings of a walk over a span's headers."""
+
+    records: int
+    end_offset: int | None
+    """The offset behind the last batch; None if there is no batch."""
+    facts: Path | None = None
+    """The scratch file of the facts on which transactions depend; None if there are none."""
+    facts_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyTask:
+    """The task of following the transactions of a round."""
+
+    setting: Setting
+    spans: tuple[Span, ...]
+    scanned: tuple[Scanned, ...]
+    """One for each span."""
     log: tuple[Segment, ...]
     """All segments of the log: markers behind the round end transactions within it."""
     log_end_offset: int
+
+    @property
+    def is_trivial(self) -> bool:
+        """Return whether no transaction depends on any batch, so that nothing is read."""
+        return all(scanned.facts is None for scanned in self.scanned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +153,23 @@ class GroupWork:
         """The record count of all spans."""
         return sum(span.records for span in self.spans)
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all spans."""
+        return sum(work.span.size_bytes for work in self.spans)
+
+    def ensure_countable(self) -> None:
+        """Check that each record has a place. Raises: TooLargeForCluster."""
+        if self.number >= UNITS_MAX or self.records > RECORDS_MAX:
+            raise TooLargeForCluster(self.spans[0].span.segment.log.path, self.number, self.records)
+
 
 @dataclass(frozen=True, slots=True)
 class KeysFound:
     """The findings of a walk over a span's records, apart from keys."""
 
-    walked: Walked
+    walk: Path
+    """The scratch file of the walk."""
     count: KeyCount
 
 
@@ -139,8 +180,8 @@ class RewriteTask:
     unit: GroupWork
     bitmap: Path | None
     """The bitmap file of the unit's survivors; None if no record survives."""
-    walked: tuple[Walked, ...]
-    """The walks over the unit's spans."""
+    walks: tuple[Path, ...]
+    """The files of the walks over the unit's spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +196,29 @@ class Rewritten:
     """The files of the segment, if they lie in a store: there they have their names."""
 
 
-def survey(task: SurveyTask) -> list[list[Surveyed]] | LogCleanerError:
-    """Count the records of every span, follow the transactions up to it, and check the checksums of all batches."""
-    segments = [span.segment for unit in task.units for span in unit]
-    if error := check_seen([_seen(segment.log) for segment in segments]):
+def scan(task: ScanTask, run: str) -> Scanned | LogCleanerError:
+    """Count the records of a span, check the checksums of all batches, and write the facts about special ones."""
+    if error := check_seen([_seen(task.span.segment.log)]):
         return error
+    fates, facts = task.setting.new_fates(), list[BatchFacts]()
+    records, end_offset = 0, None
+    try:
+        for slice_ in _reader(task.span).slices(checksums=Checksums.DONE):
+            slice_.verify(0, slice_.table.size)
+            records += int(slice_.table["record_count"].sum(dtype=np.int64))
+            end_offset = int(slice_.table["last_offset"][-1]) + 1
+            facts += fates.facts_in(slice_)
+        path = write_facts(facts, task.number, task.setting.directory, run) if facts else None
+    except LogCleanerError as error:
+        return error
+    return Scanned(records, end_offset, path, len(facts))
+
+
+def survey(task: SurveyTask) -> list[Surveyed] | LogCleanerError:
+    """Follow the transactions up to every span, by the facts that were found in it."""
     fates = task.setting.new_fates()
     try:
-        surveyed = [[_surveyed(span, fates) for span in unit] for unit in task.units]
+        surveyed = [_surveyed(*each, fates) for each in zip(task.spans, task.scanned, strict=True)]
         resolve([fates], task.log, task.log_end_offset, lambda _: None, is_locked=False)
     except LogCleanerError as error:
         return error
@@ -209,7 +265,7 @@ def _seen(log: SegmentFile) -> FileSeen:
 
 
 class SpanWalk:
-    """A walk over the records of one span: it yields the keys, and ``found`` has its other findings."""
+    """A walk over the records of one span: it yields the keys; ``found`` writes and returns its other findings."""
 
     def __init__(self, work: SpanWork, setting: Setting, unit: int, secret: Secret) -> None:
         self._work = work
@@ -220,10 +276,10 @@ class SpanWalk:
         self._walk = Walk.of(self._opened, work.first_ordinal)
         self._records = self._unkeyed = 0
 
-    @property
-    def found(self) -> KeysFound:
-        """The findings besides keys, once ``rows`` has ended."""
-        return KeysFound(self._walk.walked, KeyCount(self._records, self._unkeyed))
+    def found(self, run: str) -> KeysFound:
+        """Return the findings besides keys, once ``rows`` has ended. Raises: OutOfSpace."""
+        walk = write_walk(self._walk.walked, self._walk.start, self._work.number, self._setting.directory, run)
+        return KeysFound(walk, KeyCount(self._records, self._unkeyed))
 
     def rows(self) -> Iterator[tuple[Table, Integers, Flags]]:
         """Yield the digests of the records with a key, their places, and flags for those in the dirty section.
@@ -261,44 +317,16 @@ class Bitmaps:
     def write(self, directory_of: dict[int, Path], run: str) -> Iterator[tuple[int, str]]:
         """Write each bitmap to a scratch file. Yield the numbers of the units with the paths of their files."""
         for unit, bitmap in sorted(self._bitmaps.items()):
-            path = directory_of[unit] / f"{unit}.bitmap{new_suffix(run)}"
-            with writing_to(path, FileSystem(), lambda: None).create(path, path.parent, Purpose.CLEAN) as file:
-                file.write(bitmap.data)
-                if isinstance(path, StoredPath):
-                    file.fsync()  # there a file that is not completed does not exist
-            yield unit, str(path)
+            yield unit, str(write_bitmap(bitmap, unit, directory_of[unit], run))
 
 
-def new_suffix(run: str) -> str:
-    """Return a new suffix for the files of one attempt of one task."""
-    return f".{run}-{secrets.token_hex(8)}{SCRATCH_SUFFIX}"
-
-
-def sweep(directories: Iterable[Path], fs: FileSystem) -> int:
-    """Remove the scratch files of all runs, and return their number. We hold the lock, so no other run is active.
-
-    What a repair left under our suffix stays: it is evidence.
-    """
-    swept = 0
-    for directory in directories:
-        found = sorted(_names_in(directory))
-        for name in found:
-            if isinstance(directory, StoredPath):
-                store_of(directory.place).delete((directory / name).key)
-            else:
-                fs.unlink(directory / name, Purpose.CLEAN)
-        swept += len(found)
-    return swept
-
-
-def _surveyed(span: Span, fates: Fates) -> Surveyed:
-    transactions, records = fates.transactions_until(span.upper_offset), 0
-    for slice_ in _reader(span).slices(checksums=Checksums.DONE):
-        slice_.verify(0, slice_.table.size)
-        fates.dispose(slice_)
-        records += int(slice_.table["record_count"].sum(dtype=np.int64))
+def _surveyed(span: Span, scanned: Scanned, fates: Fates) -> Surveyed:
+    transactions = fates.transactions_until(span.upper_offset)
+    for facts in read_facts(scanned.facts, scanned.facts_count) if scanned.facts else ():
+        fates.feed(facts, span.segment.log.path)
+    fates.walked_to = scanned.end_offset or fates.walked_to
     fates.take_retained()
-    return Surveyed(records, transactions)
+    return Surveyed(scanned.records, transactions)
 
 
 def _reader(span: Span) -> SegmentReader:
@@ -307,7 +335,8 @@ def _reader(span: Span) -> SegmentReader:
 
 def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     unit, setting = task.unit, task.unit.setting
-    group = [(_reader(walked.span), walked) for walked in task.walked]
+    walks = [read_walk(path, work.span) for path, work in zip(task.walks, unit.spans, strict=True)]
+    group = [(_reader(walked.span), walked) for walked in walks]
     first, *_ = sources = [surveyed.span.segment for surveyed in unit.spans]
     fates = setting.new_fates()
     fates.follow_on(unit.spans[0].transactions)
@@ -320,7 +349,7 @@ def _rewritten(task: RewriteTask, run: str) -> Rewritten:
     )
     try:
         with Crew(1) as crew:
-            bitmap = _bitmap(task)
+            bitmap = read_bitmap(task.bitmap, unit.records) if task.bitmap else new_bitmap(unit.records)
             rewriter = Rewriter(
                 bitmap, setting.horizons, Tombstones.BY_HORIZON, fates, crew, lambda _: None, upgrades=setting.upgrades
             )
@@ -331,21 +360,3 @@ def _rewritten(task: RewriteTask, run: str) -> Rewritten:
         cleaned.discard()
         raise
     return Rewritten(segment, cleaned.size_bytes, cleaned.records, fs.sent() if isinstance(fs, SharedUploads) else ())
-
-
-def _bitmap(task: RewriteTask) -> Words:
-    if task.bitmap is None:
-        return new_bitmap(task.unit.records)
-    if isinstance(task.bitmap, StoredPath):
-        return np.frombuffer(store_of(task.bitmap.place).whole(task.bitmap.key, None).data, np.uint64)
-    return np.fromfile(task.bitmap, np.uint64)
-
-
-def _names_in(directory: Path) -> list[str]:
-    """Return the names of plain scratch files; none if the directory is gone, or if a symlink replaced it."""
-    if isinstance(directory, StoredPath):  # other processes wrote them: what this one knows of names does not count
-        listed = store_of(directory.place).list(directory.key)
-        return [entry.name for entry in listed if is_cluster_scratch(entry.name)]
-    with suppress(UnreadableFile):
-        return cluster_scratch(list_partition(directory))
-    return []
