@@ -154,6 +154,16 @@ def test_changed_segment_stops_the_deletion_before_its_first_step(partition, cha
     assert sorted(p.name for p in PARTITION.iterdir()) == before
 
 
+def test_index_that_another_file_replaced_since_the_listing_stops_the_deletion_and_takes_it_back(partition):
+    listing, deletion, before = list_partition(PARTITION), a_deletion(2, new_start=20), set(PARTITION.iterdir())
+    index = PARTITION / file(10, ".index")
+    index.unlink()
+    index.write_bytes(b"another one")
+    with pytest.raises(PlanOutOfDate, match=index.name):
+        retire_segments(FileSystem(), listing, deletion, lambda: SNAPSHOT_AT_END)
+    assert set(PARTITION.iterdir()) == before
+
+
 @pytest.mark.parametrize("how", [retire_segments, remove_segments])
 def test_garbled_leader_epochs_stop_the_deletion_before_its_first_step(partition, how):
     deletion = a_deletion(3, new_start=30, roll_at=30)
