@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.spark.table.planning import asked
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
@@ -94,11 +95,11 @@ def test_a_segment_that_is_read_whole_is_not_opened_to_plan_that(
     segments = list_partition(made.segment(2, keyed(2, "c=1")).path).segments
     opened = []
     monkeypatch.setattr("storage.scan.extents.offset_entries", lambda segment: opened.append(segment.base_offset) or [])
-    for offsets, asked in ((OffsetRange(0, 3), [2]), (OffsetRange(0, 2), []), (OffsetRange(1, 3), [2])):
+    for offsets, looked_into in ((OffsetRange(0, 3), [2]), (OffsetRange(0, 2), []), (OffsetRange(1, 3), [2])):
         wanted = Wanted(offsets, None, 1 << 30, read_committed=False)
         found = list(cut_partition(TopicPartition("orders", 0), segments, wanted))
         assert [one.offsets.end - one.offsets.start for one in found] == [1] * len(found)
-        assert (opened, all(one.start == 0 < one.end for one in found)) == (asked, True)
+        assert (opened, all(one.start == 0 < one.end for one in found)) == (looked_into, True)
         opened.clear()
 
 
@@ -109,8 +110,14 @@ def test_a_plan_of_all_records_opens_only_the_last_segment_of_each_partition(
         made = PartitionDir(tmp_path, f"orders-{number}")
         for place in range(4):
             made.segment(place, keyed(place, "a=1"))
-    opened, opens = [], os.open
-    monkeypatch.setattr(os, "open", lambda path, *how, **more: opened.append(str(path)) or opens(path, *how, **more))
+    opened: list[str] = []
+    opens = os.open
+
+    def noted(path: str, *how: int, **more: int) -> int:
+        opened.append(str(path))
+        return opens(path, *how, **more)
+
+    monkeypatch.setattr(os, "open", noted)
     slices(tmp_path)
     assert [name for name in opened if name.endswith((".log", "index"))] == [f"{3:020d}.log"] * 3
     opened.clear()
@@ -142,3 +149,12 @@ def test_many_tiny_segments_are_several_tasks_for_each_has_to_be_opened(tmp_path
     assert len(list(packed([tiny] * 20_000, 128 << 20))) > 30
     stored = tiny._replace(directory=StoredPath("s3://bucket/orders-0"))
     assert len(list(packed([stored] * 20_000, 128 << 20))) > 600
+
+
+@pytest.mark.parametrize("in_store", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 300])
+def test_questions_are_answered_in_their_order_and_the_first_error_is_told(count: int, in_store: bool) -> None:
+    assert asked(range(count), lambda one: one * 2, in_store=in_store) == list(range(0, 2 * count, 2))
+    if count > 64:
+        with pytest.raises(KeyError, match="63"):
+            asked(range(count), lambda one: {**dict.fromkeys(range(63)), 64: None}[one], in_store=in_store)

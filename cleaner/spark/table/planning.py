@@ -42,6 +42,8 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 """The comparisons that may narrow a read, by the name of Spark's expression."""
 _AT_LEAST: Final = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual")
 _US_PER_MS: Final = 1000
+_ASKED_TOGETHER: Final = 64
+"""The questions about this machine that a thread asks in a row."""
 
 
 class Comparison(NamedTuple):
@@ -135,7 +137,7 @@ def plan_read(options: Options, narrowing: Narrowing = EVERYTHING) -> list[tuple
 
 
 def for_each(places: Sequence[FoundPartition], ask: Callable[[FoundPartition], _T]) -> dict[TopicPartition, _T]:
-    """Return an answer for each partition, in their order. In a store, ask about several partitions at a time.
+    """Return an answer for each partition, in their order. Several threads ask.
 
     Raises: the first error of ``ask``.
     """
@@ -144,14 +146,22 @@ def for_each(places: Sequence[FoundPartition], ask: Callable[[FoundPartition], _
 
 
 def asked(subjects: Iterable[_Subject], ask: Callable[[_Subject], _T], *, in_store: bool) -> list[_T]:
-    """Return an answer for each subject, in their order. In a store, ask about several at a time.
+    """Return an answer for each subject, in their order. Several threads ask.
+
+    In a store each question is a request to wait for. On this machine a thread asks many in a row: to hand over a
+    question takes time, too.
 
     Raises: the first error of ``ask``.
     """
-    if not in_store:
-        return [ask(subject) for subject in subjects]
+    whole, together = list(subjects), 1 if in_store else _ASKED_TOGETHER
+    groups = [whole[start : start + together] for start in range(0, len(whole), together)]
+
+    def ask_all(group: Sequence[_Subject]) -> list[_T]:
+        return [ask(subject) for subject in group]
+
     with ThreadPoolExecutor(FILES_AT_ONCE, "plan") as threads:
-        return list(threads.map(ask, subjects))
+        answers = threads.map(ask_all, groups) if len(groups) > 1 else map(ask_all, groups)
+        return [answer for group in answers for answer in group]
 
 
 def check_whole(
