@@ -82,6 +82,11 @@ def test_what_is_wrong_with_a_checkpoint_is_said_in_a_sentence(entries, text):
     assert (found.code, found.text) == (FindingCode.EPOCHS_WRONG, text)
 
 
+@pytest.mark.parametrize(("log_start_offset", "codes"), [(39, LOST), (40, [])])
+def test_batches_that_end_below_the_log_start_need_no_epoch(log_start_offset, codes):
+    assert [one.code for one in checkpoint_findings(HEALTHY, [EpochStart(0, 0)], log_start_offset)] == codes
+
+
 def test_a_checkpoint_begins_at_the_log_start():
     entries = [EpochStart(0, 7), EpochStart(3, 30)]
     assert checkpoint_findings(HEALTHY, entries, 7) == []
