@@ -343,7 +343,7 @@ def test_records_are_counted_also_within_a_batch(tmp_path, offset, records) -> N
     assert sum(seen) > 0
 
 
-@pytest.mark.parametrize("txn_index", [struct.pack(">hqqqq", 0, 7, 0, 2, 3), b"torn"])
+@pytest.mark.parametrize("txn_index", [struct.pack(">hqqqq", version, 7, 0, 2, 3) for version in (0, 1)])
 def test_records_of_an_aborted_transaction_are_counted_and_its_marker_is_not(tmp_path, txn_index) -> None:
     partition = PartitionDir(tmp_path / "data", "clicks-0")
     of_one = {"producer_id": 7, "producer_epoch": 0}
