@@ -206,14 +206,22 @@ class LogDirReadLock:
         """-1 if nobody is kept out."""
 
     @classmethod
-    def acquire(cls, directory: Path, fs: FileSystem) -> Self:
-        """Take the lock; in a store there is none. Raises: LogDirLocked, UnreadableFile."""
+    def acquire(cls, directory: Path, fs: FileSystem, *, may_make: bool = True) -> Self:
+        """Take the lock; in a store there is none.
+
+        Args:
+            directory: the log dir.
+            fs: the disk.
+            may_make: whether a ``.lock`` that is not there is made.
+
+        Raises: LogDirLocked, UnreadableFile.
+        """
         if isinstance(directory, StoredPath):
             return cls(-1)
         path = directory / LOCK_FILE
         for _ in range(_ATTEMPTS_MAX):
             descriptor = _open_to_read(path)
-            if descriptor is None and not _can_make(path, directory, fs):
+            if descriptor is None and not (may_make and _can_make(path, directory, fs)):
                 return cls(-1)
             if descriptor is None:
                 continue

@@ -200,9 +200,11 @@ class LogDir:
     def lock_to_read(self, fs: FileSystem) -> LogDirReadLock:
         """Keep brokers and cleaners out while the log dir is read, as far as a lock can be taken.
 
+        A finished copy gets no ``.lock`` that it does not have: its manifest counts only until somebody worked there.
+
         Raises: LogDirLocked, UnreadableFile.
         """
-        return LogDirReadLock.acquire(self.path, fs)
+        return LogDirReadLock.acquire(self.path, fs, may_make=not (self.path / MANIFEST_FILE).exists())
 
     def locked_by(self) -> str | None:
         """Return in words who holds the lock; None if nobody does."""

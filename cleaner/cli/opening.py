@@ -150,7 +150,11 @@ def open_log_dirs(args: argparse.Namespace) -> list[LogDir]:
 
 
 def one_partition(args: argparse.Namespace) -> FoundPartition:
-    """Find the partition that a command names. Raises: InvalidConfig if no log dir has it, or more than one."""
+    """Find the partition that a command names.
+
+    Raises: InvalidConfig if no log dir has it, or more than one; CopyLacksFiles if a copy lost segments of it.
+    """
+    from cleaner.engine.inventory import ensure_whole_copy
     from storage.names import LOG_START_OFFSET_CHECKPOINT
     from storage.scan.partitions import FoundPartition
 
@@ -164,6 +168,7 @@ def one_partition(args: argparse.Namespace) -> FoundPartition:
         both = " and ".join(str(log_dir.path) for log_dir, _ in found)
         raise InvalidConfig(OPERAND, str(wanted), f"lies in {both} (replicas?); name one with --log-dir")
     ((log_dir, directory),) = found
+    ensure_whole_copy(log_dir, wanted.__eq__)
     return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
 
 

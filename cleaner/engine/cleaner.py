@@ -34,6 +34,7 @@ from cleaner.engine.inventory import (
     Listed,
     Survey,
     Wanted,
+    ensure_whole_copy,
     everything,
     is_named,
     survey_clock,
@@ -352,13 +353,12 @@ class Cleaner:
             OutputFull, SourceChanged, UnreadableFile, OtherWriter, StoreError: the output is incomplete, and says so.
         """
         from cleaner.engine.copy.copying import Copier, check_usable  # noqa: PLC0415 - no other run copies
-        from cleaner.engine.copy.manifest import ensure_whole  # noqa: PLC0415 - as above
         from storage.uploads import FILES_AT_ONCE, writing_to  # noqa: PLC0415 - as above
 
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
         (log_dir,) = self._log_dirs
         check_usable(output, log_dir)
-        ensure_whole(log_dir.path, lambda name: is_named(name, request.topics))
+        ensure_whole_copy(log_dir, lambda name: is_named(name, request.topics))
         with ExitStack() as locks:
             log_dir, moment = self._lock_to_copy(locks, request.topics)
             planned = self.plan(request)
@@ -437,7 +437,12 @@ class Cleaner:
                 begun.full[log_dir] = str(error)
 
     def _lock_and_read(self, locks: ExitStack, topics: Sequence[str] = ()) -> None:
-        """Take the lock of every log dir, then read the configuration."""
+        """Take the lock of every log dir, then read the configuration.
+
+        The ``.lock`` of a run ends what the manifest of a copy can tell, so a copy that lost segments is refused first.
+        """
+        for log_dir in self._log_dirs:
+            ensure_whole_copy(log_dir, lambda name: is_named(name, topics))
         for taken in self._locked_with(locks, self._locks.lock, topics):
             self._means = replace(self._means, fs=guarded(self._fs, taken))
 

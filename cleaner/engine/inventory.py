@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -30,7 +30,7 @@ from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
 from storage.log.recovery import plan_recovery
 from storage.log_dir import Checkpoints, LogDir, Offsets
-from storage.names import FileState, TopicPartition
+from storage.names import MANIFEST_FILE, FileState, TopicPartition
 from storage.segment import Segment, reading
 from storage.stores.paths import StoredPath
 
@@ -174,7 +174,24 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         for p in partitions
     )
     disk_bytes = sum(partition.disk_bytes for partition in partitions)
-    return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions, disk_bytes=disk_bytes)
+    lost = tuple(_lost_since_the_copy(log_dir, survey))
+    return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions, lost, disk_bytes=disk_bytes)
+
+
+def _lost_since_the_copy(log_dir: LogDir, survey: Survey) -> Iterator[str]:
+    """Yield an error if the log dir is a finished copy that lost segments of the surveyed partitions."""
+    try:
+        ensure_whole_copy(log_dir, survey.wants)
+    except LogCleanerError as error:
+        yield str(error)
+
+
+def ensure_whole_copy(log_dir: LogDir, wants: Wanted) -> None:
+    """Refuse a finished copy that lost segments of the wanted partitions. Raises: as ``ensure_whole``."""
+    if (log_dir.path / MANIFEST_FILE).exists():
+        from cleaner.engine.copy.manifest import ensure_whole  # noqa: PLC0415 - hardly any log dir is a copy
+
+        ensure_whole(log_dir.path, wants)
 
 
 def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:

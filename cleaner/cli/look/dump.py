@@ -181,6 +181,17 @@ class _Told:
         elif self.status != ExitStatus.DAMAGED:
             self.status = ExitStatus.FAILED
 
+    def lost_since_the_copy(self, directory: Path) -> None:
+        """Print an error if the partition lies in a finished copy that lost segments of it."""
+        from cleaner.engine.inventory import ensure_whole_copy
+        from storage.log_dir import LogDir
+
+        if (name := parse_topic_partition(directory.name)) is not None:
+            try:
+                ensure_whole_copy(LogDir(directory.parent), name.__eq__)
+            except LogCleanerError as error:
+                self.failed(error)
+
     def unknown(self, path: Path) -> None:
         """Print, in the words of Kafka's tool, that a file's name tells no kind."""
         from cleaner.dump.files import without_controls
@@ -196,6 +207,7 @@ def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Itera
     for word in args.what:
         path = located(word)
         if path.is_dir():
+            told.lost_since_the_copy(path)
             yield from within(files_in(path, only_batches=only_batches), options.selection)
         elif path.exists() or recognised(path) or parse_topic_partition(word) is None:
             file = recognised(path)
@@ -209,6 +221,7 @@ def _files(args: argparse.Namespace, options: DumpOptions, told: _Told) -> Itera
                 yield file
         else:
             for directory in _directories(args, word, with_strays=options.selection.key is not None):
+                told.lost_since_the_copy(directory)
                 yield from within(files_in(directory, only_batches=only_batches), options.selection)
 
 

@@ -74,14 +74,12 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.copy.manifest import ensure_whole
     from cleaner.export.transfer import plan_reading, transfer
 
     read_committed = args.isolation_level == _ISOLATION_LEVELS[1]
     selection, _ = selection_of(args)
     now_ms = SystemClock().now_ms()
     partition = one_partition(args)
-    ensure_whole(partition.directory.parent, partition.topic_partition.__eq__)
     reading = plan_reading(partition, read_committed=read_committed, now_ms=now_ms, selection=selection)
     with _target(args, reading) as file, ProgressBar("exporting") as bar:
         writer = _writer(args, file)

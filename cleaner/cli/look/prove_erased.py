@@ -14,7 +14,7 @@ from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
-from storage.errors import InvalidConfig, UnreadableFile
+from storage.errors import InvalidConfig, LogCleanerError, UnreadableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,9 +90,22 @@ def run(args: argparse.Namespace) -> int:
         survey = HolderPlans(opened.cleaner.plan, opened.loaded.configured.layers)
         proof = prove(now_ms, question, wants, survey, bar.advance)
     show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
-    for error in (*opened.missing, *(evidence.error for evidence in proof.unread)):
+    lost = [error for log_dir in log_dirs if (error := _lost_since_the_copy(log_dir, globs))]
+    for error in (*opened.missing, *lost, *(evidence.error for evidence in proof.unread)):
         complain(str(error))
-    return _status(proof, is_whole=not opened.missing)
+    return _status(proof, is_whole=not (opened.missing or lost))
+
+
+def _lost_since_the_copy(log_dir: Path, globs: Sequence[str]) -> LogCleanerError | None:
+    """Return an error if a log dir is a finished copy that lost segments of the named partitions."""
+    from cleaner.engine.inventory import ensure_whole_copy, is_named
+    from storage.log_dir import LogDir
+
+    try:
+        ensure_whole_copy(LogDir(log_dir), lambda name: is_named(name, globs))
+    except LogCleanerError as error:
+        return error
+    return None
 
 
 def _check_globs(globs: Sequence[str], log_dirs: Sequence[Path], places: Iterable[FilePlace]) -> None:

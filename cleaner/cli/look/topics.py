@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import add_log_dirs_operand, warn_of_directories_without_segments
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.showing import add_view_arguments, show, view_of
-from storage.errors import LogCleanerError
-from storage.stores.paths import path_of_text, want_whole
+from storage.stores.paths import want_whole
 
 HELP = "list the partitions: policy, bytes, offsets, next expiry"
 
@@ -47,22 +44,7 @@ def run(args: argparse.Namespace) -> int:
     report = TopicsReport(plan, uncleanable, accounts, cleaner.runways(plan))
     show(report, as_json=args.json, view=view, pager=args.pager)
     warn_of_directories_without_segments(plan)
-    lacking = [error for one in plan.log_dirs if (error := _lacks(path_of_text(one.facts.path), args.topic))]
-    for error in (*missing, *lacking):
+    for error in missing:
         complain(str(error))
-    failed = (
-        missing or lacking or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
-    )
+    failed = missing or plan.failures or uncleanable or any(log_dir.facts.errors for log_dir in plan.log_dirs)
     return ExitStatus.FAILED if failed else ExitStatus.DONE
-
-
-def _lacks(log_dir: Path, topics: Sequence[str]) -> LogCleanerError | None:
-    """Return what a copy lost since its manifest was written, as an error; None if it lost nothing."""
-    from cleaner.engine.copy.manifest import ensure_whole
-    from cleaner.engine.inventory import is_named
-
-    try:
-        ensure_whole(log_dir, lambda name: is_named(name, topics))
-    except LogCleanerError as error:
-        return error
-    return None

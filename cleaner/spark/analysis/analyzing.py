@@ -28,8 +28,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from cleaner.engine.copy.manifest import ensure_whole
-from cleaner.engine.inventory import is_named
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import PartitionResult
 from cleaner.engine.rehearsal import Rehearsal
@@ -128,11 +126,6 @@ def take_snapshot(plan: Plan) -> PlannedRead:
     """Fix the extents to read of each partition of a plan, and note the partitions that cannot be read."""
     problems = [error for log_dir in plan.log_dirs for error in log_dir.facts.errors]
     problems += [f"{failed.topic_partition}: {failed.error}" for failed in plan.failures]
-    for log_dir in plan.log_dirs:
-        try:
-            ensure_whole(path_of_text(log_dir.facts.path), lambda name: is_named(name, plan.request.topics))
-        except LogCleanerError as error:
-            problems.append(str(error))
     extents: list[Extent] = []
     in_store = any(is_stored(path_of_text(log_dir.facts.path)) for log_dir in plan.log_dirs)
     for found in asked(plan.partitions, _extents_or_problem, in_store=in_store):
