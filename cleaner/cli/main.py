@@ -44,7 +44,7 @@ _GROUPS: Final = {
         "analyze": "look.analyze",
     },
     "damage and starts": {"preflight": "look.preflight", "doctor": "look.doctor", "verify": "look.verify"},
-    "take back": {"history": "look.history", "restore": "change.restore", "diff": "look.diff"},
+    "take back": {"history": "look.history", "restore": "change.restore", "diff": "look.diff", "digest": "look.digest"},
     "data in and out": {
         "export": "look.export",
         "import": "change.import_records",

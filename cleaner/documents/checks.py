@@ -1,6 +1,7 @@
 """The documents of commands that check.
 
-``logcleaner.verify/1``, ``doctor/1``, ``diff/1``, ``preflight/1`` and ``erasure/1``, which ``prove-erased`` prints.
+``logcleaner.verify/1``, ``doctor/1``, ``diff/1``, ``digest/1``, ``replicas/1``, ``preflight/1`` and ``erasure/1``,
+which ``prove-erased`` prints.
 """
 
 from __future__ import annotations
@@ -181,6 +182,103 @@ class DiffDocument(TypedDict):
     """The sums of `gone` over all partitions."""
     left_out: list[str]
     """Partitions that are not in the copy, as its manifest says."""
+
+
+class DigestPartition(TypedDict):
+    """The digest of a replica."""
+
+    topic: str
+    """The topic."""
+    partition: int
+    """The partition."""
+    log_dir: str
+    """The log dir that was read."""
+    topic_id: str | None
+    """The topic id; null if it is not known."""
+    start_offset: Count
+    """The first offset of the digest: the log start offset."""
+    end_offset: Count
+    """The offset behind the digest: the high watermark, or an earlier offset."""
+    compacted_to_offset: Count
+    """The offset up to which the log was compacted."""
+    compacted: bool
+    """Whether the topic is compacted: then only the latest value of each key counts."""
+    leader_epochs: list[list[int]]
+    """The leader epochs, each with the offset at which it begins."""
+    records: Count
+    """The records that count."""
+    tombstones: Count
+    """The latest records of their keys that are tombstones; they do not count."""
+    error: str | None
+    """Why the replica could not be read to the end; null if it was."""
+    read_to_offset: Count | None
+    """The offset up to which it was read if there is an error; else null."""
+    blocks: str
+    """For each block with records: number, records and hash, as little-endian int64, uint32 and uint64, in base64."""
+
+
+class DigestDocument(TypedDict):
+    """The file that `digest` writes."""
+
+    schema: Literal["logcleaner.digest/1"]
+    """The name of this schema."""
+    now_ms: int
+    """When it was written, epoch ms."""
+    tool: str
+    """The name and version of the tool that wrote it."""
+    block_offsets: Count
+    """The number of offsets in a block."""
+    partitions: list[DigestPartition]
+    """The partitions of the log dirs."""
+
+
+class ReplicasDivergence(TypedDict):
+    """The first difference of the replicas of a partition."""
+
+    first_offset: int
+    """The difference lies at this offset or behind it."""
+    last_offset: int
+    """The difference lies at this offset or in front of it."""
+    cause: str
+    """What differs."""
+    groups: list[list[str]]
+    """The places that agree there; the most frequent state first."""
+
+
+class ReplicasPartition(TypedDict):
+    """A partition that two places or more have."""
+
+    topic: str
+    """The topic."""
+    partition: int
+    """The partition."""
+    places: list[str]
+    """The log dirs and files of digests that have it."""
+    start_offset: Count
+    """The first offset that was compared."""
+    end_offset: Count
+    """The offset behind the last one that was compared: the lowest high watermark."""
+    records: Count
+    """The records that were compared, of one replica."""
+    divergence: ReplicasDivergence | None
+    """The first difference; null if the replicas agree."""
+    errors: list[str]
+    """A line for each replica that could not be read to the end."""
+    not_compared: str | None
+    """Why the replicas could not be compared; null if they were."""
+
+
+class ReplicasDocument(TypedDict):
+    """The document that `diff --replicas --json` prints."""
+
+    schema: Literal["logcleaner.replicas/1"]
+    """The name of this schema."""
+    damaged: bool
+    """True if committed records differ, or a replica cannot be read: exit status 4."""
+    partitions: list[ReplicasPartition]
+    """The partitions that two places or more have."""
+    single: list[str]
+    """The partitions that only one place has."""
 
 
 class PreflightRefusal(TypedDict):

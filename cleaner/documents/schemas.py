@@ -25,7 +25,15 @@ from cleaner.documents.changes import (
     RestoreDocument,
     SweepDocument,
 )
-from cleaner.documents.checks import DiffDocument, DoctorDocument, ErasureDocument, PreflightDocument, VerifyDocument
+from cleaner.documents.checks import (
+    DiffDocument,
+    DigestDocument,
+    DoctorDocument,
+    ErasureDocument,
+    PreflightDocument,
+    ReplicasDocument,
+    VerifyDocument,
+)
 from cleaner.documents.explain import ExplainDocument
 from cleaner.documents.looks import ConfigDocument, LookupDocument, OwnersDocument, TopicsDocument
 from cleaner.documents.plan import PlanDocument
@@ -36,6 +44,7 @@ _DOCUMENTS: Final = (
     ConfigDocument,
     DeletionDocument,
     DiffDocument,
+    DigestDocument,
     DoctorDocument,
     ErasureDocument,
     ExplainDocument,
@@ -48,6 +57,7 @@ _DOCUMENTS: Final = (
     OwnersDocument,
     PlanDocument,
     PreflightDocument,
+    ReplicasDocument,
     RestoreDocument,
     SweepDocument,
     TopicsDocument,

@@ -95,6 +95,9 @@ ALTERED = (
 FIRST = {
     "logcleaner history": "logcleaner clean --log-dir /var/lib/kafka/data",
     "logcleaner diff": "logcleaner clean --log-dir /backup/kafka-1 --output /backup/kafka-1-clean --yes",
+    "logcleaner digest": (
+        "logcleaner digest /var/lib/kafka/data --output broker-2.json && cp broker-2.json broker-3.json"
+    ),
 }
 """How a block begins -> what has happened before it."""
 MAY_FAIL = {"free --target 20GiB": 1}

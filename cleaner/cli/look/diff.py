@@ -1,4 +1,6 @@
-"""The command ``diff``: it accounts for every record that is gone between two states of a log dir."""
+"""The command ``diff``: it accounts for every record that is gone between two states of a log dir, or compares
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import check_globs, place, warn_of_symlinks
+from cleaner.cli.naming import OPERAND, check_globs, place, warn_of_symlinks
 from cleaner.cli.opening import add_topics_argument
+from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
-from storage.errors import LogCleanerError
+from storage.errors import InvalidConfig, LogCleanerError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cleaner.engine.diff.comparing import ComparedDir, RetentionOf
+    from cleaner.engine.replicas.agreement import DigestedReplica
+    from cleaner.engine.replicas.reading import FoundReplica
     from storage.names import TopicPartition
 
-HELP = "compare two states of a log dir: was any record lost?"
+HELP = "compare two states of a log dir, or replicas: was any record lost?"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +33,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ExitStatus.DONE,
         ExitStatus.FAILED,
         ExitStatus.USAGE,
-        also={ExitStatus.DAMAGED: "no cleaning accounts for a record that is gone, changed or new"},
+        also={
+            ExitStatus.DAMAGED: "a record is gone, changed or new without a cause; committed records of replicas differ"
+        },
+    )
+    parser.usage = "logcleaner diff BEFORE AFTER [options] | --replicas DIR|FILE DIR|FILE ... [options]"
+    parser.add_argument(
+        "before", type=place, nargs="?", metavar="BEFORE", help="the earlier state: a log dir or a partition directory"
     )
     parser.add_argument(
-        "before", type=place, metavar="BEFORE", help="the earlier state: a log dir or a partition directory"
+        "after", type=place, nargs="?", metavar="AFTER", help="the later state, or a copy with a manifest"
     )
-    parser.add_argument("after", type=place, metavar="AFTER", help="the later state, or a copy with a manifest")
+    parser.add_argument(
+        "--replicas",
+        type=place,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="DIR|FILE",
+        help="find the first divergence of each partition in the log dirs of several brokers, or in files of digest",
+    )
     add_topics_argument(parser)
     parser.add_argument(
         "--now", type=moment, metavar="TIME", help="take this as the time: delete horizons up to it have passed"
@@ -44,12 +65,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="set_options",
         help="delete.retention.ms=VALUE, if no cluster metadata beside AFTER or BEFORE states it",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.diff/1")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document, schema logcleaner.diff/1; with --replicas schema logcleaner.replicas/1",
+    )
     parser.set_defaults(reads_stores=True)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open both states, compare them, and show the differences."""
+    """Compare two states or several replicas, and show the differences."""
+    if args.replicas:
+        return _compare_replicas(args)
+    if args.before is None or args.after is None:
+        raise InvalidConfig(OPERAND, None, "name two states, BEFORE and AFTER, or the replicas with --replicas")
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.diff.comparing import ComparedDir, check_alike, compared
     from cleaner.report.differences import DiffReport
@@ -67,6 +96,48 @@ def run(args: argparse.Namespace) -> int:
     report = DiffReport(found, files)
     show(report, as_json=args.json, pager=args.pager)
     return ExitStatus.DAMAGED if report.is_damaged else ExitStatus.DONE
+
+
+def _compare_replicas(args: argparse.Namespace) -> int:
+    """Read the replicas, compare them, and show where they diverge."""
+    from cleaner.engine.replicas.reading import FoundReplica, compare_replicas
+    from cleaner.report.replicas import ReplicasReport
+    from storage.kernels import check_usable
+
+    if args.before is not None or args.now or args.set_options:
+        raise InvalidConfig("--replicas", None, "takes log dirs and files of digest alone; put other options first")
+    if len(args.replicas) < 2:
+        raise InvalidConfig("--replicas", None, "needs the log dirs, or the digests, of two brokers or more")
+    check_usable()
+    places = [_replicas_in(path, args.topic) for path in args.replicas]
+    known = {one.topic_partition for replicas in places for one in replicas}
+    if args.topic and not known:
+        raise InvalidConfig("--topic", " ".join(args.topic), "matches no partition in any of the places")
+    with ProgressBar("comparing") as bar:
+        bar.expect(sum(one.size_bytes for replicas in places for one in replicas if isinstance(one, FoundReplica)))
+        found = list(compare_replicas(places, bar.advance))
+    report = ReplicasReport(found, sorted(map(str, known - {one.topic_partition for one in found})))
+    show(report, as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
+    return ExitStatus.DAMAGED if report.is_damaged else ExitStatus.DONE
+
+
+def _replicas_in(path: Path, topics: Sequence[str]) -> list[FoundReplica] | list[DigestedReplica]:
+    """Return the replicas in a log dir, or in the file of a digest. Raises: as ``LogDir.open``; NoDigest."""
+    from cleaner.config.layers import Settings
+    from cleaner.config.reader import load_layers
+    from cleaner.engine.replicas.reading import compacted_by, find_replicas, read_digest
+    from storage.log_dir import LogDir
+
+    if path.is_file():
+        return read_digest(path, topics)
+    log_dir = LogDir.open(path)
+    warn_of_symlinks([log_dir])
+    try:
+        layers = load_layers(Settings(), [log_dir.path]).layers
+    except LogCleanerError as error:
+        complain(f"{error}; so only cleaner-offset-checkpoint tells which topics are compacted")
+        layers = load_layers(Settings(cluster_metadata=False), [log_dir.path]).layers
+    return list(find_replicas(log_dir, topics, compacted_by(layers)))
 
 
 def _check_named(topics: Sequence[str], before: ComparedDir, after: ComparedDir) -> None:

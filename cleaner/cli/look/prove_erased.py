@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
         proof = prove(now_ms, question, wants, survey, bar.advance)
     show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     lost = [error for log_dir in log_dirs if (error := _lost_since_the_copy(log_dir, globs))]
-    for error in (*opened.missing, *lost, *(evidence.error for evidence in proof.unread)):
-        complain(str(error))
+    for line in (*opened.missing, *lost, *(evidence.error for evidence in proof.unread)):
+        complain(str(line))
     return _status(proof, is_whole=not (opened.missing or lost))
 
 

@@ -219,7 +219,7 @@ class _Comparison:
             is_compacted=digests["offset"] < self._compacted_to,
             is_control=(table["attributes"][rows] & CONTROL) != 0,
             is_discarded=np.isin(table["fate"][rows], _DISCARDED),
-            is_latest=_bits(self._latest, digests["ordinal"]),
+            is_latest=bits_of(self._latest, digests["ordinal"]),
         )
 
     def finish(self) -> Difference:
@@ -369,23 +369,31 @@ def _latest(earlier: OpenedState, later: OpenedState, new_fates: Callable[[], Fa
     was compacted supersedes nothing yet.
     """
     with ExitStack() as stack:
-        spans = joined(earlier, later, stack)
-        if not spans:
-            return np.zeros(0, np.uint64), {}
-        log_bytes = sum(opened.span.size_bytes for opened in spans)
-        with Crew(1) as crew:
-            key_map = KeyMap(log_bytes, BUDGET, crew.threads)
-            found = Finder(spans, spans[0].span.base_offset, key_map, new_fates, crew, untold, untold).find()
-    walked = {one.span.segment.log.path: one.first_ordinal for one in reversed(found.walked) if isinstance(one, Walked)}
+        bitmap, walked, records = latest_in(joined(earlier, later, stack), new_fates)
     # nobody asks for the bits of records that no compaction reached
-    return found.bitmap, {opened.reader.path: walked.get(opened.reader.path, found.records) for opened in earlier.spans}
+    return bitmap, {opened.reader.path: walked.get(opened.reader.path, records) for opened in earlier.spans}
+
+
+def latest_in(spans: Sequence[OpenSpan], new_fates: Callable[[], Fates]) -> tuple[Words, dict[Path, int], int]:
+    """Find the records of some spans that no later one of their key supersedes.
+
+    Returns: a bit for every record, the ordinal of the first record of each file, and the number of records.
+    Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
+    """
+    if not spans:
+        return np.zeros(0, np.uint64), {}, 0
+    with Crew(1) as crew:
+        key_map = KeyMap(sum(opened.span.size_bytes for opened in spans), BUDGET, crew.threads)
+        found = Finder(list(spans), spans[0].span.base_offset, key_map, new_fates, crew, untold, untold).find()
+    walked = {one.span.segment.log.path: one.first_ordinal for one in reversed(found.walked) if isinstance(one, Walked)}
+    return found.bitmap, walked, found.records
 
 
 def _fates(state: State, aborted: list[AbortedTransaction], now_ms: int) -> Fates:
     return Fates(aborted, {}, OFFSET_END, now_ms, state.log_start_offset)
 
 
-def _bits(bitmap: Words, ordinals: Integers) -> Flags:
+def bits_of(bitmap: Words, ordinals: Integers) -> Flags:
     """Return the bit of each ordinal; an ordinal beyond the bitmap counts as set."""
     inside = ordinals < bitmap.size * 64
     bits = np.ones(ordinals.size, np.bool_)

@@ -1,0 +1,1 @@
+"""Replicas of a partition: a digest of each one, and whether the digests agree."""
