@@ -472,6 +472,25 @@ def test_a_wave_that_does_not_fit_ends_in_a_line_and_no_delay_is_shortened(
     assert seen(log_dir / "orders-1") == before
 
 
+def test_a_task_that_outlives_its_driver_finds_its_scratch_gone_and_changes_nothing(
+    tmp_path: Path, here: Bulk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = tmp_path / "data"
+    committed(log_dir, drawn(log_dir))
+    late, rewrite = [], tasks.rewrite
+
+    def killed(task: Any, run: str) -> NoReturn:
+        late.append((task, run))
+        raise SparkJobFailed("the driver is gone")
+
+    monkeypatch.setattr(tasks, "rewrite", killed)
+    cleaned(log_dir, LAYERS, here)
+    cleaned(log_dir, LAYERS)
+    after = contents(log_dir)
+    assert [type(rewrite(*each)) for each in late] == [UnreadableFile] * len(late) != []
+    assert contents(log_dir) == after
+
+
 class GoneContext:
     """Its JVM was killed."""
 
