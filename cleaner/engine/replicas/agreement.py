@@ -105,7 +105,7 @@ def agreement(replicas: Sequence[DigestedReplica]) -> Agreement:
         return Agreement(name, places, start, end, errors=errors, not_compared=text)
     numbers = sorted({number for one in replicas for number in one.digest.blocks})
     whole = [n for n in numbers if len({one.covers(n) for one in replicas}) == 1 and _is_range(replicas[0].covers(n))]
-    found = [one for one in (_first_other_block(replicas, whole), _first_other_epoch(replicas, start, end)) if one]
+    found = [one for one in (_first_other_block(replicas, whole), first_other_epoch(replicas, start, end)) if one]
     records = sum(replicas[0].digest.blocks.get(number, Block(0, 0)).records for number in whole)
     return Agreement(name, places, start, end, records, min(found, default=None), errors)
 
@@ -130,7 +130,7 @@ def _first_other_block(replicas: Sequence[DigestedReplica], numbers: Sequence[in
     return None
 
 
-def _first_other_epoch(replicas: Sequence[DigestedReplica], start: int, end: int) -> Divergence | None:
+def first_other_epoch(replicas: Sequence[DigestedReplica], start: int, end: int) -> Divergence | None:
     """Return the first offset at which the leader epochs differ, where the replicas know them."""
     borders = {start} | {
         entry.start_offset for one in replicas for entry in one.epochs if start < entry.start_offset < end

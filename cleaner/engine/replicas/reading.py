@@ -17,7 +17,13 @@ import numpy as np
 from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.diff.two_states import OFFSET_END, State
 from cleaner.engine.inventory import is_named
-from cleaner.engine.replicas.agreement import Agreement, DigestedReplica, agreement, first_other_record
+from cleaner.engine.replicas.agreement import (
+    Agreement,
+    DigestedReplica,
+    agreement,
+    first_other_epoch,
+    first_other_record,
+)
 from cleaner.engine.replicas.digesting import BLOCK_OFFSETS, Block, Digest, Replica, digest, records_between
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
@@ -224,19 +230,23 @@ def _compared(replicas: Sequence[FoundReplica | DigestedReplica], advance: Calla
         or result.divergence.first_offset == result.divergence.last_offset
     ):
         return result
-    return _refined(result, here)
+    return _refined(result, here, digested)
 
 
-def _refined(result: Agreement, here: Sequence[FoundReplica]) -> Agreement:
-    """Find the record within the block. The result stays as it is if the log dirs changed in between."""
+def _refined(result: Agreement, here: Sequence[FoundReplica], digested: Sequence[DigestedReplica]) -> Agreement:
+    """Find the record within the block. The result stays as it is if the log dirs changed in between.
+
+    If the leader epochs differ from there on, they are the cause.
+    """
     assert result.divergence is not None
     first, last = result.divergence.first_offset, result.divergence.last_offset
     try:
         records = {one.place: _in_block(one, first, last + 1, result.end_offset) for one in here}
     except LogCleanerError:
         return result
-    found = first_other_record(records)
-    return result if found is None else replace(result, divergence=found)
+    epoch = first_other_epoch(digested, result.start_offset, result.end_offset)
+    found = [one for one in (epoch, first_other_record(records)) if one is not None]
+    return replace(result, divergence=min(found, key=lambda one: one.first_offset, default=result.divergence))
 
 
 def _in_block(one: FoundReplica, first: int, end: int, agreed_end: int) -> dict[int, int]:
