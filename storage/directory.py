@@ -55,7 +55,7 @@ _GET_FLAGS: Final = 2 << 30 | _FLAGS.size << 16 | ord("f") << 8 | 1
 _NO_FLAGS: Final = bytes(_FLAGS.size)
 _UNCHANGEABLE: Final = 0x10 | 0x20
 """FS_IMMUTABLE_FL, FS_APPEND_FL."""
-_STATX: Final = getattr(ctypes.CDLL(None), "statx", None)
+STATX: Final = getattr(ctypes.CDLL(None), "statx", None)
 """None in a C library that is older than the call."""
 _ATTRIBUTES: Final = struct.Struct("=8xQ40xQ")
 """``stx_attributes``, and ``stx_attributes_mask``: those that the file system knows. Flags as of ``_UNCHANGEABLE``."""
@@ -132,7 +132,7 @@ def _is_known_changeable(parent: int, name: str, attributes: ctypes.Array[ctypes
     To open a file, to ask and to close it takes three calls. They follow if the kernel, the file system or a sandbox
     does not tell the flags in this one.
     """
-    if _STATX is None or _STATX(parent, os.fsencode(name), _NOFOLLOW, 0, attributes):
+    if STATX is None or STATX(parent, os.fsencode(name), _NOFOLLOW, 0, attributes):
         return False
     found, known = _ATTRIBUTES.unpack_from(attributes)
     return known & _UNCHANGEABLE == _UNCHANGEABLE and not found & _UNCHANGEABLE

@@ -47,7 +47,7 @@ def test_an_immutable_file_is_refused(directory: Path, flag: str) -> None:
 def test_an_immutable_file_is_refused_where_statx_does_not_tell(
     directory: Path, statx: Callable[..., int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.directory._STATX", statx)
+    monkeypatch.setattr("storage.directory.STATX", statx)
     set_flag(directory / NAME, "+i")
     with pytest.raises(ImmutableFile, match=NAME):
         look(directory)
