@@ -6,9 +6,11 @@ import fnmatch
 import glob
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,6 +18,7 @@ from storage.directory import followed, names_of
 from storage.errors import InvalidConfig, NotALogDir
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_ends, list_partition
 from storage.log_dir import LogDir
 from storage.names import LOG_START_OFFSET_CHECKPOINT, DirState, TopicPartition, parse_partition_dir_name
@@ -54,6 +57,17 @@ class Choice:
 
 
 EVERYTHING: Final = Choice()
+
+
+class Replica(StrEnum):
+    """Which of several directories of one partition is read."""
+
+    ERROR = "error"
+    """None: it is not known which of them is meant."""
+    FIRST = "first"
+    """The first one, in the order of the paths."""
+    NEWEST = "newest"
+    """The one with the last leader epoch; of these the longest, and of these the first one."""
 
 
 def parse_topics(text: str) -> Choice:
@@ -105,25 +119,42 @@ class FoundPartition:
         return Log(self.directory, LogConfig(), FileSystem(), list_ends(self.directory), self.log_start_offset)
 
 
-def find_partitions(paths: Iterable[str], choice: Choice = EVERYTHING) -> list[FoundPartition]:
+def find_partitions(
+    paths: Iterable[str], choice: Choice = EVERYTHING, replica: Replica = Replica.ERROR
+) -> list[FoundPartition]:
     """Return the partitions in some log dirs, ascending by name.
 
     Args:
         paths: globs of log dirs, or of partition directories.
-        choice: only chosen partitions must lie in one place each.
+        choice: the others are passed over.
+        replica: which directory counts where several hold the same chosen partition.
 
-    Raises: NotALogDir, InvalidConfig where two directories hold the same partition, CorruptCheckpoint, UnreadableFile.
+    Raises: NotALogDir, InvalidConfig where no replica is chosen of several, CorruptCheckpoint, UnreadableFile; of the
+        newest one also CorruptBatch.
     """
     paths = list(paths)
     look_anew(map(located, paths))
     found: dict[TopicPartition, FoundPartition] = {}
+    others: defaultdict[TopicPartition, list[FoundPartition]] = defaultdict(list)
     for directory in _directories(paths):
         for partition in _partitions_in(directory, choice):
-            other = found.setdefault(partition.topic_partition, partition)
-            if other is not partition and other.directory.resolve() != partition.directory.resolve():
-                both = f"{other.directory} and {partition.directory}"
-                raise InvalidConfig("path", None, f"{both} hold the same partition (replicas?); name one", "kafka-log")
+            first = found.setdefault(partition.topic_partition, partition)
+            if first is partition or first.directory.resolve() == partition.directory.resolve():
+                continue
+            if replica is Replica.ERROR:
+                both = f"{first.directory} and {partition.directory}"
+                cause = f"{both} hold the same partition (replicas?); name one, or say replica=newest or replica=first"
+                raise InvalidConfig("path", None, cause, "kafka-log")
+            others[partition.topic_partition].append(partition)
+    if replica is Replica.NEWEST:
+        found |= {name: max((found[name], *replicas), key=_age) for name, replicas in others.items()}
     return [found[name] for name in sorted(found)]
+
+
+def _age(partition: FoundPartition) -> tuple[int, int]:
+    """Return the last leader epoch and the log end offset; a newer replica has greater ones."""
+    epochs = read_leader_epochs(partition.directory)
+    return epochs[-1].epoch if epochs else -1, partition.open_ends().log_end_offset
 
 
 def log_dirs_in(paths: Iterable[str]) -> list[Path]:

@@ -76,6 +76,7 @@ def test_offsets_must_name_every_partition(timed: Path) -> None:
         ({"startingOffset": "earliest"}, "startingOffset: unknown option; did you mean startingOffsets?"),
         ({"zzz": "1"}, "zzz: unknown option"),
         ({"mode": "lenient"}, "mode = 'lenient'"),
+        ({"replica": "oldest"}, "replica = 'oldest'"),
         ({"columns": "key,none"}, "no column 'none'"),
         ({"columns": "key,key"}, "named twice"),
         ({"keysOnly": "yes"}, "true or false"),

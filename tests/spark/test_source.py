@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch, InvalidConfig
 from storage.filesystem import FileSystem
@@ -216,6 +217,30 @@ def test_one_partition_in_two_log_dirs_is_refused(tmp_path: Path) -> None:
         PartitionDir(tmp_path / disk).segment(0, keyed(0, "a=1"))
     with pytest.raises(InvalidConfig, match="hold the same partition"):
         read(tmp_path / "*")
+
+
+@pytest.mark.parametrize(
+    ("epochs", "lengths", "newest"),
+    [
+        ((3, 3, 3), (1, 3, 2), 1),
+        ((3, 2, 4), (3, 3, 1), 2),
+        ((3, None, 2), (1, 3, 3), 0),
+        ((None, None, None), (1, 2, 2), 1),
+    ],
+    ids=["the longest", "the last leader", "no epochs", "the first of equals"],
+)
+def test_newest_replica_has_the_last_leader_epoch_then_the_most_records(
+    tmp_path: Path, epochs: tuple[int | None, ...], lengths: tuple[int, ...], newest: int
+) -> None:
+    for place, (epoch, length) in enumerate(zip(epochs, lengths, strict=True)):
+        pairs = (f"{'abc'[place]}=1" for _ in range(length))
+        replica = PartitionDir(tmp_path / str(place)).segment(0, keyed(0, *pairs))
+        if epoch is not None:
+            entries = [LeaderEpochEntry(0, 0), LeaderEpochEntry(epoch, 1)]
+            (replica.path / "leader-epoch-checkpoint").write_bytes(format_leader_epochs(entries))
+    assert keys(read(tmp_path / "*", replica="newest")) == "abc"[newest] * lengths[newest]
+    assert keys(read(tmp_path / "*", replica="first")) == "a" * lengths[0]
+    assert keys(read(f"{tmp_path}/2,{tmp_path}/0", replica="first")) == "c" * lengths[2]
 
 
 def test_only_committed_records_are_read_where_that_is_asked(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def plan_read(options: Options, narrowing: Narrowing = EVERYTHING) -> list[tuple
     Raises: LogCleanerError: a path, offset or file is not there, or cannot be read.
     """
     options.open_stores()
-    found = find_partitions(options.paths, options.choice)
+    found = find_partitions(options.paths, options.choice, options.replica)
     check_chosen(options, found)
     check_named((options.starting, options.ending), found)
     wanted = [partition for partition in found if narrowing.wants(partition.topic_partition)]

@@ -159,7 +159,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailab
 
     def _found(self) -> list[FoundPartition]:
         self._options.open_stores()
-        return find_partitions(self._options.paths, self._options.choice)
+        return find_partitions(self._options.paths, self._options.choice, self._options.replica)
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
