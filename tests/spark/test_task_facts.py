@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cleaner.spark.analysis import figures
 from cleaner.spark.analysis.task_facts import BucketFindings, PlacedExtent, answer_of, facts_of
 from storage.codecs.compression import Compression
 from storage.names import TopicPartition
@@ -137,3 +139,32 @@ def test_damage_is_a_problem_and_the_rest_is_read(answer: Answer) -> None:
     (sums,) = found.rows["sums"]
     assert (sums["records"], sums["first_offset"]) == (1, 1)
     assert found.rows["keys"] == [{"deleted_keys": 0, "duplicates": 0, "keys": 1}]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_answer_is_the_same_in_whatever_order_the_facts_come(
+    order: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction, its marker and another one, each read by a task of its own."""
+    monkeypatch.setattr(figures, "ROWS_PENDING_MIN", 0)
+    producer = {"producer_id": 4, "producer_epoch": 2, "is_transactional": True}
+    marker = encode_control_batch(
+        ControlType.COMMIT, offset=1, timestamp_ms=6, producer_id=4, producer_epoch=2, coordinator_epoch=0
+    )
+    batches = [
+        encode_batch([Record(0, 5, b"k", b"v")], base_sequence=0, **producer),
+        marker,
+        encode_batch([Record(2 + day, day * DAY_MS + 7, b"k", b"v") for day in range(3)], base_sequence=1, **producer),
+    ]
+    path = tmp_path / "orders-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(batches))
+    everything, start, sent = OffsetRange(0, (1 << 63) - 1), 0, []
+    for batch in batches:
+        file = path.parent, path.name, path.stat().st_ino
+        extent = Extent(TopicPartition("orders", 0), *file, 0, start, start + len(batch), everything, None, ())
+        sent.append(list(facts_of([PlacedExtent(extent, 7, 0, 1)], NOW_MS)))
+        start += len(batch)
+    (found,) = answer_of([one for place in order for one in sent[place]])
+    assert [row["open_since_offset"] for row in found.rows["producers"]] == [2]
+    assert [(row["records"], row["out_of_order"]) for row in found.rows["sums"]] == [(4, 0)]

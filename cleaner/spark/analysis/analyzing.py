@@ -141,7 +141,7 @@ def packs_of(snapshot: PlannedRead) -> list[list[PlacedExtent]]:
     packs, places = list(packed(snapshot.extents, PARTITION_BYTES_DEFAULT)), snapshot.places
     sizes: dict[int, int] = defaultdict(int)
     for extent in snapshot.extents:
-        sizes[places[extent.path.parent]] += extent.size_bytes
+        sizes[places[extent.directory]] += extent.size_bytes
     share_bytes = sum(sizes.values()) // min(max(len(packs), 1), BUCKETS_MAX) + 1
     buckets: dict[int, tuple[int, int]] = {}
     before_bytes = 0
@@ -149,7 +149,7 @@ def packs_of(snapshot: PlannedRead) -> list[list[PlacedExtent]]:
         buckets[place] = before_bytes // share_bytes, -(-size_bytes // share_bytes)
         before_bytes += size_bytes
     return [
-        [PlacedExtent(one, places[one.path.parent], *buckets[places[one.path.parent]]) for one in pack]
+        [PlacedExtent(one, place, *buckets[place]) for one in pack for place in (places[one.directory],)]
         for pack in packs
     ]
 

@@ -1,7 +1,7 @@
 """Add up the figures of stretches: rows of integers, by partition and by day, codec, batch size or producer.
 
-Tables merge in any order and any grouping to the same table. So a task merges what it reads, and another task merges
-what several tasks send.
+Tables of one log merge in the order of the log, in any grouping, to the same table. So a task merges what it reads, and
+another task sorts and merges what several tasks send.
 """
 
 from __future__ import annotations

@@ -69,6 +69,8 @@ class Facts:
     keys: bytes | None
     """A stream of Arrow."""
     problems: tuple[str, ...]
+    order: tuple[int, int, int] = (0, 0, 0)
+    """Where the task began: partition, segment, position. Tasks' tables of one partition merge in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +113,23 @@ def facts_of(extents: Iterable[PlacedExtent], now_ms: int) -> Iterator[tuple[int
         except UnreadableFile as error:
             problems.append(str(error))
     yield from _keys_sent(found_keys.merge(), by_place)
-    yield from _figures_sent(found.merge(), by_place)
+    first = min((one.place, one.extent.base_offset, one.extent.start) for one in placed.values())
+    yield from _figures_sent(found.merge(), by_place, first)
     yield 0, Facts({}, None, tuple(problems))
 
 
 def answer_of(facts: Iterable[tuple[int, Facts]]) -> Iterator[BucketFindings]:
-    """Yield the answer of one bucket."""
+    """Yield the answer of one bucket. The facts may come in any order."""
     found, found_keys = Growing(), GrowingKeys()
     problems: list[str] = []
+    tables: list[tuple[tuple[int, int, int], Tables]] = []
     for _, sent in facts:
-        found.add(sent.tables)
+        tables.append((sent.order, sent.tables))
         if sent.keys is not None:
             found_keys.add(pa.ipc.open_stream(sent.keys).read_all())
         problems += sent.problems
+    for _, of_task in sorted(tables, key=lambda one: one[0]):
+        found.add(of_task)
     rows = figures.answers(found.merge())
     rows["keys"], rows["top_keys"] = keys.answers(found_keys.merge())
     yield BucketFindings(rows, tuple(problems))
@@ -207,10 +213,13 @@ def _keys_sent(found: pa.Table, by_place: Mapping[int, PlacedExtent]) -> Iterato
         yield bucket, Facts({}, _stream(part), ())
 
 
-def _figures_sent(found: Tables, by_place: Mapping[int, PlacedExtent]) -> Iterator[tuple[int, Facts]]:
+def _figures_sent(
+    found: Tables, by_place: Mapping[int, PlacedExtent], order: tuple[int, int, int]
+) -> Iterator[tuple[int, Facts]]:
     buckets = {name: _of_each(rows["place"], by_place, "first_bucket") for name, rows in found.items()}
     for bucket in sorted({one.first_bucket for one in by_place.values()}):
-        yield bucket, Facts({name: _chosen(rows, buckets[name] == bucket) for name, rows in found.items()}, None, ())
+        tables = {name: _chosen(rows, buckets[name] == bucket) for name, rows in found.items()}
+        yield bucket, Facts(tables, None, (), order)
 
 
 def _of_each(places: npt.NDArray[Any], by_place: Mapping[int, PlacedExtent], name: str) -> Integers:
