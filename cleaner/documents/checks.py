@@ -199,8 +199,8 @@ class DigestPartition(TypedDict):
     """The first offset of the digest: the log start offset."""
     end_offset: Count
     """The offset behind the digest: the high watermark, or an earlier offset."""
-    compacted_to_offset: Count
-    """The offset up to which the log was compacted."""
+    high_watermark: Count
+    """The high watermark; 0 if it is not known."""
     compacted: bool
     """Whether the topic is compacted: then only the latest value of each key counts."""
     leader_epochs: list[list[int]]
@@ -211,8 +211,6 @@ class DigestPartition(TypedDict):
     """The latest records of their keys that are tombstones; they do not count."""
     error: str | None
     """Why the replica could not be read to the end; null if it was."""
-    read_to_offset: Count | None
-    """The offset up to which it was read if there is an error; else null."""
     blocks: str
     """For each block with records: number, records and hash, as little-endian int64, uint32 and uint64, in base64."""
 

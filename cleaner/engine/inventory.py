@@ -188,7 +188,9 @@ def _lost_since_the_copy(log_dir: LogDir, survey: Survey) -> Iterator[str]:
 
 def ensure_whole_copy(log_dir: LogDir, wants: Wanted) -> None:
     """Refuse a finished copy that lost segments of the wanted partitions. Raises: as ``ensure_whole``."""
-    if (log_dir.path / MANIFEST_FILE).exists():
+    with as_unreadable(log_dir.path):
+        is_finished_copy = (log_dir.path / MANIFEST_FILE).exists()
+    if is_finished_copy:
         from cleaner.engine.copy.manifest import ensure_whole  # noqa: PLC0415 - hardly any log dir is a copy
 
         ensure_whole(log_dir.path, wants)

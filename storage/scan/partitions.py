@@ -59,8 +59,8 @@ class Choice:
 EVERYTHING: Final = Choice()
 
 
-class Replica(StrEnum):
-    """Which of several directories of one partition is read."""
+class ReplicaChoice(StrEnum):
+    """The directory that is read if several hold one partition."""
 
     ERROR = "error"
     """None: it is not known which of them is meant."""
@@ -120,7 +120,7 @@ class FoundPartition:
 
 
 def find_partitions(
-    paths: Iterable[str], choice: Choice = EVERYTHING, replica: Replica = Replica.ERROR
+    paths: Iterable[str], choice: Choice = EVERYTHING, replica: ReplicaChoice = ReplicaChoice.ERROR
 ) -> list[FoundPartition]:
     """Return the partitions in some log dirs, ascending by name.
 
@@ -141,12 +141,12 @@ def find_partitions(
             first = found.setdefault(partition.topic_partition, partition)
             if first is partition or first.directory.resolve() == partition.directory.resolve():
                 continue
-            if replica is Replica.ERROR:
+            if replica is ReplicaChoice.ERROR:
                 both = f"{first.directory} and {partition.directory}"
                 cause = f"{both} hold the same partition (replicas?); name one, or say replica=newest or replica=first"
                 raise InvalidConfig("path", None, cause, "kafka-log")
             others[partition.topic_partition].append(partition)
-    if replica is Replica.NEWEST:
+    if replica is ReplicaChoice.NEWEST:
         found |= {name: max((found[name], *replicas), key=_age) for name, replicas in others.items()}
     return [found[name] for name in sorted(found)]
 

@@ -15,6 +15,7 @@ from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
 from storage.errors import InvalidConfig, LogCleanerError
+from storage.stores.paths import StoredPath
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from cleaner.engine.replicas.reading import FoundReplica
     from storage.names import TopicPartition
 
-HELP = "compare two states of a log dir, or replicas: was any record lost?"
+HELP = "compare two states, or replicas: was any record lost?"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +109,8 @@ def _compare_replicas(args: argparse.Namespace) -> int:
         raise InvalidConfig("--replicas", None, "takes log dirs and files of digest alone; put other options first")
     if len(args.replicas) < 2:
         raise InvalidConfig("--replicas", None, "needs the log dirs, or the digests, of two brokers or more")
+    if len({path if isinstance(path, StoredPath) else path.resolve() for path in args.replicas}) < len(args.replicas):
+        raise InvalidConfig("--replicas", None, "names a place twice; name each broker's log dir or digest once")
     check_usable()
     places = [_replicas_in(path, args.topic) for path in args.replicas]
     known = {one.topic_partition for replicas in places for one in replicas}

@@ -10,7 +10,7 @@ from cleaner.cli.naming import add_log_dirs_operand, place
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 
-HELP = "write hashes of all records, to compare brokers with diff --replicas"
+HELP = "hash all records, so that brokers can be compared"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

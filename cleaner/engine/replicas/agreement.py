@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from cleaner.engine.replicas.digesting import BLOCK_OFFSETS, Block, Digest
 from storage.checkpoints import LeaderEpochEntry
 from storage.names import TopicPartition
+
+_TWO: Final = 2
+_NONE: Final = Block(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +32,10 @@ class DigestedReplica:
     """The first offset of the digest."""
     end_offset: int
     """The offset behind the digest: at most the high watermark."""
-    compacted_to_offset: int
-    """The offset up to which the log was compacted; 0 if it never was."""
+    high_watermark: int
     is_compacted: bool
     epochs: tuple[LeaderEpochEntry, ...]
     digest: Digest
-
-    def covers(self, number: int) -> tuple[int, int]:
-        """Return the part of a block that the digest covers: its first offset, and the one behind it."""
-        end = min(self.end_offset, self.digest.read_to)
-        return max(self.start_offset, number * BLOCK_OFFSETS), min(end, (number + 1) * BLOCK_OFFSETS)
 
 
 class Divergence(NamedTuple):
@@ -82,56 +80,87 @@ def agreement(replicas: Sequence[DigestedReplica]) -> Agreement:
     """
     name, places = replicas[0].topic_partition, tuple(one.place for one in replicas)
     errors = tuple(f"{one.place}: {one.digest.error}" for one in replicas if one.digest.error)
-    if len({one.topic_id for one in replicas} - {None}) > 1:
-        ids = _groups({one.place: one.topic_id for one in replicas})
-        return Agreement(name, places, divergence=Divergence(0, 0, "the topic ids differ", ids), errors=errors)
-    kinds = _groups({one.place: one.is_compacted for one in replicas})
-    if len(kinds) > 1:
-        text = "only some of the digests know that the topic is compacted; make them anew where its metadata is"
-        return Agreement(name, places, errors=errors, not_compared=text)
-    start, end = max(one.start_offset for one in replicas), min(map(_end, replicas))
-    if start >= end:
-        return Agreement(name, places, errors=errors, not_compared="no offset is committed in all of them")
+    found = partial(Agreement, name, places, errors=errors)
+    sound = [one for one in replicas if not one.digest.error]
+    if len({one.topic_id for one in sound} - {None}) > 1:
+        ids = _groups({one.place: one.topic_id for one in sound})
+        return found(divergence=Divergence(0, 0, "the topic ids differ", ids))
+    reason = _why_not(sound)
+    epoch = _first_common_epoch(sound)
+    if reason is not None:
+        return found(not_compared=reason) if epoch is None else found(divergence=epoch)
+    start, end = _whole_range(sound)
+    numbers = range(start // BLOCK_OFFSETS, (end - 1) // BLOCK_OFFSETS + 1)
+    there = sorted({number for one in sound for number in one.digest.blocks if number in numbers})
+    differences = [_first_other_block(sound, there, start, end), epoch]
+    divergence = min([one for one in differences if one], default=None)
+    if divergence is not None and sound[0].is_compacted and len({one.high_watermark for one in sound}) > 1:
+        return found(start, end, not_compared=_may_be_superseded(divergence, sound))
+    records = sum(sound[0].digest.blocks.get(number, _NONE).records for number in there)
+    return found(start, end, records, divergence)
+
+
+def _first_common_epoch(replicas: Sequence[DigestedReplica]) -> Divergence | None:
+    """Return the first offset at which leader epochs differ, in all offsets that the digests have in common."""
+    start, end = (
+        max((one.start_offset for one in replicas), default=0),
+        min((one.end_offset for one in replicas), default=0),
+    )
+    return first_other_epoch(replicas, start, end) if start < end else None
+
+
+def _why_not(replicas: Sequence[DigestedReplica]) -> str | None:
+    """Return why replicas that could be read cannot be compared; None if they can."""
+    if len(replicas) < _TWO:
+        return "one replica alone can be read" if replicas else "no replica can be read"
+    if len({one.is_compacted for one in replicas}) > 1:
+        return "only some of the digests know that the topic is compacted; make them anew where its metadata is"
+    if max(one.start_offset for one in replicas) >= min(one.end_offset for one in replicas):
+        return "no offset is committed in all of them"
+    ends = ", ".join(f"{one.end_offset} in {one.place}" for one in replicas)
     if replicas[0].is_compacted and len({one.end_offset for one in replicas}) > 1:
-        ends = ", ".join(f"{one.end_offset} in {one.place}" for one in replicas)
-        text = f"of a compacted log, digests must end at one offset ({ends}); make them anew with --up-to"
-        return Agreement(name, places, start, end, errors=errors, not_compared=text)
-    ahead = [one for one in replicas if one.is_compacted and one.compacted_to_offset > end]
-    if ahead:
-        text = (
-            f"{ahead[0].place} was compacted up to {ahead[0].compacted_to_offset}, and another replica is committed up "
-            f"to {end} only; compare again once it has caught up"
-        )
-        return Agreement(name, places, start, end, errors=errors, not_compared=text)
-    numbers = sorted({number for one in replicas for number in one.digest.blocks})
-    whole = [n for n in numbers if len({one.covers(n) for one in replicas}) == 1 and _is_range(replicas[0].covers(n))]
-    found = [one for one in (_first_other_block(replicas, whole), first_other_epoch(replicas, start, end)) if one]
-    records = sum(replicas[0].digest.blocks.get(number, Block(0, 0)).records for number in whole)
-    return Agreement(name, places, start, end, records, min(found, default=None), errors)
+        return f"of a compacted log, digests must end at one offset ({ends}); make them anew with --up-to"
+    start, end = _whole_range(replicas)
+    if start >= end:
+        return f"the digests have no block of {BLOCK_OFFSETS} offsets in common ({ends}); make them anew with --up-to"
+    return None
 
 
-def _end(replica: DigestedReplica) -> int:
-    return min(replica.end_offset, replica.digest.read_to)
+def _whole_range(replicas: Sequence[DigestedReplica]) -> tuple[int, int]:
+    """Return the first offset, and the one behind the last, of the blocks that all digests have alike."""
+    starts, ends = {one.start_offset for one in replicas}, {one.end_offset for one in replicas}
+    start = max(starts) if len(starts) == 1 else -(-max(starts) // BLOCK_OFFSETS) * BLOCK_OFFSETS
+    return start, min(ends) if len(ends) == 1 else min(ends) // BLOCK_OFFSETS * BLOCK_OFFSETS
 
 
-def _is_range(covered: tuple[int, int]) -> bool:
-    return covered[0] < covered[1]
+def _may_be_superseded(divergence: Divergence, replicas: Sequence[DigestedReplica]) -> str:
+    """Return why a difference of a compacted log may be none: a replica may lack what its own end supersedes."""
+    marks = ", ".join(f"{one.high_watermark} in {one.place}" for one in replicas)
+    where = f"{divergence.first_offset} to {divergence.last_offset}"
+    return f"they differ within offsets {where}, but so may compacted replicas with other high watermarks ({marks})"
 
 
-def _first_other_block(replicas: Sequence[DigestedReplica], numbers: Sequence[int]) -> Divergence | None:
+def _first_other_block(
+    replicas: Sequence[DigestedReplica], numbers: Sequence[int], start: int, end: int
+) -> Divergence | None:
     for number in numbers:
-        states = {one.place: one.digest.blocks.get(number, Block(0, 0)) for one in replicas}
+        states = {one.place: one.digest.blocks.get(number, _NONE) for one in replicas}
         if len(set(states.values())) > 1:
-            first, end = replicas[0].covers(number)
+            first, last = max(start, number * BLOCK_OFFSETS), min(end, (number + 1) * BLOCK_OFFSETS) - 1
             counts = "the records differ"
             if len({block.records for block in states.values()}) > 1:
                 counts = "some records are in only some of them"
-            return Divergence(first, end - 1, counts, _groups(states))
+            return Divergence(first, last, counts, _groups(states))
     return None
 
 
 def first_other_epoch(replicas: Sequence[DigestedReplica], start: int, end: int) -> Divergence | None:
-    """Return the first offset at which the leader epochs differ, where the replicas know them."""
+    """Return the first offset at which the leader epochs differ, where the replicas know them.
+
+    A replica that was made from a compacted one knows the epochs of the batches that were left: nothing is told then.
+    """
+    if any(one.is_compacted for one in replicas):
+        return None
     borders = {start} | {
         entry.start_offset for one in replicas for entry in one.epochs if start < entry.start_offset < end
     }

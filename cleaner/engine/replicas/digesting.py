@@ -24,7 +24,7 @@ from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.diff.record_diff import bits_of, latest_in
 from cleaner.engine.diff.two_states import OFFSET_END, Flags, OpenedState, State
 from storage.arrays import Integers, Words
-from storage.errors import LogCleanerError
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.kernels.layout import CONTROL
 from storage.kernels.status import BatchFate
 from storage.scan.slices import Checksums
@@ -69,9 +69,7 @@ class Digest:
     tombstones: int = 0
     """The latest records of their keys that are tombstones; 0 for a log that is not compacted."""
     error: str | None = None
-    """Why the replica could not be read to the end."""
-    read_to: int = OFFSET_END
-    """The offset up to which it was read, if an error ended the reading."""
+    """Why the replica could not be read to the end. Then nothing is compared with it."""
 
     @property
     def records(self) -> int:
@@ -80,24 +78,36 @@ class Digest:
 
 
 def digest(replica: Replica) -> Digest:
-    """Digest a replica. What cannot be read is a fact of the result, with the offset up to which it was read."""
+    """Digest a replica. Damage is a fact of the result.
+
+    Raises: PlanOutOfDate, UnreadableFile where its files changed.
+    """
     found = Digest()
-    end = replica.start_offset
     try:
         for run, chosen, hashes in _hashed(replica, found):
-            offsets = run.digests["offset"]
-            end = int(offsets[-1]) + 1 if offsets.size else end
-            _add(found.blocks, offsets[chosen], hashes)
+            _add(found.blocks, run.digests["offset"][chosen], hashes)
     except LogCleanerError as error:
-        found.error, found.read_to = str(error), end
+        if is_change(error):
+            raise
+        found.error = str(error)
     return found
 
 
-def records_between(replica: Replica) -> dict[int, int]:
-    """Return offset → hash of each record in the replica's range. Raises: as ``OpenedState.of``; CorruptBatch."""
+def is_change(error: LogCleanerError) -> bool:
+    """Return whether an error says that somebody changed the log while it was read."""
+    return isinstance(error, PlanOutOfDate) or (isinstance(error, UnreadableFile) and error.has_vanished)
+
+
+def records_between(replica: Replica, end_offset: int) -> dict[int, int]:
+    """Return offset → hash of each record in the replica's range and below an offset.
+
+    Raises: as ``OpenedState.of``; CorruptBatch.
+    """
     told: dict[int, int] = {}
     for run, chosen, hashes in _hashed(replica, Digest()):
-        told |= dict(zip(run.digests["offset"][chosen].tolist(), hashes.tolist(), strict=True))
+        offsets = run.digests["offset"][chosen]
+        wanted = offsets < end_offset
+        told |= dict(zip(offsets[wanted].tolist(), hashes[wanted].tolist(), strict=True))
     return told
 
 

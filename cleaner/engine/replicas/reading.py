@@ -7,16 +7,15 @@ import binascii
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.diff.two_states import OFFSET_END, State
-from cleaner.engine.inventory import is_named
+from cleaner.engine.inventory import ensure_whole_copy, is_named
 from cleaner.engine.replicas.agreement import (
     Agreement,
     DigestedReplica,
@@ -24,16 +23,23 @@ from cleaner.engine.replicas.agreement import (
     first_other_epoch,
     first_other_record,
 )
-from cleaner.engine.replicas.digesting import BLOCK_OFFSETS, Block, Digest, Replica, digest, records_between
-from cleaner.errors import told
+from cleaner.engine.replicas.digesting import (
+    BLOCK_OFFSETS,
+    Block,
+    Digest,
+    Replica,
+    digest,
+    is_change,
+    records_between,
+)
 from policies.config.config_layers import ConfigLayers
 from storage.checkpoints import LeaderEpochEntry
-from storage.directory import read_whole
+from storage.directory import despite_vanishing, read_whole
 from storage.errors import ErrorKind, LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
 from storage.log.recovery import plan_recovery
-from storage.log_dir import LogDir, Offsets
+from storage.log_dir import LogDir
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -42,8 +48,10 @@ from storage.names import (
 )
 
 SCHEMA: Final = "logcleaner.digest/1"
+_LOOKS_MAX: Final = 8
 _BLOCK: Final = np.dtype([("number", "<i8"), ("records", "<u4"), ("hashed", "<u8")])
 
+_T = TypeVar("_T")
 IsCompacted = Callable[[str], bool]
 """Whether the policy of a topic compacts it."""
 
@@ -60,12 +68,13 @@ class NoDigest(LogCleanerError):
         return f"{self.path}: is no log dir, and no digest: {self.cause}; make one with logcleaner digest"
 
 
-class _Checkpoints(NamedTuple):
-    """The checkpoints of a log dir that a comparison needs."""
+class _Marks(NamedTuple):
+    """The checkpoints about one partition, as they were before it was listed."""
 
-    starts: Offsets
-    marks: Offsets
-    cleaned: Offsets
+    start_offset: int
+    high_watermark: int
+    """0 if no checkpoint has one: then nothing is known to be committed."""
+    compacted_to_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +83,37 @@ class FoundReplica:
 
     place: str
     topic_partition: TopicPartition
-    state: State
-    topic_id: str | None
-    high_watermark: int
-    """0 if no checkpoint has one: then nothing is known to be committed."""
-    epochs: tuple[LeaderEpochEntry, ...]
+    directory: Path
+    marks: _Marks
     is_compacted: bool
+    listing: Listing
+    """The listing of the partition, as recovery would leave it; empty if it cannot be read."""
+    topic_id: str | None = None
+    epochs: tuple[LeaderEpochEntry, ...] = ()
     error: str | None = None
-    """Why the partition cannot be opened."""
+    """Why the partition cannot be read."""
+
+    def looked_at(self) -> FoundReplica:
+        """Return the replica as it is now. Raises: UnreadableFile where a file has vanished."""
+        try:
+            listing = plan_recovery(list_partition(self.directory)).listing
+            epochs = tuple(read_leader_epochs(self.directory))
+        except LogCleanerError as error:
+            if is_change(error):
+                raise
+            return replace(self, error=str(error))
+        return replace(self, listing=listing, topic_id=topic_id_if_readable(self.directory), epochs=epochs)
 
     @property
     def size_bytes(self) -> int:
         """The bytes that a digest reads."""
-        return sum(segment.size_bytes for segment in self.state.listing.segments)
+        return sum(segment.size_bytes for segment in self.listing.segments)
 
     @property
     def start_offset(self) -> int:
         """The first offset that can be compared."""
-        return self.state.log_start_offset
+        first_base = self.listing.segments[0].base_offset if self.listing.segments else 0
+        return max(self.marks.start_offset, first_base)
 
     def end_offset(self, wanted: int = OFFSET_END) -> int:
         """Return the offset up to which the replica can be compared, at most the wanted one.
@@ -100,17 +122,18 @@ class FoundReplica:
 
         Raises: CorruptIndex, UnreadableFile.
         """
-        end = min(wanted, self.high_watermark)
+        end = min(wanted, self.marks.high_watermark)
         if not self.is_compacted:
             return end
-        aborted = aborted_transactions(self.state.listing, self.start_offset, OFFSET_END)
+        aborted = aborted_transactions(self.listing, self.start_offset, OFFSET_END)
         while any(one.first_offset < end <= one.last_offset for one in aborted):
             end = min(one.first_offset for one in aborted if one.first_offset < end <= one.last_offset)
         return end
 
     def replica(self, start_offset: int, end_offset: int) -> Replica:
         """Return a range of it, to be digested."""
-        return Replica(self.state, start_offset, end_offset, self.is_compacted)
+        state = State(self.listing, self.start_offset, self.marks.compacted_to_offset)
+        return Replica(state, start_offset, end_offset, self.is_compacted)
 
     def digested(self, start_offset: int, end_offset: int, found: Digest) -> DigestedReplica:
         """Return it with its digest."""
@@ -120,7 +143,7 @@ class FoundReplica:
             self.topic_id,
             start_offset,
             end_offset,
-            self.state.compacted_to_offset,
+            self.marks.high_watermark,
             self.is_compacted,
             self.epochs,
             found,
@@ -140,48 +163,63 @@ def find_replicas(log_dir: LogDir, topics: Sequence[str], is_compacted: IsCompac
         topics: globs; empty means all.
         is_compacted: tells it by policy. A log that was compacted before is compacted, too.
 
-    Raises: CorruptCheckpoint, UnreadableFile.
+    Raises: CopyLacksFiles, CorruptCheckpoint, UnreadableFile.
     """
-    names = (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
-    checkpoints = _Checkpoints(*(log_dir.offsets(name) for name in names))
+    ensure_whole_copy(log_dir, lambda name: is_named(name, topics))
+    checkpoints = (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
+    starts, high_watermarks, cleaned = (log_dir.offsets(name) for name in checkpoints)
     for name, directory in log_dir.partitions():
         if is_named(name, topics):
-            compacts = name in checkpoints.cleaned or is_compacted(name.topic)
-            yield _found(str(log_dir.path), name, directory, checkpoints, compacts)
+            marks = _Marks(starts.get(name, 0), high_watermarks.get(name, 0), cleaned.get(name, 0))
+            compacts = name in cleaned or is_compacted(name.topic)
+            found = FoundReplica(str(log_dir.path), name, directory, marks, compacts, Listing(directory, ()))
+            yield despite_vanishing(found.looked_at)
 
 
-def _found(
-    place: str, name: TopicPartition, directory: Path, checkpoints: _Checkpoints, compacts: bool
-) -> FoundReplica:
-    listing, error = Listing(directory, ()), None
-    epochs: tuple[LeaderEpochEntry, ...] = ()
-    try:
-        listing = plan_recovery(list_partition(directory)).listing
-        epochs = tuple(read_leader_epochs(directory))
-    except (LogCleanerError, OSError) as failed:
-        error = str(failed) if isinstance(failed, LogCleanerError) else told(failed)
-    first_base = listing.segments[0].base_offset if listing.segments else 0
-    start, cleaned = max(checkpoints.starts.get(name, 0), first_base), checkpoints.cleaned.get(name, 0)
-    state, mark = State(listing, start, cleaned), checkpoints.marks.get(name, 0)
-    return FoundReplica(place, name, state, topic_id_if_readable(directory), mark, epochs, compacts, error)
-
-
-def digest_of(found: FoundReplica, ends: Mapping[TopicPartition, int], start_offset: int = 0) -> DigestedReplica:
-    """Digest the committed records of a replica.
+def digest_of(found: FoundReplica, ends: Mapping[TopicPartition, int]) -> DigestedReplica:
+    """Digest the committed records of a replica, as it is now.
 
     Args:
         found: the replica.
         ends: where the digest of a partition ends at the latest.
-        start_offset: where the digest begins, if the log has that offset; else at the log start.
     """
-    start = max(start_offset, found.start_offset)
+    wanted = ends.get(found.topic_partition, OFFSET_END)
+
+    def read() -> DigestedReplica:
+        now = found.looked_at()
+        return _digested(now, now.start_offset, wanted)
+
+    def give_up(error: LogCleanerError) -> DigestedReplica:
+        return found.digested(0, 0, Digest(error=f"{error}; it changes while it is read"))
+
+    return _despite_changes(read, give_up)
+
+
+def _digested(found: FoundReplica, start: int, wanted_end: int) -> DigestedReplica:
+    """Digest a replica. Raises: PlanOutOfDate, UnreadableFile where its files changed."""
     if found.error is not None:
-        return found.digested(start, start, Digest(error=found.error, read_to=start))
+        return found.digested(0, 0, Digest(error=found.error))
     try:
-        end = found.end_offset(ends.get(found.topic_partition, OFFSET_END))
+        end = found.end_offset(wanted_end)
     except LogCleanerError as error:
-        return found.digested(start, start, Digest(error=str(error), read_to=start))
+        if is_change(error):
+            raise
+        return found.digested(0, 0, Digest(error=str(error)))
     return found.digested(start, end, digest(found.replica(start, end)))
+
+
+def _despite_changes(read: Callable[[], _T], give_up: Callable[[LogCleanerError], _T]) -> _T:
+    """Read once more where a broker or a cleaner changed the files meanwhile."""
+    last: LogCleanerError | None = None
+    for _ in range(_LOOKS_MAX):
+        try:
+            return read()
+        except LogCleanerError as error:
+            if not is_change(error):
+                raise
+            last = error
+    assert last is not None
+    return give_up(last)
 
 
 def compare_replicas(
@@ -190,6 +228,7 @@ def compare_replicas(
     """Compare the replicas of each partition that two places or more have.
 
     Log dirs are read in exactly the offsets that all replicas have; against the file of a digest, whole blocks count.
+    A partition is listed anew when its turn comes, since brokers may be at work.
 
     Args:
         places: the replicas of each operand.
@@ -205,59 +244,73 @@ def compare_replicas(
 
 
 def _compared(replicas: Sequence[FoundReplica | DigestedReplica], advance: Callable[[int], None]) -> Agreement:
-    here = [one for one in replicas if isinstance(one, FoundReplica)]
-    if len({one.is_compacted for one in replicas}) > 1:  # one that was compacted shows what the topic is
-        here = [replace(one, is_compacted=True) for one in here]
-        others = {one.place: one for one in here}
-        replicas = [others.get(one.place, one) for one in replicas]
-    ends: dict[TopicPartition, int] = {}
-    start = max(one.start_offset for one in here) if here and len(here) == len(replicas) else 0
-    with suppress(LogCleanerError):  # the digest of that replica tells it
-        known = [one.end_offset for one in replicas if isinstance(one, DigestedReplica) and not one.digest.error]
-        end = min([*known, *(one.end_offset() for one in here)], default=0)
-        ends = {one.topic_partition: min(other.end_offset(end) for other in here) for one in here[:1]}
-    digested = []
+    def read() -> Agreement:
+        return _read_and_compared([one.looked_at() if isinstance(one, FoundReplica) else one for one in replicas])
+
+    def give_up(error: LogCleanerError) -> Agreement:
+        text = f"{error}; it changes while it is read, so compare again"
+        return Agreement(replicas[0].topic_partition, tuple(one.place for one in replicas), not_compared=text)
+
+    found = _despite_changes(read, give_up)
     for one in replicas:
-        if isinstance(one, FoundReplica):
-            digested.append(digest_of(one, ends, start))
-            advance(one.size_bytes)
-        else:
-            digested.append(one)
+        advance(one.size_bytes if isinstance(one, FoundReplica) else 0)
+    return found
+
+
+def _read_and_compared(replicas: Sequence[FoundReplica | DigestedReplica]) -> Agreement:
+    """Digest and compare the replicas. Raises: PlanOutOfDate, UnreadableFile where their files changed."""
+    if any(one.is_compacted for one in replicas):  # one that was compacted shows what the topic is
+        replicas = [replace(one, is_compacted=True) if isinstance(one, FoundReplica) else one for one in replicas]
+    here = [one for one in replicas if isinstance(one, FoundReplica) and one.error is None]
+    filed = [one for one in replicas if isinstance(one, DigestedReplica) and not one.digest.error]
+    end = _common_end(here, min((one.end_offset for one in filed), default=OFFSET_END))
+    start = 0 if filed else max((one.start_offset for one in here), default=0)
+    digested = [
+        _digested(one, max(start, one.start_offset), end) if isinstance(one, FoundReplica) else one for one in replicas
+    ]
     result = agreement(digested)
-    if (
-        result.divergence is None
-        or len(here) < len(replicas)
-        or result.divergence.first_offset == result.divergence.last_offset
-    ):
+    divergence = result.divergence
+    if divergence is None or filed or divergence.first_offset == divergence.last_offset:
         return result
-    return _refined(result, here, digested)
+    sound = {one.place for one in digested if not one.digest.error}
+    return _refined(result, [one for one in here if one.place in sound], digested)
+
+
+def _common_end(here: Sequence[FoundReplica], end: int) -> int:
+    """Return the offset up to which all replicas can be compared; an end that one of them lowers counts for all."""
+    while True:
+        try:
+            lower = min((one.end_offset(end) for one in here), default=end)
+        except LogCleanerError as error:
+            if is_change(error):
+                raise
+            return end  # the digest of that replica tells it
+        if lower == end:
+            return end
+        end = lower
 
 
 def _refined(result: Agreement, here: Sequence[FoundReplica], digested: Sequence[DigestedReplica]) -> Agreement:
-    """Find the record within the block. The result stays as it is if the log dirs changed in between.
+    """Find the record within the block. If the leader epochs differ from there on, they are the cause.
 
-    If the leader epochs differ from there on, they are the cause.
+    Raises: PlanOutOfDate, UnreadableFile where files changed.
     """
     assert result.divergence is not None
-    first, last = result.divergence.first_offset, result.divergence.last_offset
-    try:
-        records = {one.place: _in_block(one, first, last + 1, result.end_offset) for one in here}
-    except LogCleanerError:
-        return result
-    epoch = first_other_epoch(digested, result.start_offset, result.end_offset)
+    first, end = result.divergence.first_offset, result.divergence.last_offset + 1
+    records = {
+        one.place: records_between(one.replica(first, result.end_offset if one.is_compacted else end), end)
+        for one in here
+    }
+    sound = [one for one in digested if not one.digest.error]
+    epoch = first_other_epoch(sound, result.start_offset, result.end_offset)
     found = [one for one in (epoch, first_other_record(records)) if one is not None]
     return replace(result, divergence=min(found, key=lambda one: one.first_offset, default=result.divergence))
 
 
-def _in_block(one: FoundReplica, first: int, end: int, agreed_end: int) -> dict[int, int]:
-    told = records_between(one.replica(first, agreed_end if one.is_compacted else end))
-    return {offset: hashed for offset, hashed in told.items() if offset < end}
-
-
 def ends_of(replicas: Sequence[DigestedReplica]) -> dict[TopicPartition, int]:
-    """Return the lowest end of each partition."""
+    """Return the lowest end of each partition that could be digested."""
     ends: dict[TopicPartition, int] = {}
-    for one in replicas:
+    for one in (one for one in replicas if not one.digest.error):
         ends[one.topic_partition] = min(ends.get(one.topic_partition, one.end_offset), one.end_offset)
     return ends
 
@@ -284,13 +337,12 @@ def _document(one: DigestedReplica) -> dict[str, Any]:
         "topic_id": one.topic_id,
         "start_offset": one.start_offset,
         "end_offset": one.end_offset,
-        "compacted_to_offset": one.compacted_to_offset,
+        "high_watermark": one.high_watermark,
         "compacted": one.is_compacted,
         "leader_epochs": [[entry.epoch, entry.start_offset] for entry in one.epochs],
         "records": one.digest.records,
         "tombstones": one.digest.tombstones,
         "error": one.digest.error,
-        "read_to_offset": None if one.digest.error is None else one.digest.read_to,
         "blocks": base64.b64encode(blocks.tobytes()).decode(),
     }
 
@@ -303,7 +355,9 @@ def read_digest(path: Path, topics: Sequence[str] = ()) -> list[DigestedReplica]
             raise NoDigest(
                 path, f"its schema is {document['schema']!r}, with blocks of {document['block_offsets']} offsets"
             )
-        found = [_replica(one, str(path)) for one in document["partitions"]]
+        several = len({one["log_dir"] for one in document["partitions"]}) > 1
+        names = [f"{path} ({one['log_dir']})" if several else str(path) for one in document["partitions"]]
+        found = [_replica(one, name) for one, name in zip(document["partitions"], names, strict=True)]
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         raise NoDigest(path, f"not as it was written ({error})") from error
     return [one for one in found if is_named(one.topic_partition, topics)]
@@ -315,7 +369,6 @@ def _replica(one: Mapping[str, Any], place: str) -> DigestedReplica:
         {number: Block(records, hashed) for number, records, hashed in blocks.tolist()},
         int(one["tombstones"]),
         one["error"],
-        OFFSET_END if one["error"] is None else int(one["read_to_offset"]),
     )
     return DigestedReplica(
         place,
@@ -323,7 +376,7 @@ def _replica(one: Mapping[str, Any], place: str) -> DigestedReplica:
         one["topic_id"],
         int(one["start_offset"]),
         int(one["end_offset"]),
-        int(one["compacted_to_offset"]),
+        int(one["high_watermark"]),
         bool(one["compacted"]),
         tuple(LeaderEpochEntry(int(epoch), int(start)) for epoch, start in one["leader_epochs"]),
         found,

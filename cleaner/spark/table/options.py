@@ -15,7 +15,7 @@ from storage.codecs.compression import Compression
 from storage.errors import InvalidConfig
 from storage.log import LogConfig, SpecialTimestamp
 from storage.names import TopicPartition
-from storage.scan.partitions import EVERYTHING, Choice, Replica, parse_partitions, parse_pattern, parse_topics
+from storage.scan.partitions import EVERYTHING, Choice, ReplicaChoice, parse_partitions, parse_pattern, parse_topics
 from storage.stores.opening import configure
 from storage.stores.paths import located
 
@@ -116,7 +116,7 @@ class Options:
     offsets_per_trigger_max: int | None
     bytes_per_trigger_max: int | None = None
     """The bytes of ``.log`` files that a micro-batch reads. Spark takes one limit: this one or that of offsets."""
-    replica: Replica = Replica.ERROR
+    replica: ReplicaChoice = ReplicaChoice.ERROR
     s3: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
 
@@ -153,7 +153,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         fail_on_data_loss=_read(said, "failOnDataLoss", _boolean, True),
         offsets_per_trigger_max=_read(said, "maxOffsetsPerTrigger", _positive, None),
         bytes_per_trigger_max=_read(said, "maxBytesPerTrigger", _positive, None),
-        replica=_read(said, "replica", _replica, Replica.ERROR),
+        replica=_read(said, "replica", _replica, ReplicaChoice.ERROR),
     )
 
 
@@ -230,10 +230,10 @@ def _isolation(text: str) -> bool:
     return text == "read_committed"
 
 
-def _replica(text: str) -> Replica:
-    if text not in set(Replica):
+def _replica(text: str) -> ReplicaChoice:
+    if text not in set(ReplicaChoice):
         raise ValueError("error, first or newest")
-    return Replica(text)
+    return ReplicaChoice(text)
 
 
 def _positive(text: str) -> int:

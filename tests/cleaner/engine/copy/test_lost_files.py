@@ -122,6 +122,7 @@ def test_partition_that_a_copy_lost_is_one_finding(
         ["export", "orders-0", "--to", "jsonl", "{out}.jsonl"],
         ["lookup", "orders-0", "--offset", "0"],
         ["prove-erased", "no such key"],
+        ["digest", "--output", "{out}"],
         ["clean", "--dry-run", "--kafka-defaults"],
         ["clean", "--yes", "--kafka-defaults"],
         ["clean", "--yes", "--kafka-defaults", "--output", "{out}"],

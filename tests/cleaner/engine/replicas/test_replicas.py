@@ -13,6 +13,7 @@ import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from cleaner.engine.replicas import reading
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -250,15 +251,112 @@ def test_digests_of_a_compacted_log_end_at_one_offset(tmp_path: Path, compared: 
     assert (status, partition["not_compared"], partition["end_offset"]) == (ExitStatus.DONE, None, 900)
 
 
-def test_replica_that_was_compacted_beyond_the_other_ones_watermark_waits(tmp_path: Path, compared: Compared) -> None:
-    one, two, _ = three(tmp_path, (0, five_hundred(0)), (500, five_hundred(500)), (1000, five_hundred(1000)))
-    LogDir(one).write_offsets(CLEANER_OFFSET_CHECKPOINT, {ORDERS: 1000}, FS)
+def test_difference_of_a_compacted_log_may_be_what_a_replica_ahead_supersedes(
+    tmp_path: Path, compared: Compared
+) -> None:
+    """A broker that was rebuilt from a compacted one lacks what its end supersedes, and no checkpoint tells it."""
+    one, two, _ = three(tmp_path, (0, five_hundred(0)), (500, five_hundred(500)))
+    LogDir(two).write_offsets(CLEANER_OFFSET_CHECKPOINT, {ORDERS: 500}, FS)
     LogDir(two).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 700}, FS)
+    assert compared(one, two)[0] == ExitStatus.DONE
+    rewritten(one / "orders-0" / f"{0:020d}.log", 123, lost)
     status, partition = compared(one, two)
-    assert status == ExitStatus.DONE
-    assert partition["not_compared"].startswith(
-        f"{one} was compacted up to 1000, and another replica is committed up to 700"
+    assert (status, partition["divergence"]) == (ExitStatus.DONE, None)
+    assert partition["not_compared"] == (
+        "they differ within offsets 0 to 699, but so may compacted replicas with other high watermarks "
+        f"(1000 in {one}, 700 in {two})"
     )
+    LogDir(two).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 1000}, FS)
+    assert compared(one, two)[1]["divergence"]["first_offset"] == 123
+
+
+def test_leader_epochs_of_a_compacted_log_are_those_of_the_batches_that_were_left(
+    tmp_path: Path, compared: Compared
+) -> None:
+    one, two, _ = three(tmp_path, (0, five_hundred(0)))
+    for place, epochs in ((one, [(0, 0), (1, 100), (2, 200)]), (two, [(0, 0), (2, 210)])):
+        LogDir(place).write_offsets(CLEANER_OFFSET_CHECKPOINT, {ORDERS: 500}, FS)
+        entries = [LeaderEpochEntry(*entry) for entry in epochs]
+        (place / "orders-0" / "leader-epoch-checkpoint").write_bytes(format_leader_epochs(entries))
+    assert compared(one, two)[0] == ExitStatus.DONE
+
+
+def test_digests_without_a_whole_block_in_common_are_not_compared(tmp_path: Path, compared: Compared) -> None:
+    one, two, _ = three(tmp_path, (0, five_hundred(0)))
+    rewritten(two / "orders-0" / f"{0:020d}.log", 123, other_value)
+    LogDir(two).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 450}, FS)
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for place, file in zip((one, two), files, strict=True):
+        assert main(["digest", str(place), "--output", str(file)]) == ExitStatus.DONE
+    status, partition = compared(*files)
+    assert (status, partition["records"]) == (ExitStatus.DONE, 0)
+    assert partition["not_compared"].startswith("the digests have no block of 4096 offsets in common (500 in ")
+
+
+def test_range_that_is_told_is_that_of_the_whole_blocks(tmp_path: Path, compared: Compared) -> None:
+    one, two, _ = three(tmp_path, *((base, five_hundred(base)) for base in range(0, 10_000, 500)))
+    LogDir(two).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 9000}, FS)
+    LogDir(two).write_offsets("log-start-offset-checkpoint", {ORDERS: 10}, FS)
+    file = tmp_path / "two.json"
+    assert main(["digest", str(two), "--output", str(file)]) == ExitStatus.DONE
+    status, partition = compared(one, file)
+    assert (status, partition["start_offset"], partition["end_offset"]) == (ExitStatus.DONE, 4096, 9000)
+    assert partition["records"] == 9000 - 4096
+
+
+def test_replica_that_cannot_be_read_hides_no_difference_of_the_others(tmp_path: Path, compared: Compared) -> None:
+    one, two, three_ = three(tmp_path, (0, five_hundred(0)))
+    log = one / "orders-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    rewritten(three_ / "orders-0" / f"{0:020d}.log", 123, other_value)
+    status, partition = compared(one, two, three_)
+    assert status == ExitStatus.DAMAGED
+    assert partition["divergence"]["first_offset"] == 123
+    assert [error.startswith(f"{one}: {log}") for error in partition["errors"]] == [True]
+    status, partition = compared(one, two)
+    assert (status, partition["not_compared"]) == (ExitStatus.DAMAGED, "one replica alone can be read")
+
+
+def test_digest_with_an_error_ends_no_other_one(tmp_path: Path, compared: Compared) -> None:
+    one, two, _ = three(tmp_path, (0, five_hundred(0)))
+    (one / "orders-0" / "leader-epoch-checkpoint").write_text("what?")
+    file, behind = tmp_path / "one.json", tmp_path / "two.json"
+    assert main(["digest", str(one), "--output", str(file)]) == ExitStatus.FAILED
+    assert main(["digest", str(two), "--output", str(behind), "--up-to", str(file)]) == ExitStatus.DONE
+    (partition,) = json.loads(behind.read_text())["partitions"]
+    assert (partition["end_offset"], partition["records"]) == (500, 500)
+
+
+def test_segment_that_a_broker_deletes_meanwhile_is_no_damage(
+    tmp_path: Path, compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition is listed anew when its turn comes."""
+    one, two, _ = three(tmp_path, (0, five_hundred(0)), (500, five_hundred(500)))
+    opened = reading.compare_replicas
+
+    def delete_first(*arguments: Any) -> Any:
+        first = two / "orders-0" / f"{0:020d}.log"
+        first.rename(first.with_name(f"{first.name}.deleted"))
+        return opened(*arguments)
+
+    monkeypatch.setattr(reading, "compare_replicas", delete_first)
+    status, partition = compared(one, two)
+    assert (status, partition["errors"], partition["start_offset"]) == (ExitStatus.DONE, [], 500)
+
+
+def test_digest_of_two_log_dirs_is_two_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two, _ = three(tmp_path, (0, five_hundred(0)))
+    rewritten(two / "orders-0" / f"{0:020d}.log", 123, other_value)
+    file, other = tmp_path / "both.json", tmp_path / "again.json"
+    assert main(["digest", str(one), str(two), "--output", str(file)]) == ExitStatus.DONE
+    other.write_bytes(file.read_bytes())
+    capsys.readouterr()
+    assert main(["diff", "--json", "--replicas", str(file), str(other)]) == ExitStatus.DAMAGED
+    (partition,) = json.loads(capsys.readouterr().out)["partitions"]
+    groups = [[f"{name} ({place})" for name in (file, other)] for place in (one, two)]
+    assert partition["divergence"]["groups"] == groups
 
 
 def test_topics_of_two_ids_are_different(tmp_path: Path, compared: Compared) -> None:
@@ -294,21 +392,22 @@ def test_logs_of_kafka_before_and_behind_a_compaction_agree(
     [
         (["diff", "{one}"], "name two states, BEFORE and AFTER, or the replicas with --replicas"),
         (["diff", "--replicas", "{one}"], "needs the log dirs, or the digests, of two brokers or more"),
-        (["diff", "{one}", "--replicas", "{one}", "{one}"], "takes log dirs and files of digest alone"),
+        (["diff", "{one}", "--replicas", "{one}", "{two}"], "takes log dirs and files of digest alone"),
         (["diff", "--replicas", "{one}", "{text}"], "{text}: is no log dir, and no digest: not as it was written"),
-        (["diff", "--replicas", "{one}", "{one}", "--topic", "oders"], "matches no partition in any of the places"),
+        (["diff", "--replicas", "{one}", "{one}/../one"], "names a place twice"),
+        (["diff", "--replicas", "{one}", "{two}", "--topic", "oders"], "matches no partition in any of the places"),
         (["digest", "{one}", "--output", "{text}"], "{text}"),
         (["digest", "{one}", "--output", "{one}/digest.json"], "{one}"),
     ],
-    ids=["one state", "one replica", "both", "no digest", "topic", "output exists", "output in the log dir"],
+    ids=["one state", "one replica", "both", "no digest", "twice", "topic", "output exists", "output in the log dir"],
 )
 def test_wrong_use_is_told_in_a_line(
     arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, *_ = three(tmp_path, (0, five_hundred(0)))
+    one, two, _ = three(tmp_path, (0, five_hundred(0)))
     text = tmp_path / "text"
     text.write_text("hello")
-    names = {"one": one, "text": text}
+    names = {"one": one, "two": two, "text": text}
     capsys.readouterr()
     assert main([word.format(**names) for word in arguments]) == ExitStatus.USAGE
     assert told.format(**names) in capsys.readouterr().err
