@@ -47,7 +47,7 @@ class ReplicasReport:
         left = sum(not one.is_damaged and one.not_compared is not None for one in self.found)
         agree = len(self.found) - damaged - left
         records = sum(one.records for one in self.found if not one.is_damaged)
-        parts = [f"{counted(agree, 'partition')} agree, {counted(records, 'record')}"]
+        parts = [f"{counted(agree, 'partition')} {'agrees' if agree == 1 else 'agree'}, {counted(records, 'record')}"]
         parts += [f"DAMAGE in {damaged}"] if damaged else []
         parts += [f"{left} not compared"] if left else []
         parts += [f"{counted(len(self.single), 'partition')} in one place only"] if self.single else []

@@ -394,12 +394,23 @@ def test_logs_of_kafka_before_and_behind_a_compaction_agree(
         (["diff", "--replicas", "{one}"], "needs the log dirs, or the digests, of two brokers or more"),
         (["diff", "{one}", "--replicas", "{one}", "{two}"], "takes log dirs and files of digest alone"),
         (["diff", "--replicas", "{one}", "{text}"], "{text}: is no log dir, and no digest: not as it was written"),
+        (["diff", "--replicas", "{one}", "{spoilt}"], "{spoilt}: is no log dir, and no digest: not as it was written"),
         (["diff", "--replicas", "{one}", "{one}/../one"], "names a place twice"),
         (["diff", "--replicas", "{one}", "{two}", "--topic", "oders"], "matches no partition in any of the places"),
         (["digest", "{one}", "--output", "{text}"], "{text}"),
         (["digest", "{one}", "--output", "{one}/digest.json"], "{one}"),
     ],
-    ids=["one state", "one replica", "both", "no digest", "twice", "topic", "output exists", "output in the log dir"],
+    ids=[
+        "one state",
+        "one replica",
+        "both",
+        "no digest",
+        "spoilt digest",
+        "twice",
+        "topic",
+        "output exists",
+        "output in the log dir",
+    ],
 )
 def test_wrong_use_is_told_in_a_line(
     arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -407,7 +418,10 @@ def test_wrong_use_is_told_in_a_line(
     one, two, _ = three(tmp_path, (0, five_hundred(0)))
     text = tmp_path / "text"
     text.write_text("hello")
-    names = {"one": one, "two": two, "text": text}
+    spoilt = tmp_path / "spoilt"
+    assert main(["digest", str(two), "--output", str(spoilt)]) == ExitStatus.DONE
+    spoilt.write_text(spoilt.read_text().replace('"blocks": "', '"blocks": "?'))
+    names = {"one": one, "two": two, "text": text, "spoilt": spoilt}
     capsys.readouterr()
     assert main([word.format(**names) for word in arguments]) == ExitStatus.USAGE
     assert told.format(**names) in capsys.readouterr().err
