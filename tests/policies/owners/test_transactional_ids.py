@@ -38,3 +38,11 @@ def test_an_id_expires_once_it_is_unused_for_long_enough(status: int, state: Own
 def test_an_id_whose_latest_record_is_a_tombstone_is_dead() -> None:
     (found,) = transactional_ids_of([key("TransactionLog", {"transactionalId": "t"}, None)], TERMS)
     assert (found.state, found.expired, found.holding.tombstones) == (OwnerState.DEAD, 0, 1)
+
+
+def test_the_largest_id_comes_first_and_equal_ones_by_name() -> None:
+    sizes = {"small": 5, "large": 900, "b": 20, "a": 20}
+    found = transactional_ids_of(
+        [key("TransactionLog", {"transactionalId": name}, None, size_bytes=size) for name, size in sizes.items()], TERMS
+    )
+    assert [owner.name for owner in found] == ["large", "a", "b", "small"]

@@ -202,7 +202,7 @@ def test_whole_path_names_a_leftover_too(healthy: Healthy, capsys) -> None:
 @pytest.mark.parametrize("option", ["--yes", "--dry-run", "--force-lock"])
 def test_options_of_a_sweep_need_one(healthy: Healthy, capsys, option: str) -> None:
     assert main(["doctor", "--log-dir", str(healthy.log_dir), option]) == 2
-    assert "goes with --sweep" in capsys.readouterr().err
+    assert f"{option}: goes with --sweep" in capsys.readouterr().err
 
 
 def test_report_says_what_became_of_each(healthy: Healthy, capsys) -> None:
