@@ -88,7 +88,6 @@ def three_brokers(kafka: str, root: Path) -> dict[int, Broker]:
             "transaction.state.log.replication.factor": "3",
             "replica.lag.time.max.ms": "5000",
             "replica.high.watermark.checkpoint.interval.ms": "500",
-            "broker.session.timeout.ms": "3000",
         }
         if node != 1:
             settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]}"}
