@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -174,16 +174,18 @@ def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
         for p in partitions
     )
     disk_bytes = sum(partition.disk_bytes for partition in partitions)
-    lost = tuple(_lost_since_the_copy(log_dir, survey))
-    return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions, lost, disk_bytes=disk_bytes)
+    lost = lost_since_the_copy(log_dir, survey.wants)
+    errors = () if lost is None else (str(lost),)
+    return LogDirFacts(str(log_dir.path), locked_by, free_bytes, size_bytes, partitions, errors, disk_bytes=disk_bytes)
 
 
-def _lost_since_the_copy(log_dir: LogDir, survey: Survey) -> Iterator[str]:
-    """Yield an error if the log dir is a finished copy that lost segments of the surveyed partitions."""
+def lost_since_the_copy(log_dir: LogDir, wants: Wanted) -> LogCleanerError | None:
+    """Return an error if the log dir is a finished copy that lost segments of the wanted partitions."""
     try:
-        ensure_whole_copy(log_dir, survey.wants)
+        ensure_whole_copy(log_dir, wants)
     except LogCleanerError as error:
-        yield str(error)
+        return error
+    return None
 
 
 def ensure_whole_copy(log_dir: LogDir, wants: Wanted) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cleaner.engine.diff.comparing import ComparedDir, RetentionOf
     from cleaner.engine.replicas.agreement import DigestedReplica
     from cleaner.engine.replicas.reading import FoundReplica
+    from policies.config.config_layers import ConfigLayers
     from storage.names import TopicPartition
 
 HELP = "compare two states, or replicas: was any record lost?"
@@ -126,8 +127,6 @@ def _compare_replicas(args: argparse.Namespace) -> int:
 
 def _replicas_in(path: Path, topics: Sequence[str]) -> list[FoundReplica] | list[DigestedReplica]:
     """Return the replicas in a log dir, or in the file of a digest. Raises: as ``LogDir.open``; NoDigest."""
-    from cleaner.config.layers import Settings
-    from cleaner.config.reader import load_layers
     from cleaner.engine.replicas.reading import compacted_by, find_replicas, read_digest
     from storage.log_dir import LogDir
 
@@ -135,11 +134,7 @@ def _replicas_in(path: Path, topics: Sequence[str]) -> list[FoundReplica] | list
         return read_digest(path, topics)
     log_dir = LogDir.open(path)
     warn_of_symlinks([log_dir])
-    try:
-        layers = load_layers(Settings(), [log_dir.path]).layers
-    except LogCleanerError as error:
-        complain(f"{error}; so only cleaner-offset-checkpoint tells which topics are compacted")
-        layers = load_layers(Settings(cluster_metadata=False), [log_dir.path]).layers
+    layers = _layers_of([log_dir.path], (), "cleaner-offset-checkpoint tells which topics are compacted")
     return list(find_replicas(log_dir, topics, compacted_by(layers)))
 
 
@@ -154,16 +149,10 @@ def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: Com
 
     Raises: InvalidConfigs for a wrong ``--set``.
     """
-    from cleaner.config.layers import Settings
-    from cleaner.config.reader import load_layers
     from policies.config.policy import Layer
 
     log_dirs = [after.log_dir.path, before.log_dir.path]
-    layers = load_layers(Settings(cluster_metadata=False), log_dirs, set_options).layers
-    try:
-        layers = load_layers(Settings(), log_dirs, set_options).layers
-    except LogCleanerError as error:
-        complain(f"{error}; so only --set states delete.retention.ms")
+    layers = _layers_of(log_dirs, set_options, "--set states delete.retention.ms")
 
     def retention_ms_of(topic_partition: TopicPartition) -> int | None:
         policy = layers.policy_for(topic_partition.topic)
@@ -172,3 +161,19 @@ def _retention_ms_of(set_options: Sequence[str], before: ComparedDir, after: Com
         return policy.delete_retention_ms if is_known else None
 
     return retention_ms_of
+
+
+def _layers_of(log_dirs: Sequence[Path], set_options: Sequence[str], otherwise: str) -> ConfigLayers:
+    """Return the configuration. If the cluster metadata cannot be read, go on without, and say what alone tells then.
+
+    Raises: InvalidConfigs for a wrong ``--set``.
+    """
+    from cleaner.config.layers import Settings
+    from cleaner.config.reader import load_layers
+
+    without = load_layers(Settings(cluster_metadata=False), log_dirs, set_options).layers
+    try:
+        return load_layers(Settings(), log_dirs, set_options).layers
+    except LogCleanerError as error:
+        complain(f"{error}; so only {otherwise}")
+        return without

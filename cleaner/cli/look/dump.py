@@ -183,14 +183,13 @@ class _Told:
 
     def lost_since_the_copy(self, directory: Path) -> None:
         """Print an error if the partition lies in a finished copy that lost segments of it."""
-        from cleaner.engine.inventory import ensure_whole_copy
+        from cleaner.engine.inventory import lost_since_the_copy
         from storage.log_dir import LogDir
 
-        if (name := parse_topic_partition(directory.name)) is not None:
-            try:
-                ensure_whole_copy(LogDir(directory.parent), name.__eq__)
-            except LogCleanerError as error:
-                self.failed(error)
+        name = parse_topic_partition(directory.name)
+        error = None if name is None else lost_since_the_copy(LogDir(directory.parent), name.__eq__)
+        if error is not None:
+            self.failed(error)
 
     def unknown(self, path: Path) -> None:
         """Print, in the words of Kafka's tool, that a file's name tells no kind."""

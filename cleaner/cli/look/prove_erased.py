@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
-from storage.errors import InvalidConfig, LogCleanerError, UnreadableFile
+from storage.errors import InvalidConfig, UnreadableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,11 +68,13 @@ def run(args: argparse.Namespace) -> int:
     given = _given(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
+    from cleaner.engine.inventory import is_named, lost_since_the_copy
     from cleaner.engine.means import Silent
     from cleaner.engine.prove_erased.places import may_be_named
     from cleaner.engine.prove_erased.proving import HolderPlans, KeySearch, list_places, prove
     from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
     from cleaner.report.prove_erased import ErasureReport
+    from storage.log_dir import LogDir
 
     encoding, globs = KeyEncoding(args.encoding), tuple(args.topic)
     keys = wanted_keys(given, encoding)
@@ -90,22 +93,11 @@ def run(args: argparse.Namespace) -> int:
         survey = HolderPlans(opened.cleaner.plan, opened.loaded.configured.layers)
         proof = prove(now_ms, question, wants, survey, bar.advance)
     show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
-    lost = [error for log_dir in log_dirs if (error := _lost_since_the_copy(log_dir, globs))]
+    wanted = partial(is_named, globs=globs)
+    lost = [error for path in log_dirs if (error := lost_since_the_copy(LogDir(path), wanted))]
     for line in (*opened.missing, *lost, *(evidence.error for evidence in proof.unread)):
         complain(str(line))
     return _status(proof, is_whole=not (opened.missing or lost))
-
-
-def _lost_since_the_copy(log_dir: Path, globs: Sequence[str]) -> LogCleanerError | None:
-    """Return an error if a log dir is a finished copy that lost segments of the named partitions."""
-    from cleaner.engine.inventory import ensure_whole_copy, is_named
-    from storage.log_dir import LogDir
-
-    try:
-        ensure_whole_copy(LogDir(log_dir), lambda name: is_named(name, globs))
-    except LogCleanerError as error:
-        return error
-    return None
 
 
 def _check_globs(globs: Sequence[str], log_dirs: Sequence[Path], places: Iterable[FilePlace]) -> None:

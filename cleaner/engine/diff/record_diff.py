@@ -55,7 +55,7 @@ from storage.scan.slices import Checksums
 BUDGET: Final = Budget(128 << 20, 0.9)
 _BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "leader_epoch")
 _RECORD_FIELDS: Final = ("timestamp", "key_bytes", "value_bytes", "body_low", "body_high")
-_DISCARDED: Final = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)
+DISCARDED: Final = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)
 _UNACCOUNTED: Final = "the record is gone, and nothing accounts for that"
 
 Flags = npt.NDArray[np.bool_]
@@ -131,10 +131,10 @@ def compare(before: State, after: State, now_ms: int, between: Between | None = 
         _check_still_a_log(earlier, later)
         aborted = aborted_in_both(earlier, later)
         latest, ordinals = _latest(earlier, later, lambda: _fates(before, aborted, now_ms))
-        reader = _LaterState(_runs(later.spans, {}, secret, None))
+        reader = _LaterState(runs_of(later.spans, {}, secret, None))
         objection = (between or Between()).objection(before.newest_write_ms, now_ms)
         comparison = _Comparison(before, after, now_ms, latest, reader, objection)
-        for run in _runs(earlier.spans, ordinals, secret, _fates(before, aborted, now_ms)):
+        for run in runs_of(earlier.spans, ordinals, secret, _fates(before, aborted, now_ms)):
             comparison.take(run)
         return comparison.finish()
 
@@ -203,7 +203,7 @@ class _Comparison:
         there = np.zeros(digests.size, np.bool_)
         inside = place < later.digests.size
         there[inside] = later.digests["offset"][place[inside]] == digests["offset"][inside]
-        self._match(digests[there], _batch_facts(run, rows[there]), later, place[there])
+        self._match(digests[there], batch_facts(run, rows[there]), later, place[there])
         self._account(self._met(run, digests, rows, there))
         is_known = np.isin(later.digests["offset"], digests["offset"], assume_unique=True)
         strangers = later.digests["offset"][~is_known]
@@ -218,7 +218,7 @@ class _Comparison:
             there,
             is_compacted=digests["offset"] < self._compacted_to,
             is_control=(table["attributes"][rows] & CONTROL) != 0,
-            is_discarded=np.isin(table["fate"][rows], _DISCARDED),
+            is_discarded=np.isin(table["fate"][rows], DISCARDED),
             is_latest=bits_of(self._latest, digests["ordinal"]),
         )
 
@@ -324,7 +324,7 @@ class _LaterState:
             run = next(self._runs, None)
             if run is None:
                 break
-            parts.append(_Records(run.digests, _batch_facts(run, run.rows)))
+            parts.append(_Records(run.digests, batch_facts(run, run.rows)))
             if end_offset == OFFSET_END and run.digests.size:
                 break
         digests = np.concatenate([part.digests for part in parts])
@@ -334,14 +334,14 @@ class _LaterState:
         return _Records(digests[:count], facts[:, :count])
 
 
-def _batch_facts(run: Digests, rows: Integers) -> Integers:
+def batch_facts(run: Digests, rows: Integers) -> Integers:
     """Return the fields of a batch that must not change, because its records depend on them."""
     table = run.slice_.table[rows]
     kinds = table["attributes"].astype(np.int64) & (CONTROL | TRANSACTIONAL)
     return np.stack([kinds, *(table[name].astype(np.int64) for name in _BATCH_FIELDS)])
 
 
-def _runs(
+def runs_of(
     spans: Sequence[OpenSpan], ordinals: Mapping[Path, int], secret: Secret, fates: Fates | None
 ) -> Iterator[Digests]:
     """Yield the digests of all records.

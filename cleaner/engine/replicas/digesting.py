@@ -16,28 +16,23 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cleaner.engine.compaction.digests import Digester, Digests
-from cleaner.engine.compaction.fates import TRANSACTIONAL, Fates
+from cleaner.engine.compaction.digests import Digests
+from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.key_map import Secret, secret_of
-from cleaner.engine.compaction.passes import OpenSpan
 from cleaner.engine.compaction.round import aborted_transactions
-from cleaner.engine.diff.record_diff import bits_of, latest_in
+from cleaner.engine.diff.record_diff import DISCARDED, batch_facts, bits_of, latest_in, runs_of
 from cleaner.engine.diff.two_states import OFFSET_END, Flags, OpenedState, State
 from storage.arrays import Integers, Words
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.kernels.layout import CONTROL
-from storage.kernels.status import BatchFate
-from storage.scan.slices import Checksums
 
 BLOCK_OFFSETS: Final = 4096
 _SECRET: Final[Secret] = secret_of((0x6C6F67636C65616E, 0x65722F6469676573))
 """The same for all brokers. A digest finds damage; it is no protection against somebody who forges records."""
 _RECORD_FIELDS: Final = ("offset", "timestamp", "key_bytes", "value_bytes", "key_low", "body_low")
-_BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "leader_epoch")
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(29)
 _WORD_MAX: Final = (1 << 64) - 1
-_DISCARDED: Final = (BatchFate.DISCARD, BatchFate.DISCARD_RETAIN_EMPTY)
 
 
 class Block(NamedTuple):
@@ -131,7 +126,9 @@ def _hashed(replica: Replica, found: Digest) -> Iterator[tuple[Digests, Flags, W
     with ExitStack() as stack:
         opened = OpenedState.of(replica.state, stack)
         latest = _Latest.of(opened, end) if replica.is_compacted else None
-        for run in _runs(list(opened.between(-1 if latest else start, end, stack)), latest):
+        ordinals, fates = (latest.ordinals, latest.fates) if latest else ({}, None)
+        spans = list(opened.between(-1 if latest else start, end, stack))
+        for run in runs_of(spans, ordinals, _SECRET, fates):
             offsets = run.digests["offset"]
             chosen = (offsets >= start) & (offsets < end)
             if latest is not None:
@@ -142,11 +139,9 @@ def _hashed(replica: Replica, found: Digest) -> Iterator[tuple[Digests, Flags, W
 
 
 def _hashes(run: Digests, chosen: Flags) -> Words:
-    digests, table = run.digests[chosen], run.slice_.table[run.rows[chosen]]
+    digests = run.digests[chosen]
     words = np.full(digests.size, _MULTIPLIER, np.uint64)
-    kinds = table["attributes"].astype(np.int64) & (CONTROL | TRANSACTIONAL)
-    columns = [digests[name] for name in _RECORD_FIELDS] + [kinds] + [table[name] for name in _BATCH_FIELDS]
-    for column in columns:
+    for column in (*(digests[name] for name in _RECORD_FIELDS), *batch_facts(run, run.rows[chosen])):
         words ^= column.astype(np.int64).view(np.uint64) if column.dtype.kind == "i" else column
         words *= _MULTIPLIER
         words ^= words >> _SHIFT
@@ -179,17 +174,5 @@ class _Latest:
         """Return which records are data of a key, not aborted, and the latest of their key."""
         table, digests = run.slice_.table, run.digests
         is_data = (table["attributes"][run.rows] & CONTROL) == 0
-        is_data &= ~np.isin(table["fate"][run.rows], _DISCARDED)
+        is_data &= ~np.isin(table["fate"][run.rows], DISCARDED)
         return np.asarray(is_data & (digests["key_bytes"] >= 0) & bits_of(self.bitmap, digests["ordinal"]))
-
-
-def _runs(spans: list[OpenSpan], latest: _Latest | None) -> Iterator[Digests]:
-    digester = Digester(_SECRET, data_only=False, with_body=True)
-    for opened in spans:
-        ordinal = latest.ordinals.get(opened.reader.path, 0) if latest else 0
-        start = opened.reader.start._replace(ordinal=ordinal)
-        for slice_ in opened.reader.slices(checksums=Checksums.BY_CALLER, start=start):
-            slice_.verify(0, slice_.table.size)
-            if latest is not None:
-                latest.fates.dispose(slice_)
-            yield from digester.runs(slice_)

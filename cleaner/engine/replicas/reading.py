@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -165,15 +166,15 @@ def find_replicas(log_dir: LogDir, topics: Sequence[str], is_compacted: IsCompac
 
     Raises: CopyLacksFiles, CorruptCheckpoint, UnreadableFile.
     """
-    ensure_whole_copy(log_dir, lambda name: is_named(name, topics))
+    wants = partial(is_named, globs=topics)
+    ensure_whole_copy(log_dir, wants)
     checkpoints = (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
     starts, high_watermarks, cleaned = (log_dir.offsets(name) for name in checkpoints)
-    for name, directory in log_dir.partitions():
-        if is_named(name, topics):
-            marks = _Marks(starts.get(name, 0), high_watermarks.get(name, 0), cleaned.get(name, 0))
-            compacts = name in cleaned or is_compacted(name.topic)
-            found = FoundReplica(str(log_dir.path), name, directory, marks, compacts, Listing(directory, ()))
-            yield despite_vanishing(found.looked_at)
+    for name, directory in log_dir.partitions(wants):
+        marks = _Marks(starts.get(name, 0), high_watermarks.get(name, 0), cleaned.get(name, 0))
+        compacts = name in cleaned or is_compacted(name.topic)
+        found = FoundReplica(str(log_dir.path), name, directory, marks, compacts, Listing(directory, ()))
+        yield despite_vanishing(found.looked_at)
 
 
 def digest_of(found: FoundReplica, ends: Mapping[TopicPartition, int]) -> DigestedReplica:
