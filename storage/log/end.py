@@ -51,7 +51,7 @@ def find_end(segment: Segment, *, trust_index: bool) -> SegmentEnd:
     """
     entry = last_offset_entry(segment) if trust_index else None
     start = entry.position if entry and entry.position < segment.size_bytes else 0
-    with reading(segment.log.path) as descriptor:
+    with reading(segment.log.location) as descriptor:
         return _end_of(segment, _walk(descriptor, segment, start), descriptor)
 
 

@@ -11,9 +11,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from storage.directory import entries, status_of
+from storage.directory import DirectoryEntry, entries, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
-from storage.names import FileKind, FileState, parse_segment_file_name, segment_files_among
+from storage.names import FileKind, FileState, segment_file_name, segment_files_among
 from storage.segment import Segment, SegmentFile, listed_together
 
 _KINDS_OF_ENTRIES: Final = {
@@ -103,17 +103,20 @@ def list_ends(directory: Path) -> Listing:
     Raises: UnreadableFile.
     """
     with as_unreadable(directory), entries(directory) as found:
-        parsed = [(name, entry) for entry in found if (name := parse_segment_file_name(entry.name))]
-        in_log = [(name, entry) for name, entry in parsed if name.state in _STATES_OF_A_LOG]
-        bases = [name.base_offset for name, _ in in_log if name.kind is FileKind.LOG]
-        is_settled = all(name.state in _SETTLED for name, _ in parsed)
-        if is_settled and bases and all(entry.is_file(follow_symlinks=False) for _, entry in in_log):
-            first, last = min(bases), max(bases)
-            wanted = {(first, FileKind.LOG), (last, FileKind.LOG), (last, FileKind.INDEX)}
-            files, _ = listed_together(directory, [entry for name, entry in in_log if name[:2] in wanted])
-            if {file.name.base_offset for file in files if file.name.kind is FileKind.LOG} == {first, last}:
+        present = {entry.name: entry for entry in found}
+        logs = [name for name in present if name.endswith(FileKind.LOG)]
+        if logs and all(map(_is_settled, present.values())) and {*map(len, logs)} == {_LOG_NAME_LENGTH}:
+            first, last = min(logs), max(logs)  # names of one length, whose order is that of their numbers
+            ends = {first, last, last.removesuffix(FileKind.LOG) + FileKind.INDEX} & present.keys()
+            files, others = listed_together(directory, [present[name] for name in ends])
+            if not others:
                 return Listing(directory, tuple(sorted(files, key=_file_name)))
     return list_partition(directory)
+
+
+def _is_settled(entry: DirectoryEntry) -> bool:
+    """Return whether an entry is a plain file that calls for no recovery."""
+    return entry.is_file(follow_symlinks=False) and not entry.name.endswith(_UNSETTLED)
 
 
 def ensure_plain_files(listing: Listing) -> None:
@@ -148,8 +151,9 @@ def strange_files(listing: Listing) -> list[str]:
 
 
 _STATES_OF_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
-_SETTLED: Final = (FileState.PLAIN, FileState.DELETED)
-"""The states of files that call for no recovery."""
+_UNSETTLED: Final = (FileState.SWAP.value, FileState.CLEANED.value)
+"""The suffixes of files that call for a recovery."""
+_LOG_NAME_LENGTH: Final = len(segment_file_name(0, FileKind.LOG))
 _file_name = attrgetter("file_name")
 
 

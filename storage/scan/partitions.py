@@ -57,6 +57,8 @@ class Choice:
 
 
 EVERYTHING: Final = Choice()
+_READ_ONLY: Final = LogConfig()
+"""The limits of appends, of which there are none."""
 
 
 class ReplicaChoice(StrEnum):
@@ -109,14 +111,14 @@ class FoundPartition:
 
     def open(self) -> Log:
         """Open the log of the partition. Raises: CorruptBatch, UnreadableFile."""
-        return Log.open(self.directory, LogConfig(), FileSystem(), log_start_offset=self.log_start_offset)
+        return Log.open(self.directory, _READ_ONLY, FileSystem(), log_start_offset=self.log_start_offset)
 
     def open_ends(self) -> Log:
         """Open the log with its first and its last segment alone, which tell where it begins and ends.
 
         Raises: as ``open``.
         """
-        return Log(self.directory, LogConfig(), FileSystem(), list_ends(self.directory), self.log_start_offset)
+        return Log(self.directory, _READ_ONLY, FileSystem(), list_ends(self.directory), self.log_start_offset)
 
 
 def find_partitions(

@@ -173,6 +173,13 @@ def test_only_two_logs_and_an_index_are_listed(orders: PartitionDir) -> None:
     assert listed == [f"{0:020d}.log", f"{6:020d}.index", f"{6:020d}.log"]
 
 
+@pytest.mark.parametrize("name", ["7.log", f"{'x' * 20}.log", f"{'9' * 20}.log"])
+def test_where_names_have_no_order_of_offsets_all_files_are_listed(orders: PartitionDir, name: str) -> None:
+    orders.segment(5, keyed(5, "e=1"))
+    (orders.path / name).write_bytes(keyed(7, "g=1"))
+    assert list_ends(orders.path) == list_partition(orders.path)
+
+
 def test_a_partition_that_cannot_be_listed_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile):
         list_ends(tmp_path / "none")
