@@ -1,0 +1,221 @@
+"""What must hold after each step, whatever came before it.
+
+A record that was there before an act of ours, and is gone after it, must have been let go by a policy that was stated
+then, at that clock. This says necessary conditions of each rule, in words of its own; ``tests.models`` and the
+comparisons with Kafka say the exact ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.lives.running import CRASHED, Told
+from tests.lives.seen import Fact, Look, Piece, Placed, SeenLog
+from tests.lives.world import Act, Stated, World
+
+STATUSES: Final = frozenset({0, 1, 2, 3, 4, 5, 6, 10})
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A law that a step broke."""
+
+    law: str
+    told: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.told}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A partition before an act, with what a person set aside in its place."""
+
+    log: SeenLog
+    aside: tuple[Piece, ...]
+    stated: Stated | None
+    now_ms: int
+
+    def piece_of(self, offset: int) -> tuple[Piece, Placed]:
+        for piece in (*self.log.pieces, *self.aside):
+            for placed in piece.placed:
+                if placed.fact.offset == offset:
+                    return piece, placed
+        raise AssertionError(f"{self.log.name}: offset {offset} was in no piece")
+
+    def retention_lets(self, piece: Piece) -> bool:
+        """Return whether a stated limit lets a segment go."""
+        if self.stated is None or not self.stated.deletes:
+            return False
+        end = self.log.high_watermark
+        if end is None or piece.end_offset > end:
+            return False
+        by_age, by_size = self.stated.retention_ms, self.stated.retention_bytes
+        behind = sum(other.size_bytes for other in self.log.pieces if other.base_offset > piece.base_offset)
+        is_old = by_age is not None and piece.newest_ms < self.now_ms - by_age
+        return is_old or (by_size is not None and behind >= by_size)
+
+    def compaction_lets(self, piece: Piece, placed: Placed) -> bool:
+        """Return whether a round lets a record go."""
+        if self.stated is None or not self.stated.compacts or not self.log.pieces:
+            return False
+        end = min(self.log.stable_end, self.log.pieces[-1].base_offset)
+        fact = placed.fact
+        if fact.offset >= end:
+            return False
+        is_expired = fact.value is None and placed.horizon_ms is not None and placed.horizon_ms <= self.now_ms
+        return fact.key is None or is_expired or fact.offset in self.log.aborted or self._is_superseded(fact, end)
+
+    def _is_superseded(self, fact: Fact, end: int) -> bool:
+        aborted = self.log.aborted
+        return any(
+            later.key == fact.key and fact.offset < offset < end and offset not in aborted
+            for offset, later in self.log.records.items()
+        )
+
+
+def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
+    """Return the laws that an act broke."""
+    found = [broken for told in act.told for broken in _of_command(told)]
+    if act.may.is_trusted:
+        return found
+    for name, log in before.logs.items():
+        if name not in after.logs:
+            found.append(Broken("a partition stays", f"{name} is gone"))
+            continue
+        stated = world.stated.get(name.rpartition("-")[0])
+        aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
+        context = _Log(log, aside, stated, world.clock.now_ms)
+        found += _of_partition(context, act, after.logs[name], is_held=name in world.held)
+        found += _of_restores(before, act, log, after.logs[name])
+    found += _of_aside(world, before, act, after)
+    found += _of_plans(act)
+    return found
+
+
+def _is_of(path: str, name: str) -> bool:
+    return path.startswith(f"{name}/")
+
+
+def _of_command(told: Told) -> Iterator[Broken]:
+    words = " ".join(told.words[:4])
+    if "Traceback" in told.stderr or told.status == CRASHED:
+        yield Broken("an error is one line", f"{words}: {told.stderr[-1500:]}")
+    elif not told.was_stopped and told.status not in STATUSES:
+        yield Broken("an exit status is documented", f"{words}: {told.status} {told.stderr[-500:]}")
+    if told.status == 0 and ("failed" in told.stderr or "error" in told.stderr.lower()):
+        yield Broken("exit 0 means that nothing failed", f"{words}: {told.stderr[-500:]}")
+
+
+def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> Iterator[Broken]:
+    log, name = before.log, before.log.name
+    gone = log.records.keys() - after.records.keys()
+    unallowed = sorted(offset for offset in gone if not _is_allowed(before, act, offset, is_held=is_held))
+    if unallowed:
+        facts = [(offset, log.records[offset].key, log.records[offset].value) for offset in unallowed[:_SHOWN]]
+        yield Broken("no record goes that no policy lets go", f"{name}: {len(unallowed)} of {len(gone)}: {facts}")
+    changed = [
+        offset for offset in log.records.keys() & after.records.keys() if log.records[offset] != after.records[offset]
+    ]
+    if changed:
+        yield Broken("records stay as they are", f"{name}: {sorted(changed)[:_SHOWN]}")
+    if after.end_offset != log.end_offset and not act.may.restores:
+        yield Broken("the log end stays", f"{name}: {log.end_offset} became {after.end_offset}")
+    if after.log_start < log.log_start and not act.may.restores:
+        yield Broken("the log start never goes back", f"{name}: {log.log_start} became {after.log_start}")
+    if new := set(after.trouble) - set(log.trouble):
+        yield Broken("what is left can be read", f"{name}: {sorted(new)[:_SHOWN]}")
+    yield from _of_transactions(log, after)
+
+
+def _is_allowed(before: _Log, act: Act, offset: int, *, is_held: bool) -> bool:
+    if offset < act.may.below.get(before.log.name, 0):
+        return True
+    if is_held:
+        return False
+    piece, placed = before.piece_of(offset)
+    return (act.may.retains and before.retention_lets(piece)) or (
+        act.may.compacts and before.compaction_lets(piece, placed)
+    )
+
+
+def _of_transactions(before: SeenLog, after: SeenLog) -> Iterator[Broken]:
+    """An aborted record that stays must stay aborted, and a committed one committed."""
+    wrong = [offset for offset in after.records if (offset in before.aborted) != (offset in after.aborted)]
+    wrong = [offset for offset in wrong if offset in before.records]
+    if wrong:
+        yield Broken("transactions stay as they ended", f"{before.name}: {sorted(wrong)[:_SHOWN]}")
+
+
+def _of_restores(before: Look, act: Act, log: SeenLog, after: SeenLog) -> Iterator[Broken]:
+    new = after.records.keys() - log.records.keys()
+    if not new:
+        return
+    known: dict[int, Fact] = {
+        placed.fact.offset: placed.fact
+        for path, piece in before.aside.items()
+        if _is_of(path, log.name)
+        for placed in piece.placed
+    }
+    hidden = {placed.fact.offset: placed.fact for piece in log.pieces for placed in piece.placed}
+    known |= hidden  # below the log start, which a restore takes back
+    if not act.may.restores:
+        yield Broken("nothing appears", f"{log.name}: {sorted(new)[:_SHOWN]}")
+    elif strange := [offset for offset in new if known.get(offset) != after.records[offset]]:
+        yield Broken("a restore brings back what was there", f"{log.name}: {sorted(strange)[:_SHOWN]}")
+
+
+def _of_aside(world: World, before: Look, act: Act, after: Look) -> Iterator[Broken]:
+    """What a person set aside stays, or is back, or was let go by policy."""
+    for path in world.by_hand:
+        name = path.partition("/")[0]
+        if path not in before.aside or name not in after.logs:
+            continue
+        piece, kept = before.aside[path], after.aside.get(path)
+        there = {placed.fact for placed in kept.placed} if kept else set()
+        there |= set(after.logs[name].records.values())
+        stated = world.stated.get(name.rpartition("-")[0])
+        context = _Log(before.logs[name], (piece,), stated, world.clock.now_ms)
+        lost = [
+            placed.fact.offset
+            for placed in piece.placed
+            if placed.fact not in there and not _may_leave_aside(context, act, piece, placed)
+        ]
+        if lost:
+            yield Broken("what a person set aside stays", f"{path}: {lost[:_SHOWN]}")
+
+
+def _may_leave_aside(before: _Log, act: Act, piece: Piece, placed: Placed) -> bool:
+    if placed.fact.offset < before.log.log_start:  # the log had let go of it already
+        return True
+    return _is_allowed(before, act, placed.fact.offset, is_held=False)
+
+
+def _of_plans(act: Act) -> Iterator[Broken]:
+    """A run does not more than the dry run before it said."""
+    if act.planned is None or not act.told[0].stdout or not act.is_whole:
+        return
+    try:
+        done = json.loads(act.told[0].stdout)
+    except ValueError:
+        return
+    planned, deleted = (_deleted(document) for document in (act.planned, done))
+    if more := {
+        name: bases - planned.get(name, set()) for name, bases in deleted.items() if bases - planned.get(name, set())
+    }:
+        yield Broken("no plan is exceeded by its run", f"{more}")
+
+
+def _deleted(document: Mapping[str, object]) -> dict[str, set[int]]:
+    partitions = document.get("partitions")
+    assert isinstance(partitions, list)
+    return {
+        f"{one['topic']}-{one['partition']}": {
+            segment["base_offset"] for segment in one["segments"] if segment["action"] == "delete"
+        }
+        for one in partitions
+    }

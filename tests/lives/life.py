@@ -1,0 +1,210 @@
+"""A life as data: steps that a seed draws, each of which means something without those before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, Self
+
+HOUR_MS: Final = 3_600_000
+TOPICS: Final = ("clicks", "orders", "events")
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+STEPS: Final = 50
+STOPS: Final = ("kill", "kill", "power", "power", "full", "error")
+"""What may end a command: SIGKILL, a power loss, a full disk, an error of the disk."""
+LOOKS: Final = (
+    "doctor",
+    "verify",
+    "preflight",
+    "topics",
+    "explain",
+    "history",
+    "dump",
+    "lookup",
+    "prove-erased",
+    "restore",
+    "clean -n",
+    "free -n",
+    "config show",
+    "digest",
+    "export",
+)
+"""Commands that change nothing in a log dir."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A step of a life: what happens, with options that JSON can hold."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        told = (f"{name}={value}" for name, value in self.options.items() if value not in (None, False))
+        return " ".join((self.kind, *told))
+
+
+@dataclass(frozen=True, slots=True)
+class LifeStory:
+    """The steps, and whether Kafka's own classes take part."""
+
+    happenings: tuple[Happening, ...]
+    has_broker: bool = False
+    seed: int | None = None
+    """From which it was drawn."""
+
+    def of(self, numbers: list[int]) -> Self:
+        """Return the life with these steps alone."""
+        return type(self)(tuple(self.happenings[number] for number in numbers), self.has_broker, self.seed)
+
+    def to_json(self) -> str:
+        """Return a line for each step."""
+        lines = ",\n  ".join(json.dumps([step.kind, step.options]) for step in self.happenings)
+        return (
+            f'{{"seed": {json.dumps(self.seed)}, "broker": {json.dumps(self.has_broker)}, "steps": [\n  {lines}\n]}}\n'
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what ``to_json`` wrote."""
+        read = json.loads(text)
+        steps = tuple(Happening(kind, options) for kind, options in read["steps"])
+        return cls(steps, read.get("broker", False), read.get("seed"))
+
+
+def drawn(seed: int, steps: int = STEPS, *, has_broker: bool = False) -> LifeStory:
+    """Draw a life. Its first steps make the topics."""
+    dice = Random(f"life {seed}")
+    kinds = {**_KINDS, **(_OF_THE_BROKER if has_broker else {})}
+    happenings = [Happening("policy", _policy(dice) | {"topic": topic}) for topic in TOPICS]
+    happenings += [Happening("produce", _produce(dice) | {"topic": topic, "roll": True}) for topic in TOPICS]
+    while len(happenings) < steps:
+        (kind,) = dice.choices(list(kinds), weights=[weight for weight, _ in kinds.values()])
+        happenings.append(Happening(kind, kinds[kind][1](dice)))
+    return LifeStory(tuple(happenings[:steps]), has_broker, seed)
+
+
+# ---- what each kind of step is told -------------------------------------------------------------------------------
+
+
+def _policy(dice: Random) -> dict[str, Any]:
+    """The configuration of a topic."""
+    cleanup = dice.choice(("delete", "delete", "compact", "compact", "compact,delete"))
+    return {
+        "topic": dice.choice(TOPICS),
+        "cleanup": cleanup,
+        "retention_ms": dice.choice((None, 2 * HOUR_MS, 24 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)),
+        "retention_bytes": dice.choice((None, None, None, 900, 3000)),
+        "delete_retention_ms": dice.choice((0, HOUR_MS, 24 * HOUR_MS)),
+        "file": dice.choice(("plain", "plain", "symlink", "half", "fifo")),
+    }
+
+
+def _produce(dice: Random) -> dict[str, Any]:
+    return {
+        "topic": dice.choice(TOPICS),
+        "dice": dice.randrange(1 << 30),
+        "batches": dice.randrange(1, 5),
+        "by": dice.choice((None, None, 1, 2, 3)),
+        "transactional": dice.random() < 0.4,
+        "codec": dice.choice(CODECS),
+        "roll": dice.random() < 0.6,
+        "uncommitted": dice.random() < 0.1,
+    }
+
+
+def _end(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "by": dice.choice((1, 2, 3)), "abort": dice.random() < 0.5}
+
+
+def _roll(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS)}
+
+
+def _wait(dice: Random) -> dict[str, Any]:
+    return {"ms": dice.choice((1_000, 70_000, HOUR_MS, 3 * HOUR_MS, 30 * HOUR_MS, 8 * 24 * HOUR_MS))}
+
+
+def _clock(dice: Random) -> dict[str, Any]:
+    return {"ms": dice.choice((-HOUR_MS, HOUR_MS, 90 * 24 * HOUR_MS, -24 * HOUR_MS))}
+
+
+def _stop(dice: Random, share: float = 0.35) -> dict[str, Any]:
+    """End some commands before a step, which may lie behind their end."""
+    if dice.random() > share:
+        return {}
+    return {"stop": dice.choice(STOPS), "at": int(dice.expovariate(1 / 15)), "dice": dice.randrange(1 << 30)}
+
+
+def _clean(dice: Random) -> dict[str, Any]:
+    return {
+        "at_once": dice.random() < 0.4,
+        "yes": dice.random() < 0.6,
+        "only": dice.choice((None, None, None, None, "retention", "compaction")),
+        "asked": dice.random() < 0.2,
+        **_stop(dice),
+    }
+
+
+def _free(dice: Random) -> dict[str, Any]:
+    return {"compact": dice.random() < 0.5, "yes": dice.random() < 0.6, **_stop(dice)}
+
+
+def _delete_records(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "share": round(dice.random(), 3), **_stop(dice)}
+
+
+def _restore(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice((None, *TOPICS)), **_stop(dice)}
+
+
+def _plain(dice: Random) -> dict[str, Any]:
+    return _stop(dice)
+
+
+def _look(dice: Random) -> dict[str, Any]:
+    return {"command": dice.choice(LOOKS), "topic": dice.choice(TOPICS), "pick": round(dice.random(), 3)}
+
+
+def _pick(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "pick": round(dice.random(), 3), "more": dice.random() < 0.5}
+
+
+def _nothing(_dice: Random) -> dict[str, Any]:
+    return {}
+
+
+def _bring_back(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice((None, None, *TOPICS))}
+
+
+_KINDS: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = {
+    "policy": (4, _policy),
+    "produce": (14, _produce),
+    "end": (4, _end),
+    "roll": (3, _roll),
+    "wait": (6, _wait),
+    "clock": (1, _clock),
+    "clean": (12, _clean),
+    "free": (2, _free),
+    "delete-records": (2, _delete_records),
+    "restore": (2, _restore),
+    "release": (1, _roll),
+    "apply": (1, _plain),
+    "repair": (1.5, _plain),
+    "sweep": (1, _plain),
+    "look": (4, _look),
+    "snapshot": (1, _nothing),
+    "bring-back": (1, _bring_back),
+    "set-aside": (1.5, _pick),
+    "put-back": (1, _nothing),
+    "move-away": (0.5, _pick),
+    "move-home": (0.5, _nothing),
+    "remove-log": (0.4, _pick),
+    "remove-derived": (1, _pick),
+    "empty-derived": (1, _pick),
+}
+"""The kinds of steps, each with its weight."""
+_OF_THE_BROKER: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = {}

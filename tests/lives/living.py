@@ -1,0 +1,99 @@
+"""Lives a life to its end, or to the first law that breaks; finds the shortest life that breaks it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.lives.laws import Broken, broken_by
+from tests.lives.life import LifeStory
+from tests.lives.running import Breaks, Told, load_everything
+from tests.lives.seen import Look
+from tests.lives.world import Act, World
+
+TRIES_MAX: Final = 300
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How a life went."""
+
+    story: LifeStory
+    broken: list[Broken] = field(default_factory=list)
+    at: int | None = None
+    """The number of the step that broke a law."""
+    told: tuple[Told, ...] = ()
+    seen: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def law(self) -> str | None:
+        """The first law that broke."""
+        return self.broken[0].law if self.broken else None
+
+    def __str__(self) -> str:
+        steps = (f"  {number:3} {step}" for number, step in enumerate(self.story.happenings))
+        said = (f"  SAID {' '.join(one.words[:6])} -> {one.status}\n{one.stderr[-1500:]}" for one in self.told)
+        return "\n".join((*steps, *(f"  BROKEN at {self.at}: {broken}" for broken in self.broken), *said))
+
+
+def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None) -> Verdict:
+    """Live a life."""
+    load_everything()
+    verdict = Verdict(story)
+    room = Path(tempfile.mkdtemp(dir=scratch, prefix="life-"))
+    try:
+        world = World(room, breaks)
+        before = Look.at(world.log_dir)
+        for number, step in enumerate(story.happenings):
+            act = world.do(step)
+            after = Look.at(world.log_dir)
+            verdict.seen[step.kind] += 1
+            verdict.seen.update(f"{step.kind} -> {told.status}" for told in act.told)
+            broken = broken_by(world, before, act, after) or _settled(world, act, after)
+            if broken:
+                verdict.broken, verdict.at, verdict.told = broken, number, act.told
+                break
+            before = after
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+    return verdict
+
+
+def _settled(world: World, act: Act, after: Look) -> list[Broken]:
+    """A second run has nothing to do.
+
+    A file that was set aside is kept until the log begins above it, so the first run may leave it to the second.
+    """
+    if not (act.settles and act.is_whole and act.told[0].status == 0) or set(world.by_hand) & after.aside.keys():
+        return []
+    again = world.command("clean", "--dry-run", "--exit-code", *(("--yes",) if "--yes" in act.told[0].words else ()))
+    if again.status != 0:
+        return [
+            Broken("a second run has nothing to do", f"{again.status}: {again.stdout[-1500:]} {again.stderr[-500:]}")
+        ]
+    return []
+
+
+def shrunk(verdict: Verdict, scratch: Path, breaks: Breaks | None = None) -> Verdict:
+    """Find the fewest steps that still break the same law: the end goes first, then ever smaller parts."""
+    assert verdict.at is not None
+    best, tries = verdict, 0
+    story = verdict.story.of(list(range(verdict.at + 1)))
+    numbers = list(range(len(story.happenings)))
+    size = max(1, len(numbers) // 2)
+    while size and tries < TRIES_MAX:
+        start, is_smaller = 0, False
+        while start < len(numbers) and tries < TRIES_MAX:
+            fewer = numbers[:start] + numbers[start + size :]
+            tries += 1
+            again = lived(story.of(fewer), scratch, breaks)
+            if again.law == verdict.law:
+                numbers, best, is_smaller = fewer, again, True
+            else:
+                start += size
+        size = size // 2 if size > 1 or not is_smaller else size
+    return best

@@ -1,0 +1,325 @@
+"""One command in a child of this process: at a fixed time, on a disk that may stop it at any change.
+
+The child is forked, so it has everything loaded. ``ctime`` cannot be set: the child sees the time at which a file was
+changed on the clock of the life.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from cleaner.cli.main import main as command
+from cleaner.engine.clock import SystemClock
+from cleaner.engine.doctor import sweeping
+from policies.facts import Boot
+from storage import segment
+from storage.filesystem import FileSystem, Purpose
+from storage.log_dir import LogDir
+from tests.crash.acts import _space_alone
+from tests.crash.power import Disk, Left, RecordingFileSystem
+from tests.crash.stops import FailingAt, KillingAt
+from tests.faults import FullDisk
+
+_SEAM: Final = (
+    "create",
+    "open_to_append",
+    "open_to_write",
+    "rename",
+    "move_dir",
+    "make_dir",
+    "unlink",
+    "remove_dir",
+    "fsync_dir",
+    "truncate",
+)
+_NEEDS_SPACE: Final = frozenset(Purpose) - {Purpose.LOCK, Purpose.REMOVE}
+_COARSE: Final = 5
+"""CLOCK_REALTIME_COARSE, which Python does not name."""
+CRASHED: Final = 70
+"""The exit status of a child whose command raised."""
+
+
+@cache
+def load_everything() -> None:
+    """Load into this process what children would each load anew: modules, and the compiled kernels."""
+    with tempfile.TemporaryDirectory() as scratch:
+        log_dir = Path(scratch, "demo")
+        words = ["--log-dir", str(log_dir)]
+        for first in (
+            ["demo", str(log_dir)],
+            ["clean", "--json", "--dry-run", "--exact", *words],
+            ["clean", "--json", "--yes", "--delete-delay", "0", *words],
+            ["free", "--target", "1%", *words],
+            ["doctor", *words],
+            ["verify", *words],
+            ["preflight", *words],
+            ["restore", *words],
+            ["explain", "orders-0", *words],
+            ["history", *words],
+            ["topics", *words],
+            ["config", "show", *words],
+            ["digest", "--output", f"{scratch}/digest", *words],
+            ["prove-erased", "nobody", *words],
+            ["delete-records", "clicks-0", "--before-offset", "1", "-n", *words],
+        ):
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                command(first)
+        gc.freeze()
+
+
+class Told(NamedTuple):
+    """How a command ended, and what it said."""
+
+    words: tuple[str, ...]
+    status: int
+    stdout: str
+    stderr: str
+    was_stopped: bool = False
+    """Whether SIGKILL or a power loss ended it."""
+
+
+@dataclass(slots=True)
+class LifeClock:
+    """The clock of a life: it stands still within a step."""
+
+    now_ms: int
+    booted_ms: int
+    _moments: list[tuple[int, int]] = field(default_factory=list)
+    """Real time in ns, and what the clock of the life said from then on, in ms."""
+
+    @classmethod
+    def from_now(cls) -> LifeClock:
+        """Begin a day from now: all that files say is past."""
+        now_ms = (_coarse_ns() // 1_000_000 // 1000 + 86_400) * 1000
+        clock = cls(now_ms, now_ms - 10 * 86_400_000)
+        clock.passes(0)
+        return clock
+
+    def passes(self, ms: int) -> None:
+        """Let time pass."""
+        self.now_ms += ms
+        before = _coarse_ns()
+        while _coarse_ns() <= before:
+            pass
+        self._moments.append((_coarse_ns(), self.now_ms))
+
+    def is_set(self, ms: int) -> None:
+        """Set the wall clock by so much, while no time passes."""
+        self.booted_ms += ms
+        self.passes(ms)
+
+    def seen_ns(self, ns: int) -> int:
+        """Return the time of the life at a real moment."""
+        place = bisect_right(self._moments, (ns, 1 << 62))
+        return self._moments[max(place - 1, 0)][1] * 1_000_000
+
+
+def _coarse_ns() -> int:
+    """Return the clock by which a kernel stamps files."""
+    return time.clock_gettime_ns(_COARSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What ends a command, before its change number ``at``."""
+
+    kind: str
+    at: int
+    dice: int = 0
+
+
+Breaks = Callable[[], None]
+
+
+def run(
+    words: Sequence[str],
+    clock: LifeClock,
+    room: Path,
+    log_dir: Path,
+    stop: Stop | None = None,
+    breaks: Breaks | None = None,
+) -> Told:
+    """Run ``logcleaner WORD...``, and wait for its end.
+
+    Args:
+        words: behind ``logcleaner``.
+        clock: of the life.
+        room: where output may lie.
+        log_dir: that loses power.
+        stop: what ends it early.
+        breaks: makes a broken twin of the program, in the child alone.
+    """
+    return wait_for(start(words, clock, room, log_dir, stop, breaks))
+
+
+class Started(NamedTuple):
+    """A command that runs."""
+
+    words: tuple[str, ...]
+    pid: int
+    out: Path
+    log_dir: Path
+
+
+_numbers = iter(range(1 << 30))
+
+
+def start(
+    words: Sequence[str],
+    clock: LifeClock,
+    room: Path,
+    log_dir: Path,
+    stop: Stop | None = None,
+    breaks: Breaks | None = None,
+) -> Started:
+    """Start a command, as ``run``."""
+    out = room / f"told-{next(_numbers)}"
+    sys.stdout.flush(), sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _be_the_command(list(words), clock, out, log_dir, stop, breaks)
+    return Started(tuple(words), pid, out, log_dir)
+
+
+def wait_for(started: Started) -> Told:
+    """Wait for the end; behind a power loss, leave the log dir as the disk kept it."""
+    _, status = os.waitpid(started.pid, 0)
+    out, err, left = (started.out.with_suffix(suffix) for suffix in (".out", ".err", ".left"))
+    said, complained = (path.read_text(errors="replace") if path.exists() else "" for path in (out, err))
+    if left.exists():
+        _lay_down(pickle.loads(left.read_bytes()), started.log_dir)
+    for path in (out, err, left):
+        path.unlink(missing_ok=True)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return Told(started.words, -number, said, complained, number == signal.SIGKILL)
+    return Told(started.words, os.waitstatus_to_exitcode(status), said, complained)
+
+
+def _be_the_command(
+    words: list[str], clock: LifeClock, out: Path, log_dir: Path, stop: Stop | None, breaks: Breaks | None
+) -> None:
+    status = CRASHED
+    try:
+        for number, path in ((1, out.with_suffix(".out")), (2, out.with_suffix(".err"))):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, "w" if n else "r", closefd=False) for n in range(3))
+        with at_life_time(clock):
+            if breaks:
+                breaks()
+            if stop:
+                _put_under(_disk_of(stop, log_dir, out.with_suffix(".left")))
+            status = command(words)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+
+class at_life_time:  # noqa: N801 - reads as a function
+    """Set all that tells the time in this process to the clock of a life."""
+
+    def __init__(self, clock: LifeClock) -> None:
+        as_listed = segment.listed
+
+        def listed(directory: Path, file_name: str, name: Any, status: os.stat_result) -> segment.SegmentFile:
+            found = as_listed(directory, file_name, name, status)
+            return found._replace(changed_ns=clock.seen_ns(found.changed_ns))
+
+        space_of = LogDir.space
+        self._patches: list[Any] = [
+            patch.object(SystemClock, "now_ms", lambda _: clock.now_ms),
+            patch.object(SystemClock, "boot", lambda _: Boot("life", clock.booted_ms)),
+            patch.object(LogDir, "space", lambda log_dir: _space_alone(space_of, log_dir)),
+            patch("storage.lock.SETTLE_SECONDS", 0.0),
+            patch.object(segment, "listed", listed),
+            patch.object(sweeping, "listed", listed),
+        ]
+
+    def __enter__(self) -> None:
+        for one in self._patches:
+            one.start()
+
+    def __exit__(self, *_raised: object) -> None:
+        for one in reversed(self._patches):
+            one.stop()
+
+
+# ---- disks that stop a command ------------------------------------------------------------------------------------
+
+
+class _PowerGoes(RecordingFileSystem):
+    """Leaves what a power loss before one step may leave, and ends the process."""
+
+    def __init__(self, log_dir: Path, stop: Stop, left: Path) -> None:
+        super().__init__(log_dir, self._before)
+        self._stop, self._left, self._steps = stop, left, 0
+
+    def _before(self, disk: Disk) -> None:
+        if self._steps == self._stop.at:
+            dice = Random(self._stop.dice)
+            states = list(disk.after_power_loss(dice))
+            self._left.write_bytes(pickle.dumps(dict(dice.choice(states))))
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._steps += 1
+
+
+def _disk_of(stop: Stop, log_dir: Path, left: Path) -> FileSystem:
+    match stop.kind:
+        case "kill":
+            return KillingAt(stop.at)
+        case "power":
+            return _PowerGoes(log_dir, stop, left)
+        case "full":
+            return FullDisk(stop.at, _NEEDS_SPACE)
+        case "error":
+            return FailingAt(stop.at)
+    raise ValueError(stop.kind)
+
+
+def _put_under(disk: FileSystem) -> None:
+    """Have every plain file system of this process be that disk."""
+    for name in _SEAM:
+        whole = getattr(FileSystem, name)
+
+        def of_disk(self: FileSystem, *given: Any, _name: str = name, _whole: Callable[..., Any] = whole) -> Any:
+            return getattr(disk, _name)(*given) if type(self) is FileSystem else _whole(self, *given)
+
+        setattr(FileSystem, name, of_disk)
+
+
+def _lay_down(left: Left, log_dir: Path) -> None:
+    """Make the files of a log dir those that a power loss left; what it did not touch stays untouched."""
+    for path in [path for path in log_dir.rglob("*") if path.is_file() and path not in left]:
+        path.unlink()
+    for path, (content, mtime_ns) in left.items():
+        if not path.is_relative_to(log_dir):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+        if path.stat().st_mtime_ns != mtime_ns:
+            os.utime(path, ns=(mtime_ns, mtime_ns))

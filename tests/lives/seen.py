@@ -1,0 +1,242 @@
+"""A log dir as a start of Kafka would read it: its records and markers, and how they lie in segments.
+
+The judge of all lives. It shares the formats with the program (``storage.records``), and no rule: it finds files,
+finishes swaps, reads checkpoints and follows transactions by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import LogCleanerError
+from storage.records import LegacyBatch
+from tests.batches import iter_batches
+
+STARTS: Final = "log-start-offset-checkpoint"
+WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
+_LOG: Final = re.compile(r"(\d{20})\.log(|\.swap|\.cleaned|\.deleted)")
+_PARTITION: Final = re.compile(r"(.+)-(\d+)")
+_ABORT: Final = b"\0\0\0\0"
+
+
+class Fact(NamedTuple):
+    """A data record as it was written."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: str | None
+    """A hash of it; None in a tombstone."""
+
+
+class Placed(NamedTuple):
+    """A record in its batch."""
+
+    fact: Fact
+    producer_id: int
+    is_transactional: bool
+    horizon_ms: int | None
+    """The delete horizon of its batch."""
+
+
+class Marker(NamedTuple):
+    """The end of a transaction."""
+
+    offset: int
+    producer_id: int
+    is_abort: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A ``.log`` file that was read to its last whole batch."""
+
+    path: Path
+    base_offset: int
+    size_bytes: int
+    end_offset: int
+    """Behind its last batch; its base offset without one."""
+    newest_ms: int
+    """The largest timestamp of its batches; -1 without one."""
+    placed: tuple[Placed, ...] = ()
+    markers: tuple[Marker, ...] = ()
+    trouble: str = ""
+    """Why the walk ended before the end of the file."""
+
+
+@dataclass(frozen=True)
+class SeenLog:
+    """A partition."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+    """By base offset."""
+    log_start: int
+    high_watermark: int | None
+
+    @cached_property
+    def records(self) -> Mapping[int, Fact]:
+        """The records that can be read, by offset."""
+        found = (placed.fact for piece in self.pieces for placed in piece.placed)
+        return {fact.offset: fact for fact in found if fact.offset >= self.log_start}
+
+    @cached_property
+    def end_offset(self) -> int:
+        """The log end."""
+        return max((piece.end_offset for piece in self.pieces), default=0)
+
+    @cached_property
+    def aborted(self) -> frozenset[int]:
+        """The offsets of records of aborted transactions."""
+        return frozenset(self._transactions[0])
+
+    @cached_property
+    def stable_end(self) -> int:
+        """Where the oldest open transaction begins, or the high watermark, or the log end."""
+        committed = self.end_offset if self.high_watermark is None else self.high_watermark
+        return min([committed, *self._transactions[1]])
+
+    @cached_property
+    def _transactions(self) -> tuple[list[int], list[int]]:
+        """Aborted offsets, and the first offset of each open transaction."""
+        events: list[tuple[int, int, bool | None]] = []
+        for piece in self.pieces:
+            events += [(p.fact.offset, p.producer_id, None) for p in piece.placed if p.is_transactional]
+            events += [(marker.offset, marker.producer_id, marker.is_abort) for marker in piece.markers]
+        is_open: dict[int, list[int]] = {}
+        aborted: list[int] = []
+        for offset, producer_id, is_abort in sorted(events):
+            if is_abort is None:
+                is_open.setdefault(producer_id, []).append(offset)
+            else:
+                ended = is_open.pop(producer_id, [])
+                aborted += ended if is_abort else []
+        return aborted, [offsets[0] for offsets in is_open.values()]
+
+    @property
+    def trouble(self) -> list[str]:
+        """What cannot be read, and offsets that go back."""
+        found = [f"{piece.path}: {piece.trouble}" for piece in self.pieces if piece.trouble]
+        offsets = [placed.fact.offset for piece in self.pieces for placed in piece.placed]
+        if any(later <= earlier for earlier, later in itertools.pairwise(offsets)):
+            found.append(f"{self.name}: offsets go back")
+        return found
+
+
+Seen = Mapping[str, SeenLog]
+"""By the name of the directory."""
+
+
+def seen_in(log_dir: Path) -> dict[str, SeenLog]:
+    """Read a whole log dir."""
+    starts, watermarks = (checkpoint(log_dir / name) for name in (STARTS, WATERMARKS))
+    return {
+        path.name: SeenLog(
+            path.name,
+            pieces := tuple(_pieces(path)),
+            _log_start(pieces, starts.get(path.name, 0)),
+            watermarks.get(path.name),
+        )
+        for path in sorted(log_dir.iterdir())
+        if path.is_dir() and _PARTITION.fullmatch(path.name) and "." not in path.name
+    }
+
+
+def _log_start(pieces: tuple[Piece, ...], checkpointed: int) -> int:
+    """Source: Kafka LogLoader.load."""
+    return max(checkpointed, pieces[0].base_offset if pieces else 0)
+
+
+def checkpoint(path: Path) -> dict[str, int]:
+    """Read a checkpoint; empty if there is none or its content is none."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()[2:]]
+        return {f"{topic}-{partition}": int(offset) for topic, partition, offset in lines}
+    except (OSError, ValueError):
+        return {}
+
+
+def _pieces(directory: Path) -> Iterator[Piece]:
+    """The logs that a start goes on with. Source: Kafka LogLoader.load."""
+    files: dict[str, dict[int, Path]] = {"": {}, ".swap": {}, ".cleaned": {}, ".deleted": {}}
+    for path in directory.iterdir():
+        if (found := _LOG.fullmatch(path.name)) and path.is_file():
+            files[found[2]][int(found[1])] = path
+    live = dict(files[""])
+    unfinished = min(files[".cleaned"], default=1 << 62)
+    for base, path in sorted(files[".swap"].items()):
+        if base < unfinished:
+            swapped = piece_of(path, base)
+            for other in [other for other in live if base <= other < swapped.end_offset]:
+                del live[other]
+            live[base] = path
+    for base, path in sorted(live.items()):
+        yield piece_of(path, base)
+
+
+def piece_of(path: Path, base_offset: int) -> Piece:
+    """Read one ``.log``, whatever its suffix."""
+    data, placed, markers, newest, end, trouble = path.read_bytes(), [], [], -1, base_offset, ""
+    batches = iter_batches(data, path)
+    try:
+        for batch in batches:
+            batch.ensure_valid()
+            header = batch.header
+            end, newest = header.last_offset + 1, max(newest, header.max_timestamp_ms)
+            if isinstance(batch, LegacyBatch):
+                placed += [Placed(_fact(record), -1, False, None) for record in batch.records()]
+            elif header.is_control:
+                markers += [
+                    Marker(record.offset, header.producer_id, record.key == _ABORT) for record in batch.records()
+                ]
+            else:
+                placed += [
+                    Placed(_fact(record), header.producer_id, header.is_transactional, header.delete_horizon_ms)
+                    for record in batch.records()
+                ]
+        trouble = f"{len(data) - batches.position} bytes are no batch" if batches.position < len(data) else ""
+    except LogCleanerError as error:
+        trouble = str(error)
+    return Piece(path, base_offset, len(data), end, newest, tuple(placed), tuple(markers), trouble)
+
+
+def _fact(record: object) -> Fact:
+    value = record.value  # type: ignore[attr-defined]
+    told = None if value is None else hashlib.sha256(value).hexdigest()[:16]
+    return Fact(record.offset, record.timestamp_ms, record.key, told)  # type: ignore[attr-defined]
+
+
+def aside_in(log_dir: Path) -> dict[str, Piece]:
+    """Read the logs that wait as ``.deleted``, by path below the log dir."""
+    found = {}
+    for path in log_dir.glob("*/*.log.deleted"):
+        name = _LOG.fullmatch(path.name)
+        if name:
+            found[str(path.relative_to(log_dir))] = piece_of(path, int(name[1]))
+    return found
+
+
+def offsets_of(pieces: Iterable[Piece]) -> set[int]:
+    """All offsets of data records."""
+    return {placed.fact.offset for piece in pieces for placed in piece.placed}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A log dir at one moment."""
+
+    logs: dict[str, SeenLog]
+    aside: dict[str, Piece] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, log_dir: Path) -> Look:
+        """Look now."""
+        return cls(seen_in(log_dir), aside_in(log_dir))

@@ -1,0 +1,47 @@
+"""Whole lives of a log dir keep every law; those that once broke one are lived again.
+
+``LOGCLEANER_WHOLE_LIVES=1000`` lives more of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.crash.conftest import MEMORY
+from tests.lives.life import LifeStory, drawn
+from tests.lives.living import lived, shrunk
+
+LIVES: Final = int(os.environ.get("LOGCLEANER_WHOLE_LIVES", "30"))
+CORPUS: Final = sorted((Path(__file__).parent / "corpus").glob("*.json"))
+SEEN: Final[Counter[str]] = Counter()
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    """A directory, in memory if possible."""
+    return MEMORY if os.access(MEMORY, os.W_OK) else tmp_path
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_life_keeps_every_law(seed: int, room: Path) -> None:
+    verdict = lived(drawn(seed), room)
+    SEEN.update(verdict.seen)
+    if verdict.broken:
+        pytest.fail(f"{shrunk(verdict, room)}\npython -m tests.lives --seed {seed}", pytrace=False)
+    assert verdict.seen.total() >= len(verdict.story.happenings)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_life_that_once_broke_a_law_keeps_it(path: Path, room: Path) -> None:
+    verdict = lived(LifeStory.from_json(path.read_text()), room)
+    assert not verdict.broken, str(verdict)
+
+
+def test_life_is_data() -> None:
+    story = drawn(7)
+    assert LifeStory.from_json(story.to_json()) == story
