@@ -80,6 +80,25 @@ DIGEST: Final = np.dtype(
 )
 """One row for each record, in order."""
 
+NEW_RECORD: Final = np.dtype(
+    [
+        ("timestamp", "i8"),  # epoch ms
+        ("key_at", "i8"),  # in the bytes of all keys
+        ("key_bytes", "i8"),  # negative: null
+        ("value_at", "i8"),
+        ("value_bytes", "i8"),
+        ("first_header", "i8"),  # the row of NEW_HEADER
+        ("header_count", "i8"),
+    ],
+    align=True,
+)
+"""One row for each record to be written."""
+
+NEW_HEADER: Final = np.dtype(
+    [("key_at", "i8"), ("key_bytes", "i8"), ("value_at", "i8"), ("value_bytes", "i8")], align=True
+)
+"""One row for each header of records to be written."""
+
 INDEX_STATE: Final = np.dtype(
     [
         ("unindexed_bytes", "i8"),
@@ -94,6 +113,8 @@ INDEX_STATE: Final = np.dtype(
 BATCHES: Final = Array(BATCH)
 WRITTEN_BATCHES: Final = Array(WRITTEN)
 DIGESTS: Final = Array(DIGEST)
+NEW_RECORDS: Final = Array(NEW_RECORD)
+NEW_HEADERS: Final = Array(NEW_HEADER)
 INDEX: Final = Array(INDEX_STATE)
 """Parameters of kernels that take these tables."""
 

@@ -80,7 +80,8 @@ class IndexFile:
         """Write the entries that the file does not have yet. Raises: OutOfSpace."""
         if len(entries) > self._written_bytes:
             assert self._file is not None
-            self._file.write_at(self._written_bytes, memoryview(entries)[self._written_bytes :])
+            # a copy: a view would keep the entries from being forgotten, in the frames of an error
+            self._file.write_at(self._written_bytes, bytes(entries[self._written_bytes :]))
             self._written_bytes = len(entries)
 
     def back_to(self, entries_bytes: int) -> None:

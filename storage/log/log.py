@@ -14,6 +14,7 @@ Source: Kafka UnifiedLog, LocalLog, LogSegment.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -31,11 +32,23 @@ from storage.log.roll import Arrival, must_roll
 from storage.log.search import SpecialTimestamp, TimestampOffset, lookup_record
 from storage.log.writing.admission import Admission
 from storage.log.writing.producer_checks import ProducerChanges
-from storage.log.writing.validation import Admitted, Appended, AppendOrigin, Producer, Stamp, build_batch
+from storage.log.writing.validation import Admitted, Appended, AppendOrigin, NewBatch, Producer, Stamp, build_batch
 from storage.records import Record
-from storage.records.v2 import NO_LEADER_EPOCH, NO_TIMESTAMP
+from storage.records.v2 import (
+    LOG_OVERHEAD_BYTES,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+)
 
 _ANY_EPOCH: Final = (1 << 31) - 1
+_FINISHED: Final = struct.Struct(">8xi11xi8xqq")
+"""Of a batch: its length, the delta of its last offset, its largest timestamp and its producer id."""
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_EPOCH_POSITION: Final = 12
 
 
 class Log(LogFiles):
@@ -159,6 +172,45 @@ class Log(LogFiles):
             build_batch(records, now_ms, compression, producer), now_ms=now_ms, leader_epoch=leader_epoch, origin=origin
         )
 
+    @locked
+    def append_finished(self, data: memoryview, *, now_ms: int) -> None:
+        """Append batches one by one as ``append`` does, but look at no record, and write all that a segment takes at
+        once.
+
+        Args:
+            data: sound batches of version 2, of no producer, without control records. They are numbered here.
+            now_ms: epoch ms.
+
+        Raises: RecordBatchTooLarge, TornTail, OutOfSpace: batches in front may have been appended.
+        """
+        self.producer_state(now_ms)  # now, while there is little to replay
+        active, epoch = self._activated(now_ms), self._epochs.to_write(None)
+        self._epochs.assign(epoch, self.log_end_offset)
+        facts, next_offset, position = active.facts(), self.log_end_offset, 0
+        start, run = 0, list[NewBatch]()
+        while position < len(data):
+            length, last_delta, newest_ms, producer_id = _FINISHED.unpack_from(data, position)
+            assert producer_id == NO_PRODUCER_ID, "its state would not be kept"
+            arrival = Arrival(LOG_OVERHEAD_BYTES + length, newest_ms, next_offset + last_delta)
+            if arrival.size_bytes > self.config.segment_bytes:
+                raise RecordBatchTooLarge(
+                    self.directory, arrival.size_bytes, "segment.bytes", self.config.segment_bytes
+                )
+            if must_roll(facts, arrival, self.config, now_ms):
+                self._write_run(active, data[start:position], run)
+                start, run = position, []
+                if must_roll(active.facts(), arrival, self.config, now_ms):
+                    self.roll(now_ms)
+                    active = self._activated(now_ms)
+                facts = active.facts()
+            _OFFSET.pack_into(data, position, next_offset)
+            _EPOCH.pack_into(data, position + _EPOCH_POSITION, epoch)
+            run.append(_finished(arrival, next_offset, epoch))
+            facts, next_offset = facts.behind(arrival), arrival.last_offset + 1
+            position += arrival.size_bytes
+        self._write_run(active, data[start:position], run)
+        self._flush_if_due(now_ms)
+
     def read(self, start_offset: int | None = None, *, end_offset: int | None = None) -> Iterator[AnyBatch]:
         """Read whole batches from the one with ``start_offset`` on; the first and last may reach beyond the range.
 
@@ -196,6 +248,12 @@ class Log(LogFiles):
                 return TimestampOffset(NO_TIMESTAMP, -1, NO_LEADER_EPOCH)  # nothing is kept in remote storage
         return lookup_record(self.segments, self.log_start_offset, timestamp_ms)
 
+    def _write_run(self, active: ActiveSegment, data: memoryview, run: Sequence[NewBatch]) -> None:
+        """Write batches into one segment. Raises: as ``append_finished``, and the log is as it was before."""
+        if run:
+            active.append(data, run, ())
+            self.log_end_offset = run[-1].last_offset + 1
+
     def _take(self, active: ActiveSegment, admitted: Admitted, now_ms: int, origin: AppendOrigin) -> Appended:
         """Write the admitted batches, unless the log has them already.
 
@@ -232,3 +290,20 @@ class Log(LogFiles):
         changes.commit()
         self._flush_if_due(now_ms)
         return Appended(first_offset, admitted.last_offset, has_rolled, False, admitted.log_append_time_ms)
+
+
+def _finished(arrival: Arrival, base_offset: int, epoch: int) -> NewBatch:
+    """Return the facts about a batch of no producer."""
+    return NewBatch(
+        arrival.size_bytes,
+        base_offset,
+        arrival.last_offset,
+        arrival.max_timestamp_ms,
+        epoch,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        NO_SEQUENCE,
+        is_transactional=False,
+        is_control=False,
+    )

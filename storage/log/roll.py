@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
-from storage.indexes import RELATIVE_OFFSET_MAX
+from storage.indexes import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
 from storage.names import SEGMENT_KINDS, FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile
 
@@ -36,6 +36,15 @@ class ActiveFacts(NamedTuple):
     time_index_bytes: int
     jitter_ms: int = 0
     """The milliseconds that this segment takes off ``segment.ms``."""
+
+    def behind(self, arrival: Arrival) -> ActiveFacts:
+        """Return the facts once the arrival is appended; the indexes may grow less than these say."""
+        return self._replace(
+            size_bytes=self.size_bytes + arrival.size_bytes,
+            first_batch_ms=self.first_batch_ms if self.size_bytes else arrival.max_timestamp_ms,
+            index_bytes=self.index_bytes + OFFSET_ENTRY_BYTES,
+            time_index_bytes=self.time_index_bytes + TIME_ENTRY_BYTES,
+        )
 
 
 class Arrival(NamedTuple):

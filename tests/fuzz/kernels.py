@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from storage.codecs import batches
 from storage.codecs.compression import Compression, decompress
+from storage.codecs.encode_batches import encode_batches
 from storage.codecs.messages import read_messages
 from storage.codecs.rewrite_batches import rewrite_batches
 from storage.codecs.rewrite_messages import rewrite_messages
 from storage.errors import CorruptCompressedData
 from storage.kernels import crc, decide, keys, map_walk, offset_map, scan
 from storage.kernels.bitmap import new_bitmap
-from storage.kernels.layout import BATCH, CODEC_MASK, WRITTEN
+from storage.kernels.layout import BATCH, CODEC_MASK, NEW_HEADER, NEW_RECORD, WRITTEN
 from storage.kernels.status import BatchAction, Status
 from storage.records import Record, encode_batch
 from tests import legacy_twins
@@ -163,6 +164,29 @@ class Bench:
             assert end <= out.size
             row = stopped + 1
 
+    def encode(self, data: bytes, random: Random) -> None:
+        """New records of columns, some of whose places are outside, in little room."""
+        columns, count = self._source.of(data, at_end=random.random() < 0.7), random.randrange(40)
+        records, headers = np.zeros(count, NEW_RECORD), np.zeros(random.randrange(9), NEW_HEADER)
+        for table in (records, headers):
+            for name in table.dtype.names or ():
+                limit = headers.size + 1 if "header" in name else len(data) + 1
+                table[name] = [_place(random, limit // random.choice((1, 9)) + 1) for _ in table]
+        plain, out = (
+            memory.room(random.randrange(9000), at_end=random.random() < 0.5) for memory in (self._plain, self._out)
+        )
+        order = np.array([_place(random, count + 1) for _ in range(random.randrange(40))], np.int64)
+        batch, first, position = np.zeros(1, BATCH), 0, 0
+        batch["attributes"], batch["records_end"] = random.choice(tuple(Compression)), _place(random, plain.size + 1)
+        while first < order.size:
+            status, first, position, _ = encode_batches(
+                records, headers, columns, columns, columns, columns, order, first, 0, random.randrange(1, 5000),
+                batch, plain, out, position, self._calls.words, self._calls.last_seen,
+            )  # fmt: skip
+            assert position <= out.size
+            if status != Status.OK:
+                first, position, batch["records_end"], batch["record_count"] = first + 1, 0, 0, 0
+
     def _scanned(self, data: bytes, random: Random) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void]]:
         buf = self._source.of(data, at_end=random.random() < 0.7)
         table = np.zeros(len(data) // 61 + 1, BATCH)
@@ -170,7 +194,7 @@ class Bench:
         return buf, table[:rows]
 
 
-TARGETS: Final = ("scan", "records", "rewrite", "recompress", "codecs", "messages")
+TARGETS: Final = ("scan", "records", "rewrite", "recompress", "codecs", "messages", "encode")
 
 
 def a_log(random: Random) -> bytes:
@@ -192,6 +216,12 @@ def _record(random: Random, offset: int) -> Record:
     key = None if random.random() < 0.1 else bytes(random.choices(b"ab", k=random.choice((0, 1, 7, 8, 9, 40))))
     value = None if random.random() < 0.2 else random.randbytes(random.randrange(5)) * random.randrange(50)
     return Record(offset, random.randrange(1 << 41), key, value, ((b"h", None),) * random.randrange(3))
+
+
+def _place(random: Random, limit: int) -> int:
+    """Return mostly a number from 0 to below the limit."""
+    wild = (-1, limit, 1 << 31, 1 << 62, -(1 << 63), (1 << 63) - 1)
+    return random.randrange(limit) if random.random() < 0.97 else random.choice(wild)
 
 
 def _bits(kept: set[int], records: int) -> npt.NDArray[np.uint64]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +15,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
 from cleaner.errors import UnusableOutput
 from cleaner.spark.table.sink import KafkaLogWriter, Part, PartitionExists, WrittenParts
-from storage.errors import InvalidConfig
-from storage.filesystem import FileSystem
+from storage.errors import CorruptBatch, InvalidConfig
+from storage.filesystem import FileSystem, OutOfSpace
 from storage.lock import LogDirLocked
 from storage.log import Log, LogConfig
+from storage.log.errors import RecordBatchTooLarge
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, PARTITION_METADATA_FILE, TopicPartition
 from storage.records import Record
 from tests.partition_dirs import NOW_MS, records_in
 from tests.spark.tables import read
+from tests.storage.log.logs import FullDisk
 
 ARROW = pa.schema(
     {
@@ -192,6 +196,80 @@ def test_a_directory_that_is_not_there_is_told_on_the_driver_and_by_each_task(tm
     (tmp_path / "data").rmdir()
     with pytest.raises(UnusableOutput, match=r"is no directory on the Spark executor at .*; mount it there"):
         sink.write(iter([]))
+
+
+def in_one(log_dir: Path, *batches: pa.RecordBatch, **options: str) -> dict[str, bytes]:
+    """Write batches in two tasks, and return the files of all partitions but what tells the topic id."""
+    log_dir.mkdir()
+    sink = writer(log_dir, **options)
+    messages = [sink.write(iter(batches)), sink.write(iter(batches[:1]))]
+    parts = [replace(part, task=task) for task, message in enumerate(messages) for part in message.parts]
+    sink.commit([WrittenParts(tuple(parts))])
+    files = (path for path in log_dir.glob("*-*/*") if path.name != PARTITION_METADATA_FILE)
+    return {str(path.relative_to(log_dir)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_same_rows_give_the_same_bytes_however_many_come_at_a_time(tmp_path: Path, codec: str) -> None:
+    options = {"segment.bytes": "60000", "compression": codec}
+    rows = [
+        (None if place % 9 == 0 else f"k{place * place % 97}", Random(place).randbytes(place % 150), f"t{place % 3}",
+         place % 4, MOMENT, HEADED if place % 5 == 0 else None)
+        for place in range(6000)
+    ]  # fmt: skip
+    whole = in_one(tmp_path / "whole", batch(*rows[:3000]), batch(*rows[3000:]), **options)
+    cuts = [rows[:3000], *(rows[first : first + 101] for first in range(3000, 6000, 101))]
+    assert in_one(tmp_path / "cut", *(batch(*cut) for cut in cuts), **options) == whole
+    assert in_one(tmp_path / "again", batch(*rows[:3000]), batch(*rows[3000:]), **options) == whole
+    assert len([name for name in whole if name.endswith(".log")]) > len({f"{row[2]}-{row[3]}" for row in rows})
+
+
+def test_batches_are_as_large_as_a_producer_makes_them(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    rows = [("k", b"v" * 100, "orders", 0, MOMENT, None) for _ in range(2000)]
+    sink.commit([sink.write(batch(*rows[first : first + 7]) for first in range(0, 2000, 7))])
+    sizes = [one.header.size_bytes for one in Log.open(tmp_path / "orders-0", LogConfig(), FileSystem()).read()]
+    assert len(sizes) == 14
+    assert all(16_384 < size < 16_384 + 61 + 112 for size in sizes[:-1])
+
+
+def test_a_header_without_a_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        writer(tmp_path).write(iter([batch(("k", b"v", "orders", 0, MOMENT, [{"key": None, "value": b"1"}]))]))
+    assert str(raised.value) == "kafka-log: headers: a header has no key"
+
+
+def test_record_that_no_segment_can_hold_is_refused(tmp_path: Path) -> None:
+    sink = writer(tmp_path, **{"segment.bytes": "2000"})
+    with pytest.raises(RecordBatchTooLarge, match=r"more than segment.bytes = 2000"):
+        sink.write(iter([batch(("k", b"v" * 3000, "orders", 0, MOMENT, None))]))
+    sink.abort([None])
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_disk_that_fills_up_ends_the_task_and_nothing_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(FullDisk, "full_suffix", suffix)
+    monkeypatch.setattr("cleaner.spark.table.sink.FileSystem", FullDisk)
+    sink = writer(tmp_path, **{"segment.bytes": "20000"})
+    with pytest.raises(OutOfSpace):
+        sink.write(iter([batch(*(row(f"k{place}") for place in range(20_000)))]))
+    sink.abort([None])
+    assert names(tmp_path) == []
+
+
+def test_damage_in_a_part_is_found_before_it_is_joined(tmp_path: Path) -> None:
+    sink = writer(tmp_path)
+    parts = [
+        replace(part, task=task) for task in range(2) for part in sink.write(iter([batch(row("a"), row("b"))])).parts
+    ]
+    (log,) = parts[1].directory.glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptBatch, match="CRC-32C mismatch"):
+        sink.commit([WrittenParts(tuple(parts))])
+    assert names(tmp_path) == []
 
 
 def test_overwriting_is_refused(tmp_path: Path) -> None:

@@ -22,38 +22,40 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from cleaner.arrow.rows import columns_of, groups_of
 from cleaner.engine.clock import SystemClock
 from cleaner.errors import UnusableOutput
 from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.options import parse_sink_options
+from storage.arrays import Integers
 from storage.codecs.compression import Compression
-from storage.errors import InvalidConfig, LogCleanerError
+from storage.errors import InvalidConfig, InvalidRecord, LogCleanerError
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
 from storage.log.config import NO_LIMIT_MS
 from storage.log.leader_epochs import read_topic_id
+from storage.log.writing.building import BatchBuilder, Encoder, RecordColumns
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
-from storage.records import Record
+from storage.records import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-BATCH_BYTES: Final = 64 << 10
-"""The size of keys, values and headers at which a batch is closed; less if segments are small."""
+BATCH_BYTES: Final = 16 << 10
+"""The size of records at which a batch is closed, which is the default of producers; less if segments are small."""
+_JOINED_BYTES: Final = 1 << 20
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
-_RECORD_OVERHEAD_BYTES: Final = 16
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
 """No limit: the records may come from a topic with any ``max.message.bytes``."""
-_NUMBERED_FROM_0: Final = bytes(8)
-"""The base offset of a batch before a log takes it."""
 
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": ("binary", "string"),
@@ -67,8 +69,9 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 Like that sink, this one ignores others.
 """
+_PARTITION_BITS: Final = 32
+_PARTITION_MASK: Final = (1 << _PARTITION_BITS) - 1
 _NO_PARTITION: Final = "a row has none; a frame without the column is written to partition 0"
-_CAST: Final = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
 
 
 class PartitionExists(LogCleanerError):
@@ -111,8 +114,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         writer = PartWriter(write, context.partitionId() if context else 0)
         for batch in iterator:
-            for name, record in records_of(batch, self._topic):
-                writer.add(name, record)
+            writer.add(batch, self._topic)
         return writer.close()
 
     @WITHOUT_STACK
@@ -192,13 +194,27 @@ class PartWriter:
             )
         self._write, self._task = write, task
         self._open: dict[TopicPartition, _OpenPart] = {}
+        self._encoder = Encoder()
 
-    def add(self, name: TopicPartition, record: Record) -> None:
-        """Append a record. Raises: InvalidConfig for a name that no partition can have, OutOfSpace, BatchTooLarge."""
-        part = self._open.get(name)
-        if part is None:
-            part = self._open[name] = _OpenPart(self._write, name)
-        part.add(record)
+    def add(self, batch: pa.RecordBatch, topic: str | None) -> None:
+        """Append the rows of a batch to their partitions.
+
+        Args:
+            batch: some of the columns that can be written.
+            topic: the topic of all rows; None: each row's column names it.
+
+        Raises: InvalidConfig: a row has no topic, or a column of partitions and none in it, or a name that no partition
+            can have; a header has no key; no batch can hold a row. OutOfSpace, BatchTooLarge.
+        """
+        try:
+            columns = columns_of(batch)
+        except InvalidRecord as error:
+            raise InvalidConfig("headers", None, error.cause, "kafka-log") from error
+        for name, rows in rows_by_partition(batch, topic):
+            part = self._open.get(name)
+            if part is None:
+                part = self._open[name] = _OpenPart(self._write, name, self._encoder)
+            part.add(columns, rows)
 
     def close(self) -> tuple[Part, ...]:
         """Make all written records durable, and return the parts. Raises: OutOfSpace."""
@@ -237,29 +253,31 @@ def remove_parts(write: Write) -> None:
     fs.fsync_dir(write.log_dir, Purpose.REMOVE)
 
 
-def records_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[TopicPartition, Record]]:
-    """Yield the rows of a batch.
+def rows_by_partition(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[TopicPartition, Integers]]:
+    """Yield the partitions of a batch, and the rows of each. Arguments and errors as of ``PartWriter.add``."""
+    names = [topic]
+    codes = np.zeros(batch.num_rows, np.int64)
+    if topic is None:
+        topics = _column(batch, "topic", "a row has none").cast(pa.string()).dictionary_encode()
+        names = topics.dictionary.to_pylist()
+        codes += topics.indices.to_numpy()
+    if "partition" in batch.schema.names:
+        partitions = _column(batch, "partition", _NO_PARTITION).to_numpy().astype(np.int64)
+        codes = codes << _PARTITION_BITS | partitions & _PARTITION_MASK
+    else:
+        codes <<= _PARTITION_BITS
+    for code, rows in groups_of(codes):
+        number = code & _PARTITION_MASK
+        partition = number - (number >> (_PARTITION_BITS - 1) << _PARTITION_BITS)
+        yield TopicPartition(names[code >> _PARTITION_BITS] or "", partition), rows
 
-    Args:
-        batch: some of the columns that can be written.
-        topic: the topic of all rows; None: each row's column names it.
 
-    Raises: InvalidConfig: a row has no topic, or a column of partitions and none in it.
-    """
-    columns = {name: _values(batch, name) for name in _TYPES}
-    if topic is not None:
-        columns["topic"] = [topic] * batch.num_rows
-    if "partition" not in batch.schema.names:
-        columns["partition"] = [0] * batch.num_rows
-    rows = zip(*(columns[name] for name in _TYPES), strict=True)
-    for key, value, topic_name, partition, timestamp_us, headers in rows:
-        if topic_name is None:
-            raise InvalidConfig("topic", None, "a row has none", "kafka-log")
-        if partition is None:
-            raise InvalidConfig("partition", None, _NO_PARTITION, "kafka-log")
-        timestamp_ms = -1 if timestamp_us is None else timestamp_us // 1000
-        pairs = tuple((header["key"].encode(), header["value"]) for header in headers or ())
-        yield TopicPartition(topic_name, partition), Record(0, timestamp_ms, key, value, pairs)
+def _column(batch: pa.RecordBatch, name: str, cause: str) -> pa.Array:
+    """Return a column. Raises: InvalidConfig: a row has a null in it."""
+    column = batch.column(name)
+    if column.null_count:
+        raise InvalidConfig(name, None, cause, "kafka-log")
+    return column
 
 
 def _check(schema: StructType, topic: str | None) -> None:
@@ -274,31 +292,29 @@ def _check(schema: StructType, topic: str | None) -> None:
 
 
 class _OpenPart:
-    def __init__(self, write: Write, name: TopicPartition) -> None:
+    def __init__(self, write: Write, name: TopicPartition, encoder: Encoder) -> None:
         if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
             raise InvalidConfig("topic", str(name), "no partition can be called that", "kafka-log")
         self._write = write
         unique = f"{write.job}{uuid.uuid4().hex[:16]}"
         self.directory = write.log_dir / f"logcleaner-{name.partition}.{unique}{DirState.DELETE.value}"
         self._log = Log.create(self.directory, write.config, FileSystem(), topic_id=write.topic_id(name.topic))
-        self._records: list[Record] = []
-        self._filled_bytes = 0
+        batch_bytes = min(BATCH_BYTES, write.segment_bytes // 4)
+        self._builder = BatchBuilder(encoder, write.compression, batch_bytes, write.now_ms)
 
-    def add(self, record: Record) -> None:
-        self._records.append(record)
-        headers_bytes = sum(len(name) + len(value or b"") for name, value in record.headers)
-        self._filled_bytes += len(record.key or b"") + len(record.value or b"") + headers_bytes + _RECORD_OVERHEAD_BYTES
-        if self._filled_bytes >= min(BATCH_BYTES, self._write.segment_bytes // 4):
-            self._append()
+    def add(self, columns: RecordColumns, rows: Integers) -> None:
+        self._append(self._builder.add(columns, rows))
 
     def close(self) -> None:
-        if self._records:
-            self._append()
+        self._append(self._builder.finish())
         self._log.close()
 
-    def _append(self) -> None:
-        self._log.append_records(self._records, now_ms=self._write.now_ms, compression=self._write.compression)
-        self._records, self._filled_bytes = [], 0
+    def _append(self, finished: Iterator[memoryview]) -> None:
+        try:
+            for batches in finished:
+                self._log.append_finished(batches, now_ms=self._write.now_ms)
+        except InvalidRecord as error:
+            raise InvalidConfig("value", None, error.cause, "kafka-log") from error
 
 
 def by_partition(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -312,14 +328,19 @@ def join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int
     """Append the batches of the other parts to the first part. Return that part and its log end offset."""
     with Log.open(parts[0].directory, write.config, fs) as log:
         for part in parts[1:]:
-            for batch in Log.open(part.directory, write.config, fs).read():
-                log.append(_NUMBERED_FROM_0 + bytes(batch.data[len(_NUMBERED_FROM_0) :]), now_ms=write.now_ms)
+            for batches in _sound_batches(Log.open(part.directory, write.config, fs)):
+                log.append_finished(memoryview(batches), now_ms=write.now_ms)
         return parts[0], log.log_end_offset
 
 
-def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    if name not in batch.schema.names:
-        return [None] * batch.num_rows
-    column = batch.column(name)
-    values: list[Any] = (column.cast(_CAST[name]) if name in _CAST else column).to_pylist()
-    return values
+def _sound_batches(log: Log) -> Iterator[bytearray]:
+    """Yield the batches of a log, many at a time. Raises: CorruptBatch, UnreadableFile."""
+    batches = bytearray()
+    for batch in log.read():
+        assert isinstance(batch, Batch)
+        batch.ensure_valid()
+        batches += batch.data
+        if len(batches) >= _JOINED_BYTES:
+            yield batches
+            batches = bytearray()
+    yield batches
