@@ -24,6 +24,7 @@ ROTATED_JOURNAL_FILE: Final = JOURNAL_FILE + ".1"
 HOLDS_FILE: Final = ".logcleaner-holds"
 HOLD_IDS_FILE: Final = ".logcleaner-hold-ids"
 LIMITS_FILE: Final = ".logcleaner-limits"
+STREAMS_FILE: Final = ".logcleaner-streams"
 MANIFEST_FILE: Final = "logcleaner-manifest.json"
 INCOMPLETE_FILE: Final = "logcleaner-incomplete"
 SCRATCH_SUFFIX: Final = ".logcleaner"
@@ -114,6 +115,10 @@ _SUFFIXED_DIR = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
 _OFFSET_MAX: Final = (1 << 63) - 1
 _CLUSTER_SCRATCH: Final = re.compile(rf"\d+\.[a-z]+\.[0-9a-f]{{8}}-[0-9a-f]{{16}}{re.escape(SCRATCH_SUFFIX)}", re.ASCII)
 
+_STAGED: Final = re.compile(
+    rf"(?P<base>\d{{20}})\.log\.(?P<tag>[0-9a-f]{{16}})\.staged{re.escape(SCRATCH_SUFFIX)}", re.ASCII
+)
+
 
 def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.PLAIN) -> str:
     """Return the name of a segment file: ``00000000000000000042.log.cleaned`` for 42, LOG, CLEANED."""
@@ -142,6 +147,23 @@ def is_cluster_scratch(name: str) -> bool:
     Files of a repair end with our suffix, too, and are evidence.
     """
     return _CLUSTER_SCRATCH.fullmatch(name) is not None
+
+
+class StagedName(NamedTuple):
+    """The parts of the name of a staged segment: ``00000000000000000042.log.TAG.staged.logcleaner``."""
+
+    base_offset: int
+    tag: str
+    """16 hexadecimal digits, of one staging."""
+
+    def __str__(self) -> str:
+        return f"{segment_file_name(self.base_offset, FileKind.LOG)}.{self.tag}.staged{SCRATCH_SUFFIX}"
+
+
+def parse_staged_name(name: str) -> StagedName | None:
+    """Read a file name of a partition directory; None for anything but a staged segment."""
+    found = _STAGED.fullmatch(name)
+    return StagedName(int(found["base"]), found["tag"]) if found else None
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:

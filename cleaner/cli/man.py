@@ -19,6 +19,7 @@ _FILES = (
     (".logcleaner-journal", "in each log dir: the journal of all changes; logcleaner history prints it"),
     (".logcleaner-holds", "in each log dir: the partitions on hold since a restore"),
     (".logcleaner-limits", "in each log dir: the limits that were confirmed last; logcleaner config apply"),
+    (".logcleaner-streams", "in each log dir: the last batch of each stream of Spark that writes there"),
     (".logcleaner-hold-ids", "in each log dir: the topic ids to which these holds belong"),
 )
 

@@ -78,8 +78,8 @@ class Journal:
 
         Args:
             what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``restore-failed``,
-                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``failed``, ``evidence``, or
-                ``clock``, for a clock that looked wrong and was confirmed.
+                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``append``, ``failed``,
+                ``evidence``, or ``clock``, for a clock that looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
@@ -199,7 +199,7 @@ def read_lines(log_dir: Path) -> Iterator[dict[str, Any] | None]:
         with as_unreadable(path), suppress(FileNotFoundError), _lines(path) as file:
             while line := file.readline(LINE_BYTES_MAX):
                 if line != b"\n":  # written behind a torn line
-                    yield _decoded(line.removesuffix(b"\n"))
+                    yield decode_entry(line.removesuffix(b"\n"))
 
 
 def _lines(path: Path) -> IO[bytes]:
@@ -212,7 +212,7 @@ def read_entries(log_dir: Path, what: str) -> Iterator[dict[str, Any]]:
     for name in (ROTATED_JOURNAL_FILE, JOURNAL_FILE):
         data = read_file(log_dir / name) or b""
         lines = data.splitlines() if stated in data else ()  # every plan asks, and hardly ever finds an entry
-        yield from (entry for line in lines if stated in line and (entry := _decoded(line)))
+        yield from (entry for line in lines if stated in line and (entry := decode_entry(line)))
 
 
 def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:
@@ -228,7 +228,7 @@ def read_last_run(log_dir: Path) -> LastRun | None:
     """
     for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):
-            match _decoded(line):
+            match decode_entry(line):
                 case {"what": "restore" | "restore-failed" | "release" | "repair" | "revert"}:
                     continue
                 case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
@@ -238,7 +238,8 @@ def read_last_run(log_dir: Path) -> LastRun | None:
     return None
 
 
-def _decoded(line: bytes) -> dict[str, Any] | None:
+def decode_entry(line: bytes) -> dict[str, Any] | None:
+    """Return the entry of a line; None if the line is damaged."""
     checksum, _, body = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(body):
         return None

@@ -79,9 +79,8 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
         case "dropped":
             return _dropped(entry).removeprefix("; ") or "-"
-        case "import":
-            until = f"offsets {entry.get('log_start_offset')} up to {entry.get('log_end_offset')}"
-            return f"{counted(n, 'record') if type(n := entry.get('records')) is int else 'records'}, {until}"
+        case "import" | "append":
+            return _added(entry)
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -98,6 +97,16 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"{entry.get('file')}: {_mended(entry)}"
         case what:
             return _swept(entry) if what == "sweep" else _ALWAYS.get(what, "-")
+
+
+def _added(entry: Mapping[str, Any]) -> str:
+    """Return which records an import or a stream brought."""
+    end_offset, records = entry.get("log_end_offset"), entry.get("records")
+    if entry["what"] == "append":
+        who = f"batch {entry.get('batch')} of query {entry.get('query')}"
+        return f"{who}, offsets {entry.get('start_offset')} up to {end_offset}"
+    until = f"offsets {entry.get('log_start_offset')} up to {end_offset}"
+    return f"{counted(records, 'record') if type(records) is int else 'records'}, {until}"
 
 
 def _kept(entry: Mapping[str, Any]) -> str:

@@ -199,6 +199,15 @@ class LogFiles:
             self._active = None
 
     @locked
+    def settle(self, now_ms: int) -> None:
+        """Leave the log as a clean stop does, also if nothing was appended: index files that are missing are made anew.
+
+        Raises: TornTail where bytes that are no batch lie at the log end; as ``close``.
+        """
+        self._activated(now_ms)
+        self.close()
+
+    @locked
     def producer_state(self, now_ms: int) -> ProducerState:
         """Return the producers and their open transactions at the log end. Raises: CorruptBatch, UnreadableFile."""
         if self._producers is None:

@@ -290,7 +290,7 @@ def _is_worthless(listing: Listing, finished: tuple[SegmentFile, ...]) -> bool:
         raise damage
     if logs[0].size_bytes:
         for file in {file.path: file for file in (*replaced, *(source.log for source in sources))}.values():
-            _verify(file)
+            ensure_whole(file)
     return True
 
 
@@ -309,14 +309,14 @@ def _fills_a_gap(listing: Listing, retired: Collection[int], base_offset: int) -
 
 def _damage(log: SegmentFile) -> CorruptBatch | None:
     try:
-        _verify(log)
+        ensure_whole(log)
     except CorruptBatch as error:
         return error
     return None
 
 
-def _verify(log: SegmentFile) -> None:
-    """Read all of a log. Raises: CorruptBatch, UnreadableFile."""
+def ensure_whole(log: SegmentFile) -> None:
+    """Read all of a log, and compare the CRC of each batch. Raises: CorruptBatch, UnreadableFile."""
     with reading(log.path) as descriptor:
         headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
         for found in headers:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from cleaner.spark.table.sink import KafkaLogWriter
     from cleaner.spark.table.stream import KafkaLogStreamReader
+    from cleaner.spark.table.stream_sink import KafkaLogStreamWriter
 
 
 class KafkaLogSource(DataSource):
@@ -75,6 +76,15 @@ class KafkaLogSource(DataSource):
         from cleaner.spark.table.sink import KafkaLogWriter  # noqa: PLC0415
 
         return KafkaLogWriter(self.options, schema, overwrite=overwrite)
+
+    @WITHOUT_STACK
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaLogStreamWriter:  # noqa: N802
+        """Return the writer of one streaming query. Raises: InvalidConfig, also of a store; UnusableOutput."""
+        from cleaner.spark.table.stream_sink import KafkaLogStreamWriter  # noqa: PLC0415  (Spark 4.1)
+
+        if names_a_store(path := self.options.get("path", "")):
+            raise InvalidConfig("path", path, "a store is never appended to: name a directory", "kafka-log")
+        return KafkaLogStreamWriter(self.options, schema, overwrite=overwrite)
 
 
 class KafkaLogReader(DataSourceReader):
