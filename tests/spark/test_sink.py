@@ -210,7 +210,9 @@ def in_one(log_dir: Path, *batches: pa.RecordBatch, **options: str) -> dict[str,
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_same_rows_give_the_same_bytes_however_many_come_at_a_time(tmp_path: Path, codec: str) -> None:
+def test_same_rows_give_the_same_bytes_however_many_come_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
     options = {"segment.bytes": "60000", "compression": codec}
     rows = [
         (None if place % 9 == 0 else f"k{place * place % 97}", Random(place).randbytes(place % 150), f"t{place % 3}",
@@ -219,7 +221,9 @@ def test_same_rows_give_the_same_bytes_however_many_come_at_a_time(tmp_path: Pat
     ]  # fmt: skip
     whole = in_one(tmp_path / "whole", batch(*rows[:3000]), batch(*rows[3000:]), **options)
     cuts = [rows[:3000], *(rows[first : first + 101] for first in range(3000, 6000, 101))]
-    assert in_one(tmp_path / "cut", *(batch(*cut) for cut in cuts), **options) == whole
+    for gathered_bytes in (1, 1 << 17):
+        monkeypatch.setattr("cleaner.spark.table.sink.GATHERED_BYTES", gathered_bytes)
+        assert in_one(tmp_path / f"cut {gathered_bytes}", *(batch(*cut) for cut in cuts), **options) == whole
     assert in_one(tmp_path / "again", batch(*rows[:3000]), batch(*rows[3000:]), **options) == whole
     assert len([name for name in whole if name.endswith(".log")]) > len({f"{row[2]}-{row[3]}" for row in rows})
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 16 << 10
 """The size of records at which a batch is closed, which is the default of producers; less if segments are small."""
+GATHERED_BYTES: Final = 16 << 20
+"""The size of rows that are written at a time."""
 _JOINED_BYTES: Final = 1 << 20
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _BATCH_BYTES_MAX: Final = (1 << 31) - 1
@@ -113,7 +115,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         """Write the rows of a task into parts, and return them. Raises: as ``write``."""
         context = TaskContext.get()
         writer = PartWriter(write, context.partitionId() if context else 0)
-        for batch in iterator:
+        for batch in gathered(iterator):
             writer.add(batch, self._topic)
         return writer.close()
 
@@ -194,6 +196,7 @@ class PartWriter:
             )
         self._write, self._task = write, task
         self._open: dict[TopicPartition, _OpenPart] = {}
+        self._topic_ids: dict[str, str] = {}
         self._encoder = Encoder()
 
     def add(self, batch: pa.RecordBatch, topic: str | None) -> None:
@@ -213,8 +216,15 @@ class PartWriter:
         for name, rows in rows_by_partition(batch, topic):
             part = self._open.get(name)
             if part is None:
-                part = self._open[name] = _OpenPart(self._write, name, self._encoder)
+                part = self._open[name] = self._begun(name)
             part.add(columns, rows)
+
+    def _begun(self, name: TopicPartition) -> _OpenPart:
+        if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
+            raise InvalidConfig("topic", str(name), "no partition can be called that", "kafka-log")
+        if name.topic not in self._topic_ids:  # all partitions of the log dir are asked for it
+            self._topic_ids[name.topic] = self._write.topic_id(name.topic)
+        return _OpenPart(self._write, name, self._topic_ids[name.topic], self._encoder)
 
     def close(self) -> tuple[Part, ...]:
         """Make all written records durable, and return the parts. Raises: OutOfSpace."""
@@ -251,6 +261,19 @@ def remove_parts(write: Write) -> None:
             fs.unlink(path, Purpose.REMOVE)
         directory.rmdir()
     fs.fsync_dir(write.log_dir, Purpose.REMOVE)
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of several batches as one: each partition costs time once a batch, however few its rows are."""
+    held, held_bytes = list[pa.RecordBatch](), 0
+    for batch in batches:
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= GATHERED_BYTES:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            held, held_bytes = [], 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 def rows_by_partition(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[TopicPartition, Integers]]:
@@ -292,13 +315,11 @@ def _check(schema: StructType, topic: str | None) -> None:
 
 
 class _OpenPart:
-    def __init__(self, write: Write, name: TopicPartition, encoder: Encoder) -> None:
-        if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
-            raise InvalidConfig("topic", str(name), "no partition can be called that", "kafka-log")
+    def __init__(self, write: Write, name: TopicPartition, topic_id: str, encoder: Encoder) -> None:
         self._write = write
         unique = f"{write.job}{uuid.uuid4().hex[:16]}"
         self.directory = write.log_dir / f"logcleaner-{name.partition}.{unique}{DirState.DELETE.value}"
-        self._log = Log.create(self.directory, write.config, FileSystem(), topic_id=write.topic_id(name.topic))
+        self._log = Log.create(self.directory, write.config, FileSystem(), topic_id=topic_id)
         batch_bytes = min(BATCH_BYTES, write.segment_bytes // 4)
         self._builder = BatchBuilder(encoder, write.compression, batch_bytes, write.now_ms)
 
