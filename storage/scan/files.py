@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,8 +31,14 @@ if TYPE_CHECKING:
     from storage.directory import OpenFile
     from storage.scan.extents import Extent
 
-_READ_AHEAD_BYTES: Final = 16 << 20
+READ_AHEAD_BYTES: Final = 16 << 20
 """The most bytes that the system reads ahead: twice its setting, which is seldom above 8 MiB."""
+
+AHEAD_BYTES: Final = 32 << 20
+"""The bytes that are brought in ahead of a walk over a file that was not in the page cache."""
+
+STEP_BYTES: Final = 4 << 20
+"""The bytes that are brought in at once. The end of a walk waits for them."""
 
 _FILES_AHEAD: Final = 4
 """As many files as there are windows on their way: a small file is one window."""
@@ -111,19 +117,70 @@ class _Absent:
         return sum(end - start for start, end in self._ranges)
 
     def note(self, window_end: int) -> None:
-        """Note the absent pages of a window, before the system reads ahead of it."""
-        end = min(window_end + _READ_AHEAD_BYTES, self._size_bytes)
+        """Note the absent pages of a window, before the system reads ahead of it.
+
+        If there are some, note those of the whole file: nobody can tell how far ahead the system will read.
+        """
+        end = min(window_end + READ_AHEAD_BYTES, self._size_bytes)
         if self.noted_to >= self._size_bytes:
             return
         with reading_here(self._path) as file:
-            self._ranges += absent_ranges(file, self.noted_to, end)
+            found = absent_ranges(file, self.noted_to, end)
+            if found and end < self._size_bytes:
+                found += absent_ranges(file, end, self._size_bytes)
+                end = self._size_bytes
+        self._ranges += found
         self.noted_to = end
+
+    def reach_beyond(self, position: int) -> bool:
+        """Return whether a page from there on was absent."""
+        return bool(self._ranges) and self._ranges[-1][1] > position
 
     def let_go(self) -> None:
         """Take the pages out of the page cache again."""
         if self._ranges:
             with reading_here(self._path) as file:
                 let_go(file, self._ranges)
+
+
+class _Ahead:
+    """A thread that brings in the pages of a mapping ahead of a walk, so that the disk is busy while the cores work."""
+
+    def __init__(self, buf: Bytes, position: int) -> None:
+        """Begin at a byte of the mapping."""
+        self._buf = buf
+        self._walked_to = position
+        self._is_stopped = False
+        self._changed = Condition()
+        self._thread = Thread(target=self._run, args=(position,), name="read-ahead", daemon=True)
+        self._thread.start()
+
+    def go_on(self, position: int) -> None:
+        """Say how far the walk is."""
+        with self._changed:
+            self._walked_to = max(self._walked_to, position)
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread, and wait for its end."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self, position: int) -> None:
+        while position < self._buf.size:
+            with self._changed:
+                while not self._is_stopped and position >= self._walked_to + AHEAD_BYTES:
+                    self._changed.wait()
+                if self._is_stopped:
+                    return
+                start = max(position, self._walked_to)
+            position = min(start + STEP_BYTES, self._buf.size)
+            try:
+                populate(self._buf, start - start % mmap.PAGESIZE, position)
+            except OSError:
+                return  # the walk meets the error, too, and tells it
 
 
 class MappedFile(FileBytes):
@@ -138,6 +195,8 @@ class MappedFile(FileBytes):
         self._absent = _Absent(self._path, self._size_bytes)
         self._populated_to = 0
         self._walked_to = 0
+        self._ahead: _Ahead | None = None
+        self._beginning = Lock()
         self._asks = True
         """Whether a window's absent pages must be asked for before they are brought in.
 
@@ -155,6 +214,8 @@ class MappedFile(FileBytes):
         assert self._buf is not None
         if self._asks:
             self._absent.note(end)
+        if self._absent.reach_beyond(end):
+            self._bring_ahead(self._buf, end)
         had_to_read = self._populate(self._buf, start, end)
         if end > self._walked_to:
             self._asks = had_to_read or (self._asks and start > 0)
@@ -168,6 +229,7 @@ class MappedFile(FileBytes):
 
     def let_go(self) -> None:
         """Leave the page cache as it was found. No window is in use."""
+        self._stop_ahead()
         if self._buf is not None:
             unmap_pages(self._buf, 0, self._size_bytes)
             self._populated_to = 0
@@ -175,10 +237,22 @@ class MappedFile(FileBytes):
 
     def close(self) -> None:
         """Let the file go, so that unlinking it gives its space back. Calling it again does nothing."""
+        self._stop_ahead()
         self._buf = None
         if self._map is not None:
             with suppress(BufferError):  # an error that is being raised still holds a view; the map goes with the error
                 self._map.close()
+
+    def _bring_ahead(self, buf: Bytes, position: int) -> None:
+        with self._beginning:
+            if self._ahead is None:
+                self._ahead = _Ahead(buf, position)
+        self._ahead.go_on(position)
+
+    def _stop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.stop()
+            self._ahead = None
 
     def _populate(self, buf: Bytes, start: int, end: int) -> bool:
         """Bring in the pages of a window. Return whether some may have been read from disk.
