@@ -11,8 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import pyarrow as pa
 import pytest
 
+from cleaner.arrow.schema import TIMESTAMP
 from cleaner.engine.streams import DamagedStreams, StreamBatch, read_streams
 from cleaner.spark.table.sink import Part, PartWriter, Write
 from cleaner.spark.table.stream_sink import BatchGoneBack, MicroBatch, StagedGone, append_batch
@@ -47,6 +49,7 @@ Rows = Mapping[TopicPartition, list[str]]
 ROWS: Final[Rows] = {ORDERS: ["o1", "o2", "o3", "o4"], CLICKS: ["c1", "c2"], NEW: ["n1"]}
 SMALL: Final = 200
 """A size of segments that makes two of the rows of orders."""
+COLUMNS: Final = pa.schema({"key": pa.string(), "value": pa.string(), "partition": pa.int32(), "timestamp": TIMESTAMP})
 STEPS_TRIED: Final = 24
 STATES_TRIED: Final = 60
 MEMORY: Final = Path("/dev/shm")
@@ -67,8 +70,10 @@ def micro_batch(log_dir: Path, number: int = 7, query: str = QUERY, segment_byte
 def parts_of(batch: MicroBatch, rows: Rows = ROWS, task: int = 0) -> tuple[Part, ...]:
     writer = PartWriter(batch.write, task)
     for name, values in rows.items():
-        for value in values:
-            writer.add(name, Record(0, NOW_MS, value.encode(), b"v" * 30))
+        made = [
+            {"key": one, "value": "v" * 30, "partition": name.partition, "timestamp": NOW_MS * 1000} for one in values
+        ]
+        writer.add(pa.RecordBatch.from_pylist(made, COLUMNS), name.topic)
     return writer.close()
 
 
