@@ -80,11 +80,19 @@ def despite_vanishing(read: Callable[[], _T]) -> _T:
 
     Raises: as ``read`` does.
     """
+    return despite_changes(read, lambda error: isinstance(error, UnreadableFile) and error.has_vanished)
+
+
+def despite_changes(read: Callable[[], _T], is_change: Callable[[LogCleanerError], bool]) -> _T:
+    """Call ``read`` again, a few times, where an error says that somebody changed what it reads.
+
+    Raises: as ``read`` does.
+    """
     for _ in range(_LOOKS_MAX - 1):
         try:
             return read()
-        except UnreadableFile as error:
-            if not error.has_vanished:
+        except LogCleanerError as error:
+            if not is_change(error):
                 raise
     return read()
 

@@ -193,6 +193,8 @@ class DigestPartition(TypedDict):
     """The partition."""
     log_dir: str
     """The log dir that was read."""
+    directory_id: str | None
+    """The `directory.id` of that log dir; null if it has none."""
     topic_id: str | None
     """The topic id; null if it is not known."""
     start_offset: Count
@@ -209,6 +211,8 @@ class DigestPartition(TypedDict):
     """The records that count."""
     tombstones: Count
     """The latest records of their keys that are tombstones; they do not count."""
+    size_bytes: Count
+    """The bytes of all `.log` files."""
     error: str | None
     """Why the replica could not be read to the end; null if it was."""
     blocks: str

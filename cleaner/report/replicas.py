@@ -28,6 +28,11 @@ class ReplicasReport:
         """Return whether committed records differ, or a replica cannot be read."""
         return any(one.is_damaged for one in self.found)
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all partitions that several places have could be compared."""
+        return all(one.not_compared is None for one in self.found)
+
     def document(self) -> dict[str, Any]:
         """Return what ``diff --replicas --json`` prints."""
         return {
@@ -43,6 +48,8 @@ class ReplicasReport:
             if one.is_damaged or one.not_compared or page.view.every_segment:
                 for line in _lines(one):
                     page.row(f"{one.topic_partition}: {line}")
+        for name in self.single if page.view.every_segment else ():
+            page.row(f"{name}: in one place only")
         damaged = sum(one.is_damaged for one in self.found)
         left = sum(not one.is_damaged and one.not_compared is not None for one in self.found)
         agree = len(self.found) - damaged - left
@@ -61,6 +68,8 @@ def _lines(one: Agreement) -> Iterator[str]:
         yield f"DAMAGE {_where(one.divergence)}: {one.divergence.cause}; {_groups(one.divergence)}"
     elif one.not_compared is not None:
         yield f"not compared: {one.not_compared}"
+    elif one.is_empty:
+        yield f"{len(one.places)} replicas are empty"
     elif not one.errors:
         where = f"offsets {one.start_offset} to {one.end_offset - 1}"
         yield f"{len(one.places)} replicas agree on {counted(one.records, 'record')}, {where}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
@@ -36,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ExitStatus.FAILED,
         ExitStatus.USAGE,
         also={
-            ExitStatus.DAMAGED: "a record is gone, changed or new without a cause; committed records of replicas differ"
+            ExitStatus.FAILED: "a partition failed, or its replicas could not be compared",
+            ExitStatus.DAMAGED: (
+                "a record is gone, changed or new without a cause; committed records of replicas differ"
+            ),
         },
     )
     parser.usage = "logcleaner diff BEFORE AFTER [options] | --replicas DIR|FILE DIR|FILE ... [options]"
@@ -114,15 +118,27 @@ def _compare_replicas(args: argparse.Namespace) -> int:
         raise InvalidConfig("--replicas", None, "names a place twice; name each broker's log dir or digest once")
     check_usable()
     places = [_replicas_in(path, args.topic) for path in args.replicas]
+    for one, other in combinations(zip(args.replicas, places, strict=True), 2):
+        if _directory_ids(one[1]) & _directory_ids(other[1]):
+            complain(f"{one[0]} and {other[0]} are of one log dir by its directory.id: that they agree proves nothing")
     known = {one.topic_partition for replicas in places for one in replicas}
     if args.topic and not known:
         raise InvalidConfig("--topic", " ".join(args.topic), "matches no partition in any of the places")
+    if len(known) == sum(map(len, places)):
+        cause = f"no partition lies in two of the places ({len(known)} in one each); name brokers of one cluster"
+        raise InvalidConfig("--replicas", None, cause)
     with ProgressBar("comparing") as bar:
         bar.expect(sum(one.size_bytes for replicas in places for one in replicas if isinstance(one, FoundReplica)))
         found = list(compare_replicas(places, bar.advance))
     report = ReplicasReport(found, sorted(map(str, known - {one.topic_partition for one in found})))
     show(report, as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
-    return ExitStatus.DAMAGED if report.is_damaged else ExitStatus.DONE
+    if report.is_damaged:
+        return ExitStatus.DAMAGED
+    return ExitStatus.DONE if report.is_whole else ExitStatus.FAILED
+
+
+def _directory_ids(replicas: Sequence[FoundReplica] | Sequence[DigestedReplica]) -> set[str]:
+    return {one.directory_id for one in replicas if one.directory_id is not None}
 
 
 def _replicas_in(path: Path, topics: Sequence[str]) -> list[FoundReplica] | list[DigestedReplica]:

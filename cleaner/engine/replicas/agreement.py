@@ -36,6 +36,15 @@ class DigestedReplica:
     is_compacted: bool
     epochs: tuple[LeaderEpochEntry, ...]
     digest: Digest
+    size_bytes: int
+    """The bytes of all ``.log`` files, also of those that hold nothing committed."""
+    directory_id: str | None = None
+    """``directory.id`` of the log dir, as far as it has one."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the log has no record, and need not have any."""
+        return self.size_bytes == 0 and self.high_watermark <= self.start_offset
 
 
 class Divergence(NamedTuple):
@@ -67,6 +76,11 @@ class Agreement:
     """Why replicas could not be compared at all."""
 
     @property
+    def is_empty(self) -> bool:
+        """Return whether the replicas agree that there is no record."""
+        return self.start_offset == self.end_offset and not self.is_damaged and self.not_compared is None
+
+    @property
     def is_damaged(self) -> bool:
         """Return whether committed records differ, or a replica cannot be read."""
         return self.divergence is not None or bool(self.errors)
@@ -85,6 +99,8 @@ def agreement(replicas: Sequence[DigestedReplica]) -> Agreement:
     if len({one.topic_id for one in sound} - {None}) > 1:
         ids = _groups({one.place: one.topic_id for one in sound})
         return found(divergence=Divergence(0, 0, "the topic ids differ", ids))
+    if len(sound) >= _TWO and all(one.is_empty for one in sound):
+        return found()
     reason = _why_not(sound)
     epoch = _first_common_epoch(sound)
     if reason is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.diff.two_states import OFFSET_END, State
 from cleaner.engine.inventory import ensure_whole_copy, is_named
+from cleaner.engine.repair.topic_ids import ids_of
 from cleaner.engine.replicas.agreement import (
     Agreement,
     DigestedReplica,
@@ -35,7 +36,7 @@ from cleaner.engine.replicas.digesting import (
 )
 from policies.config.config_layers import ConfigLayers
 from storage.checkpoints import LeaderEpochEntry
-from storage.directory import despite_vanishing, read_whole
+from storage.directory import despite_changes, despite_vanishing, read_whole
 from storage.errors import ErrorKind, LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
@@ -49,7 +50,6 @@ from storage.names import (
 )
 
 SCHEMA: Final = "logcleaner.digest/1"
-_LOOKS_MAX: Final = 8
 _BLOCK: Final = np.dtype([("number", "<i8"), ("records", "<u4"), ("hashed", "<u8")])
 
 _T = TypeVar("_T")
@@ -75,7 +75,6 @@ class _Marks(NamedTuple):
     start_offset: int
     high_watermark: int
     """0 if no checkpoint has one: then nothing is known to be committed."""
-    compacted_to_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,8 @@ class FoundReplica:
     is_compacted: bool
     listing: Listing
     """The listing of the partition, as recovery would leave it; empty if it cannot be read."""
+    directory_id: str | None = None
+    """``directory.id`` of the log dir, as far as it has one."""
     topic_id: str | None = None
     epochs: tuple[LeaderEpochEntry, ...] = ()
     error: str | None = None
@@ -133,7 +134,7 @@ class FoundReplica:
 
     def replica(self, start_offset: int, end_offset: int) -> Replica:
         """Return a range of it, to be digested."""
-        state = State(self.listing, self.start_offset, self.marks.compacted_to_offset)
+        state = State(self.listing, self.start_offset, OFFSET_END)
         return Replica(state, start_offset, end_offset, self.is_compacted)
 
     def digested(self, start_offset: int, end_offset: int, found: Digest) -> DigestedReplica:
@@ -148,6 +149,8 @@ class FoundReplica:
             self.is_compacted,
             self.epochs,
             found,
+            self.size_bytes,
+            self.directory_id,
         )
 
 
@@ -170,10 +173,11 @@ def find_replicas(log_dir: LogDir, topics: Sequence[str], is_compacted: IsCompac
     ensure_whole_copy(log_dir, wants)
     checkpoints = (LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
     starts, high_watermarks, cleaned = (log_dir.offsets(name) for name in checkpoints)
+    _, directory_id = ids_of(log_dir)
     for name, directory in log_dir.partitions(wants):
-        marks = _Marks(starts.get(name, 0), high_watermarks.get(name, 0), cleaned.get(name, 0))
+        marks = _Marks(starts.get(name, 0), high_watermarks.get(name, 0))
         compacts = name in cleaned or is_compacted(name.topic)
-        found = FoundReplica(str(log_dir.path), name, directory, marks, compacts, Listing(directory, ()))
+        found = FoundReplica(str(log_dir.path), name, directory, marks, compacts, Listing(directory, ()), directory_id)
         yield despite_vanishing(found.looked_at)
 
 
@@ -193,7 +197,7 @@ def digest_of(found: FoundReplica, ends: Mapping[TopicPartition, int]) -> Digest
     def give_up(error: LogCleanerError) -> DigestedReplica:
         return found.digested(0, 0, Digest(error=f"{error}; it changes while it is read"))
 
-    return _despite_changes(read, give_up)
+    return _read_despite_changes(read, give_up)
 
 
 def _digested(found: FoundReplica, start: int, wanted_end: int) -> DigestedReplica:
@@ -209,18 +213,14 @@ def _digested(found: FoundReplica, start: int, wanted_end: int) -> DigestedRepli
     return found.digested(start, end, digest(found.replica(start, end)))
 
 
-def _despite_changes(read: Callable[[], _T], give_up: Callable[[LogCleanerError], _T]) -> _T:
-    """Read once more where a broker or a cleaner changed the files meanwhile."""
-    last: LogCleanerError | None = None
-    for _ in range(_LOOKS_MAX):
-        try:
-            return read()
-        except LogCleanerError as error:
-            if not is_change(error):
-                raise
-            last = error
-    assert last is not None
-    return give_up(last)
+def _read_despite_changes(read: Callable[[], _T], give_up: Callable[[LogCleanerError], _T]) -> _T:
+    """Read a few times where a broker or a cleaner changes the files meanwhile."""
+    try:
+        return despite_changes(read, is_change)
+    except LogCleanerError as error:
+        if not is_change(error):
+            raise
+        return give_up(error)
 
 
 def compare_replicas(
@@ -252,7 +252,7 @@ def _compared(replicas: Sequence[FoundReplica | DigestedReplica], advance: Calla
         text = f"{error}; it changes while it is read, so compare again"
         return Agreement(replicas[0].topic_partition, tuple(one.place for one in replicas), not_compared=text)
 
-    found = _despite_changes(read, give_up)
+    found = _read_despite_changes(read, give_up)
     for one in replicas:
         advance(one.size_bytes if isinstance(one, FoundReplica) else 0)
     return found
@@ -335,6 +335,7 @@ def _document(one: DigestedReplica) -> dict[str, Any]:
         "topic": one.topic_partition.topic,
         "partition": one.topic_partition.partition,
         "log_dir": one.place,
+        "directory_id": one.directory_id,
         "topic_id": one.topic_id,
         "start_offset": one.start_offset,
         "end_offset": one.end_offset,
@@ -343,6 +344,7 @@ def _document(one: DigestedReplica) -> dict[str, Any]:
         "leader_epochs": [[entry.epoch, entry.start_offset] for entry in one.epochs],
         "records": one.digest.records,
         "tombstones": one.digest.tombstones,
+        "size_bytes": one.size_bytes,
         "error": one.digest.error,
         "blocks": base64.b64encode(blocks.tobytes()).decode(),
     }
@@ -359,7 +361,7 @@ def read_digest(path: Path, topics: Sequence[str] = ()) -> list[DigestedReplica]
         several = len({one["log_dir"] for one in document["partitions"]}) > 1
         names = [f"{path} ({one['log_dir']})" if several else str(path) for one in document["partitions"]]
         found = [_replica(one, name) for one, name in zip(document["partitions"], names, strict=True)]
-    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, binascii.Error) as error:
         raise NoDigest(path, f"not as it was written ({error})") from error
     return [one for one in found if is_named(one.topic_partition, topics)]
 
@@ -381,4 +383,6 @@ def _replica(one: Mapping[str, Any], place: str) -> DigestedReplica:
         bool(one["compacted"]),
         tuple(LeaderEpochEntry(int(epoch), int(start)) for epoch, start in one["leader_epochs"]),
         found,
+        int(one["size_bytes"]),
+        one["directory_id"],
     )

@@ -34,7 +34,9 @@ def test_each_difference_has_a_line_and_the_last_line_counts() -> None:
 
 def test_partitions_that_agree_have_a_line_where_each_is_asked_for() -> None:
     agrees = "agrees-0: 3 replicas agree on 500 records, offsets 10 to 509\n"
-    assert text_of(EVERY, 200, every_segment=True) == agrees + DAMAGE
+    *damage, verdict = DAMAGE.splitlines(keepends=True)
+    single = ["single-0: in one place only\n", "single-1: in one place only\n"]
+    assert text_of(EVERY, 200, every_segment=True) == "".join([agrees, *damage, *single, verdict])
 
 
 def test_nothing_else_is_counted_where_all_agree() -> None:

@@ -209,7 +209,7 @@ def test_offsets_above_the_lowest_high_watermark_are_not_compared(tmp_path: Path
     assert compared(one, two, three_)[0] == ExitStatus.DAMAGED
     (three_ / HIGH_WATERMARK_CHECKPOINT).unlink()
     status, partition = compared(one, two, three_)
-    assert (status, partition["not_compared"]) == (ExitStatus.DONE, "no offset is committed in all of them")
+    assert (status, partition["not_compared"]) == (ExitStatus.FAILED, "no offset is committed in all of them")
 
 
 def test_leader_epochs_of_an_unclean_election_differ(tmp_path: Path, compared: Compared) -> None:
@@ -261,7 +261,7 @@ def test_difference_of_a_compacted_log_may_be_what_a_replica_ahead_supersedes(
     assert compared(one, two)[0] == ExitStatus.DONE
     rewritten(one / "orders-0" / f"{0:020d}.log", 123, lost)
     status, partition = compared(one, two)
-    assert (status, partition["divergence"]) == (ExitStatus.DONE, None)
+    assert (status, partition["divergence"]) == (ExitStatus.FAILED, None)
     assert partition["not_compared"] == (
         "they differ within offsets 0 to 699, but so may compacted replicas with other high watermarks "
         f"(1000 in {one}, 700 in {two})"
@@ -289,7 +289,7 @@ def test_digests_without_a_whole_block_in_common_are_not_compared(tmp_path: Path
     for place, file in zip((one, two), files, strict=True):
         assert main(["digest", str(place), "--output", str(file)]) == ExitStatus.DONE
     status, partition = compared(*files)
-    assert (status, partition["records"]) == (ExitStatus.DONE, 0)
+    assert (status, partition["records"]) == (ExitStatus.FAILED, 0)
     assert partition["not_compared"].startswith("the digests have no block of 4096 offsets in common (500 in ")
 
 
@@ -397,6 +397,7 @@ def test_logs_of_kafka_before_and_behind_a_compaction_agree(
         (["diff", "--replicas", "{one}", "{spoilt}"], "{spoilt}: is no log dir, and no digest: not as it was written"),
         (["diff", "--replicas", "{one}", "{one}/../one"], "names a place twice"),
         (["diff", "--replicas", "{one}", "{two}", "--topic", "oders"], "matches no partition in any of the places"),
+        (["diff", "--replicas", "{one}", "{other}"], "no partition lies in two of the places (2 in one each)"),
         (["digest", "{one}", "--output", "{text}"], "{text}"),
         (["digest", "{one}", "--output", "{one}/digest.json"], "{one}"),
     ],
@@ -408,6 +409,7 @@ def test_logs_of_kafka_before_and_behind_a_compaction_agree(
         "spoilt digest",
         "twice",
         "topic",
+        "another cluster",
         "output exists",
         "output in the log dir",
     ],
@@ -421,7 +423,8 @@ def test_wrong_use_is_told_in_a_line(
     spoilt = tmp_path / "spoilt"
     assert main(["digest", str(two), "--output", str(spoilt)]) == ExitStatus.DONE
     spoilt.write_text(spoilt.read_text().replace('"blocks": "', '"blocks": "?'))
-    names = {"one": one, "two": two, "text": text, "spoilt": spoilt}
+    committed(tmp_path / "other", PartitionDir(tmp_path / "other", "lonely-0").segment(0, *five_hundred(0)))
+    names = {"one": one, "two": two, "text": text, "spoilt": spoilt, "other": tmp_path / "other"}
     capsys.readouterr()
     assert main([word.format(**names) for word in arguments]) == ExitStatus.USAGE
     assert told.format(**names) in capsys.readouterr().err
@@ -434,3 +437,45 @@ def test_partition_in_one_place_alone_is_counted(tmp_path: Path, capsys: pytest.
     main(["diff", "--replicas", str(one), str(two)])
     out = capsys.readouterr().out
     assert out.endswith("1 partition in one place only\n")
+    main(["diff", "-v", "--replicas", str(one), str(two)])
+    assert "lonely-0: in one place only\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("by_digests", [False, True], ids=["log dirs", "digests"])
+def test_empty_replicas_agree(
+    tmp_path: Path, compared: Compared, capsys: pytest.CaptureFixture[str], *, by_digests: bool
+) -> None:
+    """Most partitions of ``__consumer_offsets`` are empty."""
+    places = three(tmp_path, (0, ()))
+    named = [path.with_suffix(".json") for path in places] if by_digests else places
+
+    def told() -> tuple[int, str | None]:
+        for place, file in zip(places, named, strict=True):
+            file.unlink(missing_ok=True) if by_digests else None
+            assert not by_digests or main(["digest", str(place), "--output", str(file)]) == ExitStatus.DONE
+        status, partition = compared(*named)
+        return status, partition["not_compared"]
+
+    assert told() == (ExitStatus.DONE, None)
+    main(["diff", "-v", "--replicas", *map(str, named)])
+    assert capsys.readouterr().out == "orders-0: 3 replicas are empty\n1 partition agrees, 0 records\n"
+    LogDir(places[1]).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 5}, FS)
+    assert told() == (ExitStatus.FAILED, "no offset is committed in all of them")
+    LogDir(places[1]).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 0}, FS)
+    (places[2] / "orders-0" / f"{0:020d}.log").write_bytes(five_hundred(0)[0])
+    assert told() == (ExitStatus.FAILED, "no offset is committed in all of them")
+
+
+def test_two_digests_of_one_log_dir_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two, three_ = three(tmp_path, (0, five_hundred(0)))
+    for place, directory_id in ((one, "A" * 22), (two, "B" * 22)):
+        (place / "meta.properties").write_text(f"version=1\nnode.id=1\ndirectory.id={directory_id}\n")
+    files = [tmp_path / name for name in ("early.json", "late.json")]
+    for file in files:
+        assert main(["digest", str(one), "--output", str(file)]) == ExitStatus.DONE
+    capsys.readouterr()
+    assert main(["diff", "--replicas", *map(str, files), str(two), str(three_)]) == ExitStatus.DONE
+    told = (
+        f"logcleaner: {files[0]} and {files[1]} are of one log dir by its directory.id: that they agree proves nothing"
+    )
+    assert capsys.readouterr().err == f"{told}\n"
