@@ -21,7 +21,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.benchmarks.compaction import Bench, DifferentRecords
-from tests.benchmarks.logs import log_dir_of
+from tests.benchmarks.logs import StaysWarm, log_dir_of
 from tests.benchmarks.results import OtherRun, Report, Settings, resumed
 from tests.benchmarks.sides import OUR_COMMAND
 from tests.benchmarks.table import markdown
@@ -56,9 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(bench: Bench, report: Report, options: argparse.Namespace) -> None:
     for workload in workloads(options.gib):
-        if workload.name in options.only and workload.name not in report.comparisons:
+        if workload.name not in options.only or workload.name in {*report.comparisons, *report.cold}:
+            continue
+        if workload.is_cold:
+            try:
+                report.cold[workload.name] = bench.cold(workload, options.rounds)
+            except StaysWarm as reason:
+                print(f"NOT MEASURED: {workload.name}: {reason}", file=sys.stderr)
+        else:
             report.comparisons[workload.name] = bench.compare(workload, options.rounds)
-            _done(report, workload, options)
+        _done(report, workload, options)
     if MANY_KEYS in options.only and report.many_keys is None:
         workload = many_keys(options.many_keys)
         report.many_keys = bench.many_keys(workload, with_kafka=options.kafka)

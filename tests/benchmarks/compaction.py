@@ -2,13 +2,14 @@
 
 Kafka: the time of ``Cleaner.doClean`` alone, in a JVM warmed up by two rounds on copies, with a 256 MiB map
 and 1 MiB buffers. Ours: a whole process, from its start to its exit. Both fsync what they write, both leave the
-old segments as ``.deleted`` files, both find the log in the page cache, and both must leave the same records, or there
-is no result.
+old segments as ``.deleted`` files, both find the log in the page cache (or neither, in a cold row), and must leave
+the same records, or there is no result.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -16,10 +17,10 @@ from typing import Final
 
 from storage.checkpoints import parse_offset_checkpoint
 from storage.names import CLEANER_OFFSET_CHECKPOINT
-from tests.benchmarks.limits import CodecBound, measure_codec, measure_machine
+from tests.benchmarks.limits import Least, direct_seconds, measure_least, measure_machine
 from tests.benchmarks.logs import PARTITION, fresh_copy, generated
 from tests.benchmarks.processes import Cost, memory_bytes, run
-from tests.benchmarks.results import Comparison, ManyKeys, Startup
+from tests.benchmarks.results import Cold, Comparison, ManyKeys, Startup
 from tests.benchmarks.sides import OUR_VERSION_COMMAND, WARMUPS, Left, kafka_round, left, our_round, our_words
 from tests.benchmarks.workloads import Part, Workload
 from tests.interop.referee import Referee
@@ -75,8 +76,27 @@ class Bench:
             ours={threads: tuple(costs) for threads, costs in ours.items()},
             startup=startup,
             machine=measure_machine(),
-            codec_bound=self._codec_bound(workload, source),
+            least=self._least(workload, source),
         )
+
+    def cold(self, workload: Workload, rounds: int) -> Cold:
+        """Rounds on a log that is not in the page cache, and ours on one that is, in turn.
+
+        Raises: StaysWarm; as ``compare``.
+        """
+        referee = self._referee_of(workload)
+        source = generated(workload, self._scratch, referee)
+        kafka: list[Cost] = []
+        ours: dict[bool, list[Cost]] = {True: [], False: []}
+        for number in range(rounds):
+            warmups = 0 if number else WARMUPS
+            cost, kafka_left, _ = kafka_round(workload, source, self._scratch, referee, warmups=warmups)
+            kafka.append(cost)
+            for is_cold, costs in ours.items():
+                costs.append(self._our_round(replace(workload, is_cold=is_cold), source, 1, kafka_left))
+            _tell(workload, number, kafka, {1: ours[True]})
+        direct = tuple(self._direct_seconds(workload, source, rounds))
+        return Cold(workload.title, tuple(kafka), tuple(ours[True]), tuple(ours[False]), direct)
 
     def many_keys(self, workload: Workload, *, with_kafka: bool) -> ManyKeys:
         """Ours in one round with a map that holds a part of the keys; Kafka's rounds if they are wanted.
@@ -126,12 +146,20 @@ class Bench:
     def _referee_of(self, workload: Workload) -> Referee:
         return self._old_referee if workload.magic < 2 else self._referee
 
-    def _codec_bound(self, workload: Workload, source: Path) -> CodecBound | None:
-        if workload.codec == "none" or workload.magic < 2:  # of v0 and v1 no kernel decompresses and does no more
+    def _least(self, workload: Workload, source: Path) -> Least | None:
+        if workload.magic < 2:  # no kernel decompresses v0 and v1 and does no more
             return None
         with fresh_copy(source, self._scratch) as log_dir:
             run(our_words(workload, log_dir, self._our_command, threads=1))
-            return measure_codec(source / str(PARTITION), log_dir / str(PARTITION))
+            return measure_least(source / str(PARTITION), log_dir / str(PARTITION), self._scratch)
+
+    def _direct_seconds(self, workload: Workload, source: Path, rounds: int) -> Iterator[float]:
+        with fresh_copy(source, self._scratch) as log_dir:
+            run(our_words(workload, log_dir, self._our_command, threads=1))
+            for _ in range(rounds):
+                seconds = direct_seconds(source / str(PARTITION), log_dir / str(PARTITION), self._scratch)
+                if seconds is not None:
+                    yield seconds
 
     def _kafka_rounds(self, source: Path) -> tuple[list[Cost], Left]:
         """Not warmed up: the first of so many rounds are warm-up enough."""

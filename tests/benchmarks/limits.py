@@ -1,15 +1,22 @@
-"""The limits of the machine: memory, checksums and codecs, by one thread, in memory, with no other work."""
+"""The limits of the machine: memory, checksums, codecs, keys and the disk, each by itself, with no other work."""
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 import numpy as np
 
+from cleaner.engine.compaction.key_map import Budget, KeyMap
 from storage.arrays import Bytes, Integers, Table
 from storage.codecs.batches import body_bytes_max, compress_records, open_codecs
 from storage.codecs.snappy_compress import LastSeen
@@ -19,12 +26,17 @@ from storage.kernels.status import Status
 from storage.log.listing import list_partition
 from storage.machine.kernel import kernel
 from storage.scan.arena import ARENA_BYTES, Arena
-from storage.scan.segments import open_segment
+from storage.scan.page_cache import populate
+from storage.scan.segments import WINDOW_BYTES, open_segment
 from storage.scan.slices import Checksums, Slice
 
 ROUNDS: Final = 3
 BUFFER_BYTES: Final = 256 << 20
 """More than any cache."""
+MAP_BYTES: Final = 256 << 20
+"""As Kafka's in the benchmark."""
+REQUESTS: Final = 8
+REQUEST_BYTES: Final = 1 << 20
 _OFFSET_END: Final = (1 << 63) - 1
 
 
@@ -37,16 +49,29 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class CodecBound:
-    """What a cleaner with these codecs cannot go below: all that is dirty decompressed, what survives compressed."""
+class Least:
+    """What no cleaner can go below, by one thread: the seconds of each work, done once, over the same bytes."""
 
+    check_seconds: float
+    """To read all that is dirty in the page cache, and check it (CRC-32C)."""
     decompress_seconds: float
+    """Of all that is dirty."""
+    keys_seconds: float
+    """To walk over its records, hash each key, and touch its slot in a map."""
     compress_seconds: float
+    """Of what stays."""
+    write_seconds: float
+    """Of what stays, and to make it last."""
+
+    @property
+    def codec_seconds(self) -> float:
+        """Of the codec alone."""
+        return self.decompress_seconds + self.compress_seconds
 
     @property
     def seconds(self) -> float:
-        """Of both."""
-        return self.decompress_seconds + self.compress_seconds
+        """Of all."""
+        return self.check_seconds + self.codec_seconds + self.keys_seconds + self.write_seconds
 
 
 def measure_machine(buffer_bytes: int = BUFFER_BYTES) -> Machine:
@@ -57,18 +82,68 @@ def measure_machine(buffer_bytes: int = BUFFER_BYTES) -> Machine:
     return Machine(buffer_bytes / copied, buffer_bytes / checked)
 
 
-def measure_codec(dirty: Path, cleaned: Path) -> CodecBound:
-    """Decompress every batch of one partition directory, compress every batch of the other as it is there.
-
-    The functions are those that a compaction calls. The best of some rounds, each side for itself.
+def measure_least(dirty: Path, cleaned: Path, scratch: Path) -> Least:
+    """Do each work of a cleaner once, by the kernels that a compaction calls. The best of some rounds, each for itself.
 
     Args:
-        dirty: uncleaned, all of it dirty.
+        dirty: a partition directory, uncleaned, all of it dirty.
         cleaned: the same log compacted. Nobody else may use either: they are mapped.
+        scratch: a directory on the disk that is measured.
     """
-    decompressions = [_decompression_seconds(dirty) for _ in range(ROUNDS)]
-    compressions = [_compression_seconds(cleaned) for _ in range(ROUNDS)]
-    return CodecBound(min(decompressions), min(compressions))
+    return Least(
+        _best_of_rounds(partial(_checking_seconds, dirty)),
+        _best_of_rounds(partial(_decompression_seconds, dirty)),
+        _best_of_rounds(partial(_keys_seconds, dirty)),
+        _best_of_rounds(partial(_compression_seconds, cleaned)),
+        _best_of_rounds(partial(_writing_seconds, cleaned, scratch)),
+    )
+
+
+def _best_of_rounds(seconds_of_one: Callable[[], float]) -> float:
+    return min(seconds_of_one() for _ in range(ROUNDS))
+
+
+def direct_seconds(to_read: Path, to_write: Path, scratch: Path) -> float | None:
+    """Read the logs of one partition directory, then write as many bytes as those of another one hold, past the page
+    cache, with eight requests in flight, and make them last. None where the file system refuses.
+
+    The last bytes of a file that fill no whole request are left out.
+    """
+    started = time.perf_counter()
+    try:
+        for log in _logs(to_read):
+            _transfer(log, os.O_RDONLY, log.stat().st_size, os.preadv)
+        for log in _logs(to_write):
+            target = scratch / f"{log.name}.direct"
+            try:
+                _transfer(target, os.O_WRONLY | os.O_CREAT, log.stat().st_size, os.pwritev)
+            finally:
+                target.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None
+        raise
+    return time.perf_counter() - started
+
+
+def _transfer(path: Path, flags: int, size_bytes: int, call: Callable[[int, list[mmap.mmap], int], int]) -> None:
+    descriptor = os.open(path, flags | os.O_DIRECT)
+    buffers: SimpleQueue[mmap.mmap] = SimpleQueue()
+    for _ in range(REQUESTS):
+        buffers.put(mmap.mmap(-1, REQUEST_BYTES))  # begins on a page, as direct I/O wants it
+
+    def request(position: int) -> None:
+        buffer = buffers.get()
+        if call(descriptor, [buffer], position) != REQUEST_BYTES:
+            raise EOFError(path)
+        buffers.put(buffer)
+
+    try:
+        with ThreadPoolExecutor(REQUESTS) as threads:
+            list(threads.map(request, range(0, size_bytes - REQUEST_BYTES + 1, REQUEST_BYTES)))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _best_seconds(work: Callable[[], object]) -> float:
@@ -80,6 +155,58 @@ def _seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def _logs(partition_dir: Path) -> list[Path]:
+    return [segment.log.path for segment in list_partition(partition_dir).segments if segment.size_bytes]
+
+
+def _checking_seconds(partition_dir: Path) -> float:
+    started = time.perf_counter()
+    for log in _logs(partition_dir):
+        for window in _windows(log):
+            crc32c(window, 0, window.size)
+    return time.perf_counter() - started
+
+
+def _windows(log: Path) -> Iterator[Bytes]:
+    """A file in the page cache, window by window, mapped."""
+    with log.open("rb") as opened:
+        whole = np.frombuffer(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
+    for start in range(0, whole.size, WINDOW_BYTES):
+        end = min(start + WINDOW_BYTES, whole.size)
+        populate(whole, start, end)
+        yield whole[start:end]
+
+
+def _writing_seconds(partition_dir: Path, scratch: Path) -> float:
+    seconds = 0.0
+    for log in _logs(partition_dir):
+        target = scratch / f"{log.name}.written"
+        try:
+            with target.open("xb", buffering=0) as opened:
+                for window in _windows(log):
+                    started = time.perf_counter()
+                    opened.write(window.data)
+                    seconds += time.perf_counter() - started
+                started = time.perf_counter()
+                os.fsync(opened.fileno())
+                seconds += time.perf_counter() - started
+        finally:
+            target.unlink(missing_ok=True)
+    return seconds
+
+
+def _keys_seconds(partition_dir: Path) -> float:
+    arena, seconds = Arena(), 0.0
+    dirty_bytes = sum(log.stat().st_size for log in _logs(partition_dir))
+    keys = KeyMap(dirty_bytes, Budget(MAP_BYTES, 1.0), threads=1)
+    for slice_ in _slices(partition_dir):
+        for run in arena.runs(slice_, 0, slice_.table.size):
+            started = time.perf_counter()
+            keys.add(slice_, run, 0, 0)
+            seconds += time.perf_counter() - started
+    return seconds
 
 
 def _decompression_seconds(partition_dir: Path) -> float:
@@ -96,7 +223,7 @@ def _compression_seconds(partition_dir: Path) -> float:
     arena, codecs, seconds = Arena(), open_codecs(), 0.0
     out = np.empty(body_bytes_max(ARENA_BYTES), np.uint8)
     for slice_ in _slices(partition_dir):
-        for run in arena.runs(slice_, 0, slice_.table.size):
+        for run in () if slice_.is_plain else arena.runs(slice_, 0, slice_.table.size):
             started = time.perf_counter()
             done = _compress_rows(run.buf, slice_.table, run.first, run.last, out, codecs.words, codecs.last_seen)
             seconds += time.perf_counter() - started

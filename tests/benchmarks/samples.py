@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tests.benchmarks.limits import CodecBound, Machine
+from tests.benchmarks.limits import Least, Machine
 from tests.benchmarks.processes import Cost
-from tests.benchmarks.results import Comparison, ManyKeys, Report, Settings, Startup
+from tests.benchmarks.results import Cold, Comparison, ManyKeys, Report, Settings, Startup
 
 SETTINGS: Final = Settings(gib=4, rounds=3, many_keys=1000)
 
@@ -33,7 +33,7 @@ def a_comparison(
         ours={1: costs(one), 2: costs(two)},
         startup=Startup(costs([startup / 2]), costs([startup], 30)),
         machine=Machine(8.1e9, 9.2e9),
-        codec_bound=CodecBound(1.5, 0.5),
+        least=Least(0.25, 1.5, 0.5, 0.5, 0.25),
     )
 
 
@@ -41,5 +41,8 @@ def a_report() -> Report:
     report = Report(SETTINGS, "4.3.1", cpus=2, kernel="x86_64, Linux 6")
     report.comparisons["lz4-100"] = a_comparison()
     report.comparisons["second-round-newest"] = a_comparison("1 % new")
+    report.cold["cold-none-100"] = Cold(
+        "none, 100 B", costs([50, 51, 52]), costs([6, 5, 7]), costs([4]), (3.0, 5.0, 4.5)
+    )
     report.many_keys = ManyKeys(1000, 1250, 10**9, 128 << 20, costs([60], 300)[0], 1000, 20, costs([10, 20]))
     return report

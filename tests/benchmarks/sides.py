@@ -7,7 +7,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +40,10 @@ def kafka_round(
     workload: Workload, source: Path, scratch: Path, referee: Referee, *, warmups: int
 ) -> tuple[Cost, Left, int]:
     """``Cleaner.doClean`` alone, behind warm-ups on further copies; with the bytes that it read of the log."""
-    with fresh_copy(source, scratch) as log_dir:
+    if workload.is_cold and warmups:  # its copies would warm the log
+        kafka_round(replace(workload, is_cold=False), source, scratch, referee, warmups=warmups - 1)
+        warmups = 0
+    with fresh_copy(source, scratch, is_cold=workload.is_cold) as log_dir:
         config: Config = {"segment.bytes": workload.segment_bytes, **FORMATS.get(workload.magic, {})}
         done = referee.bench(log_dir / str(PARTITION), warmups=warmups, config=config)
         assert done.first_dirty_offset == workload.first_dirty_offset
@@ -53,7 +56,7 @@ def our_round(
     workload: Workload, source: Path, scratch: Path, referee: Referee, command: str, threads: int
 ) -> tuple[Cost, Left]:
     """A whole process. Raises: subprocess.CalledProcessError."""
-    with fresh_copy(source, scratch) as log_dir:
+    with fresh_copy(source, scratch, is_cold=workload.is_cold) as log_dir:
         if workload.is_cleaned_by_us:
             _first_round(workload, log_dir, our_words(workload, log_dir, command, threads))
         cost = run(our_words(workload, log_dir, command, threads))

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -17,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tests.benchmarks.processes import Cost
 from tests.benchmarks.results import (
     BUDGET_BYTES,
+    Cold,
     Comparison,
     ManyKeys,
     Report,
@@ -33,7 +35,9 @@ LEGEND: Final = """\
 Ratio: Kafka's seconds to those of our whole process with one thread; at work: its start-up taken off. MB/s (of the
 log as it lies on disk) and records/s: Kafka's, then ours with one thread. Memory: RssAnon at its peak, Kafka's, then
 ours of two threads. v0 and v1: beside Kafka 2.8.2, the last that keeps them. Of the codec: the time that the codec
-alone takes to decompress the log once and to compress what stays, as a part of ours."""
+alone takes to decompress the log once and to compress what stays, as a part of ours. Of the least: the time that one
+thread takes to do each work once and nothing else (check the log, decompress it, walk over it and touch a slot a key,
+compress what stays, write it), as a part of ours at work."""
 
 
 class NoMarkers(Exception):
@@ -69,6 +73,7 @@ def markdown(report: Report) -> str:
     of_clean = {name: one for name, one in report.comparisons.items() if name.startswith("second-round")}
     of_dirty = {name: one for name, one in report.comparisons.items() if name not in of_clean}
     parts = [_updates(report, list(of_dirty.values()))] if of_dirty else []
+    parts += [_cold(list(report.cold.values()))] if report.cold else []
     parts += [_second_rounds(list(of_clean.values()))] if of_clean else []
     parts += [_many_keys(report.many_keys)] if report.many_keys else []
     return "\n\n".join(parts)
@@ -99,11 +104,12 @@ def _updates(report: Report, measured: Sequence[Comparison]) -> str:
         f"{settings.rounds} rounds; {report.cpus} CPUs, {report.kernel}; Kafka {report.kafka_version}.",
         "",
         _row("data", "Kafka", "1 thread", "2 threads", "ratio", "at work", "2 : 1", "MB/s", "records/s", "memory",
-             "of the codec"),
-        _row(*["---"] * 11),
+             "of the codec", "of the least"),
+        _row(*["---"] * 12),
         *(_update(one) for one in measured),
-        _row("start-up", "", _seconds(startup.seconds), "", "", "", "", "", "", _mb(startup.empty_run), ""),
-        _row("of it `--version`", "", _seconds(median_seconds(startup.version)), *[""] * 6, _mb(startup.version), ""),
+        _row("start-up", "", _seconds(startup.seconds), "", "", "", "", "", "", _mb(startup.empty_run), "", ""),
+        _row("of it `--version`", "", _seconds(median_seconds(startup.version)), *[""] * 6, _mb(startup.version),
+             "", ""),
         "",
         LEGEND,
         "",
@@ -113,7 +119,6 @@ def _updates(report: Report, measured: Sequence[Comparison]) -> str:
 
 
 def _update(one: Comparison) -> str:
-    percent = one.bound_percent
     seconds = [median_seconds(costs) for costs in (one.kafka, one.ours[1], one.ours[2])]
     return _row(
         one.title,
@@ -124,8 +129,30 @@ def _update(one: Comparison) -> str:
         ", ".join(f"{one.log_bytes / 1e6 / each:,.0f}" for each in seconds[:2]),
         ", ".join(f"{one.records / 1e6 / each:.1f} M" for each in seconds[:2]),
         f"{_mb(one.kafka)}, {_mb(one.ours[2])}",
-        "" if percent is None else f"{percent:.0f} %",
+        _percent(one.codec_percent),
+        _percent(one.least_percent),
     )
+
+
+def _cold(measured: Sequence[Cold]) -> str:
+    return "\n".join([
+        "Cold: the same logs, not in the page cache, by one thread. Direct: the same bytes read and written past the",
+        "page cache, with eight requests in flight. By the larger: ours by the larger of warm and direct; 1 is best.",
+        "",
+        _row("data", "Kafka", "ours", "ratio", "warm", "direct", "by the larger"),
+        _row(*["---"] * 7),
+        *(
+            _row(
+                one.title,
+                *map(_seconds, (median_seconds(one.kafka), median_seconds(one.ours))),
+                f"**{median_seconds(one.kafka) / median_seconds(one.ours):.1f}x**",
+                _seconds(median_seconds(one.ours_warm)),
+                _seconds(median(one.direct_seconds)) if one.direct_seconds else "",
+                f"{one.times_the_least:.2f}",
+            )
+            for one in measured
+        ),
+    ])  # fmt: skip
 
 
 def _second_rounds(measured: Sequence[Comparison]) -> str:
@@ -166,6 +193,10 @@ def _row(*cells: str) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def _percent(percent: float | None) -> str:
+    return f"{percent:.0f} %" if percent else ""
 
 
 def _mb(costs: Sequence[Cost]) -> str:

@@ -15,7 +15,7 @@ from tests.interop.kafka_jars import OLD, judging_version
 pytestmark = pytest.mark.kafka
 
 KEYS = 20_000
-ONLY = ["v0-lz4-100", "second-round-newest", "many-keys"]
+ONLY = ["v0-lz4-100", "cold-lz4-1024", "second-round-newest", "many-keys"]
 
 
 def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,9 @@ def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([str(word) for word in words]) == 0
     first = capsys.readouterr()
     report = load(file)
-    assert [*report.comparisons, "many-keys"] == ONLY
+    assert [*report.comparisons, *report.cold, "many-keys"] == ["v0-lz4-100", "second-round-newest", *ONLY[1::2]]
+    cold = report.cold["cold-lz4-1024"]
+    assert (len(cold.kafka), len(cold.ours), len(cold.ours_warm)) == (1, 1, 1)
     measured = report.comparisons["second-round-newest"]
     assert (len(measured.kafka), {threads: len(costs) for threads, costs in measured.ours.items()}) == (1, {1: 1, 2: 1})
     assert measured.title in first.out

@@ -36,4 +36,11 @@ def test_ratios_are_those_of_medians() -> None:
     assert comparison.ratio == 8
     assert comparison.ratio_at_work == 10
     assert comparison.threads_ratio == 2
-    assert comparison.bound_percent == 40
+    assert comparison.codec_percent == 40
+    assert comparison.least_percent == 75
+
+
+def test_a_cold_round_is_held_against_the_slower_of_disk_and_warm_round() -> None:
+    cold = a_report().cold["cold-none-100"]
+    assert cold.times_the_least == 6 / 4.5
+    assert replace(cold, direct_seconds=()).times_the_least == 6 / 4

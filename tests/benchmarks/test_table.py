@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_a_row_holds_medians_ratios_rates_and_memory() -> None:
     assert (
         "| lz4, 100 B | 41.0 s | 4.50 s | 2.20 s | **9.1x** | 10.2x | 2.05x | 55, 500 | 0.8 M, 7.6 M "
-        "| 900 MB, 200 MB | 44 % |"
+        "| 900 MB, 200 MB | 44 % | 75 % |"
     ) in markdown(a_report()).splitlines()
 
 
@@ -26,13 +26,14 @@ def test_every_part_is_told() -> None:
     assert "| start-up |  | 0.50 s |" in text
     assert "copies 8.1 GB/s and checks (CRC-32C) 9.2 GB/s" in text
     assert "| 1 % new | 41.0 s | 4.50 s | 2.20 s | **9.1x** | 10.2x | 900 MB, 200 MB |" in text
+    assert "| none, 100 B | 51.0 s | 6.00 s | **8.5x** | 4.00 s | 4.50 s | 1.33 |" in text
     assert "60.0 s in one rewrite, memory 300 MB, within" in text
     assert "at least 20 rounds (measured: 2, 30.0 s)" in text
 
 
 def test_rows_have_as_many_cells_as_their_head() -> None:
     tables = [block.splitlines() for block in markdown(a_report()).split("\n\n") if block.startswith("|")]
-    assert [{row.count("|") for row in table} for table in tables] == [{12}, {8}]
+    assert [{row.count("|") for row in table} for table in tables] == [{13}, {8}, {8}]
 
 
 def test_nothing_measured_gives_nothing() -> None:

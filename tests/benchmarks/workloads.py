@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 KEY_BYTES: Final = 16
@@ -19,6 +19,7 @@ TABLE: Final = (
     ("none", 100), ("none", 1024), ("lz4", 100), ("lz4", 1024), ("zstd", 100), ("zstd", 1024), ("snappy", 100),
     ("gzip", 100),
 )  # fmt: skip
+COLD: Final = (("none", 100), ("none", 1024), ("lz4", 1024))
 LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
 MANY_KEYS: Final = "many-keys"
 
@@ -49,6 +50,8 @@ class Workload:
     """The cleaner checkpoint says that the first part was compacted."""
     is_cleaned_by_us: bool = False
     """Our side did that, and may have noted something for its next round; else another cleaner."""
+    is_cold: bool = False
+    """The log is not in the page cache."""
 
     @property
     def records(self) -> int:
@@ -72,6 +75,7 @@ def workloads(gib: float) -> list[Workload]:
     return [
         *(_updated(gib, codec, value_bytes) for codec, value_bytes in TABLE),
         *(_updated(gib, codec, 100, magic) for magic in (0, 1) for codec in LEGACY_CODECS),
+        *(_cold(gib, codec, value_bytes) for codec, value_bytes in COLD),
         _second_round(gib, "second-round-newest", "1 % new: newest 5 % of segments", newest_first_key),
         _second_round(gib, "second-round-uniform", "1 % new: keys anywhere", 0),
         _second_round(
@@ -94,6 +98,11 @@ def _updated(gib: float, codec: str, value_bytes: int, magic: int = 2) -> Worklo
     if magic < 2:
         name, title = f"v{magic}-{name}", f"v{magic}, {title}"
     return Workload(name, title, parts, value_bytes, codec, magic)
+
+
+def _cold(gib: float, codec: str, value_bytes: int) -> Workload:
+    warm = _updated(gib, codec, value_bytes)
+    return replace(warm, name=f"cold-{warm.name}", is_cold=True)
 
 
 def _second_round(gib: float, name: str, title: str, first_part: float, *, is_foreign: bool = False) -> Workload:
