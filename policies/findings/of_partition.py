@@ -15,7 +15,7 @@ from policies.findings.of_log_dir import offset_findings
 from policies.findings.sweeping import only_copy_findings
 from policies.findings.symptoms import PartitionSymptoms
 from policies.reasons import counted, size
-from storage.names import is_cluster_scratch
+from storage.names import is_cluster_scratch, parse_staged_name
 
 _DENIED: Final = "Permission denied"
 _VERIFY: Final = "logcleaner verify {} tells more, and verify --repair rebuilds what can be rebuilt"
@@ -51,6 +51,10 @@ def file_findings(seen: PartitionSymptoms) -> Iterator[Finding]:
     if (scratch := sum(map(is_cluster_scratch, seen.names.others))) and not seen.is_live:
         text = f"A compaction on a cluster was interrupted, and left {counted(scratch, 'scratch file')}."
         remedy = "The next clean removes what a cluster left; a broker takes no notice of it."
+        yield Finding(FindingCode.SWAP_LEFT, Harm.WASTE, seen.path, text, remedy)
+    if (staged := sum(map(bool, map(parse_staged_name, seen.names.others)))) and not seen.is_live:
+        text = f"A stream of Spark was stopped within a commit, and left {counted(staged, 'staged segment')}."
+        remedy = "Start its query again before the broker: it puts them in, or removes what it has not committed."
         yield Finding(FindingCode.SWAP_LEFT, Harm.WASTE, seen.path, text, remedy)
     if seen.deleted_files:
         files = f"{counted(seen.deleted_files, '.deleted file')} ({size(seen.deleted_bytes)})"

@@ -39,7 +39,19 @@ from storage.records import Record
 from tests.crash.power import lay_down, power_losses
 from tests.crash.stops import FailingAt, by_kill
 from tests.faults import CrashingFileSystem, PowerCut
-from tests.partition_dirs import NOW_MS, FakeClock, PartitionDir, committed, keyed, records_in
+from tests.partition_dirs import (
+    DAY_MS,
+    EXPIRING,
+    NOW_MS,
+    FakeClock,
+    PartitionDir,
+    a_cleaner,
+    committed,
+    configured,
+    keyed,
+    records_in,
+    request,
+)
 from tests.sampled import some
 
 QUERY: Final = "185bb8a5-0028-4da7-899d-e5b9fe80add0"
@@ -252,6 +264,17 @@ def test_staged_records_move_behind_what_a_broker_appended_since(place: Path) ->
     assert keys(log_dir) == AFTER | {ORDERS: [*BEFORE[ORDERS], (3, "broker"), *moved]}
     assert leftovers(log_dir) == []
     assert LogDir(log_dir).offsets(HIGH_WATERMARK_CHECKPOINT)[ORDERS] == 8
+
+
+def test_clean_in_between_takes_nothing_of_what_waits(place: Path) -> None:
+    """Retention takes all that was there before, and rolls a segment at the log end."""
+    log_dir = stopped_behind_its_line(place)
+    layers, late_ms = configured(clicks=EXPIRING, orders=EXPIRING), NOW_MS + 400 * DAY_MS
+    a_cleaner(log_dir, layers, FileSystem(), FakeClock(late_ms)).clean(request(late_ms, delete_delay_ms=0))
+    assert keys(log_dir) == {key: [] for key in AFTER}
+    append(log_dir)
+    assert keys(log_dir) == AFTER | {ORDERS: AFTER[ORDERS][3:], CLICKS: AFTER[CLICKS][1:]}
+    assert leftovers(log_dir) == []
 
 
 def test_another_query_finishes_what_waits_in_its_partitions(place: Path) -> None:

@@ -318,6 +318,16 @@ def test_files_that_wait_are_told_with_who_removes_them(is_live: bool) -> None:
 
 
 @pytest.mark.parametrize("is_live", [False, True])
+def test_segments_that_a_stream_staged_are_told_once_nobody_holds_the_lock(is_live: bool) -> None:
+    names = PartitionNames((f"{7:020d}.log.0123456789abcdef.staged{SCRATCH_SUFFIX}",))
+    found = list(file_findings(seen(a_log().segment(), is_live=is_live, names=names)))
+    text = "A stream of Spark was stopped within a commit, and left 1 staged segment."
+    assert [(one.code, one.harm, one.text) for one in found] == [(FindingCode.SWAP_LEFT, Harm.WASTE, text)] * (
+        not is_live
+    )
+
+
+@pytest.mark.parametrize("is_live", [False, True])
 def test_scratch_of_a_cluster_is_told_once_nobody_holds_the_lock(is_live: bool) -> None:
     scratch = tuple(f"{base:020d}.log.01234567-0123456789abcdef{SCRATCH_SUFFIX}" for base in range(2))
     names = PartitionNames((*scratch, f"{0:020d}.log.from-60{SCRATCH_SUFFIX}"))
