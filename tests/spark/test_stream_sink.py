@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +18,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cleaner.engine.journal import read_entries
 from cleaner.engine.streams import read_streams
 from cleaner.spark.table.source import KafkaLogSource
-from cleaner.spark.table.stream_sink import KafkaLogStreamWriter
+from cleaner.spark.table.stream_sink import KafkaLogStreamWriter, append_batch
 from storage.errors import InvalidConfig
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, SCRATCH_SUFFIX, TopicPartition
+from tests.crash.stops import FailingAt
 from tests.partition_dirs import records_in
+from tests.sampled import is_whole
+from tests.spark.test_append_batch import micro_batch, parts_of
 
-pytest.importorskip("pyspark.sql.datasource", reason="Spark 4.1").DataSourceStreamArrowWriter  # noqa: B018
 ROWS: Final = 30
 SCHEMA: Final = pa.schema({"value": pa.string(), "topic": pa.string()})
 
@@ -116,3 +122,36 @@ def test_query_that_cannot_be_written_exactly_once_is_refused(
 def test_store_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="a store is never appended to: name a directory"):
         KafkaLogSource({"path": "s3a://bucket/dir"}).streamWriter(from_arrow_schema(SCHEMA), overwrite=False)
+
+
+def test_driver_killed_within_a_commit_leaves_each_record_once(spark: Any, tmp_path: Path) -> None:
+    """Driver, JVM and the process of the commit go at once, by SIGKILL, in the second batch."""
+    (tmp_path / "data").mkdir()
+    start(spark, tmp_path, 1).awaitTermination()
+    steps = steps_of_a_commit(tmp_path)
+    for place in range(KILLS):
+        step = (2 * place + 1) * steps // (2 * KILLS)
+        assert killed_driver(tmp_path, step) == -signal.SIGKILL
+    start(spark, tmp_path, 2).awaitTermination()
+    check_each_once(tmp_path, 2)
+
+
+KILLS: Final = 12 if is_whole() else 2
+
+
+def steps_of_a_commit(place: Path) -> int:
+    """Count the steps of a commit in both partitions, on a copy."""
+    log_dir, disk = shutil.copytree(place / "data", place / "copy"), FailingAt(-1)
+    batch = micro_batch(log_dir, query="counted")
+    rows = {name: ["1"] for name, _ in LogDir(log_dir).partitions()}
+    append_batch(batch, parts_of(batch, rows), disk)
+    shutil.rmtree(log_dir)
+    return disk.steps
+
+
+def killed_driver(place: Path, step: int) -> int:
+    words = (sys.executable, "-m", "tests.spark.dying_stream", str(place), str(step))
+    with (place / "driver.txt").open("w") as out:
+        return subprocess.run(
+            words, stdout=out, stderr=out, start_new_session=True, timeout=900, check=False
+        ).returncode
