@@ -153,16 +153,16 @@ def _of_reads(spark: SparkSession, reads: list[Read], gib: float, records: int, 
     for place in [place for _ in range(rounds) for place in range(len(reads))]:
         read = reads[place]
         bare[place].append(_seconds(read.bare))
-        before, used = _shuffle_bytes(spark), _processor_seconds()
+        before, used = _shuffle_bytes(spark), processor_seconds()
         seconds[place].append(_seconds(read.frame))
-        processor[place].append(_processor_seconds() - used)
+        processor[place].append(processor_seconds() - used)
         shuffled[place] = _shuffle_bytes(spark) - before
     for place, read in enumerate(reads):
         best = min(seconds[place]), min(bare[place]), min(processor[place])
         yield Figure(read.name, gib, records, *best, shuffled[place])
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
     """Return what this process, and all that it started, has used of the processor."""
     used: dict[int, tuple[int, int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
