@@ -369,6 +369,11 @@ def is_read_once(path: Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
+def is_pipe(path: Path) -> bool:
+    """Return whether a path leads to a pipe, as that of a shell's ``<(...)`` does."""
+    return not isinstance(path, StoredPath) and path.is_fifo()
+
+
 def followed(directory: Path) -> Path:
     """Return the directory that a symlink leads to; any other path as it is.
 

@@ -144,9 +144,10 @@ def _directory_ids(replicas: Sequence[FoundReplica] | Sequence[DigestedReplica])
 def _replicas_in(path: Path, topics: Sequence[str]) -> list[FoundReplica] | list[DigestedReplica]:
     """Return the replicas in a log dir, or in the file of a digest. Raises: as ``LogDir.open``; NoDigest."""
     from cleaner.engine.replicas.reading import compacted_by, find_replicas, read_digest
+    from storage.directory import is_pipe
     from storage.log_dir import LogDir
 
-    if path.is_file():
+    if path.is_file() or is_pipe(path):
         return read_digest(path, topics)
     log_dir = LogDir.open(path)
     warn_of_symlinks([log_dir])

@@ -36,7 +36,7 @@ from cleaner.engine.replicas.digesting import (
 )
 from policies.config.config_layers import ConfigLayers
 from storage.checkpoints import LeaderEpochEntry
-from storage.directory import despite_changes, despite_vanishing, read_whole
+from storage.directory import despite_changes, despite_vanishing, is_pipe, read_whole
 from storage.errors import ErrorKind, LogCleanerError
 from storage.log.leader_epochs import read_leader_epochs, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
@@ -351,9 +351,9 @@ def _document(one: DigestedReplica) -> dict[str, Any]:
 
 
 def read_digest(path: Path, topics: Sequence[str] = ()) -> list[DigestedReplica]:
-    """Return the replicas in the file of a digest. Raises: NoDigest, UnreadableFile."""
+    """Return the replicas in the file of a digest, or in a pipe. Raises: NoDigest, UnreadableFile."""
     try:
-        document = json.loads(read_whole(path))
+        document = json.loads(path.read_bytes() if is_pipe(path) else read_whole(path))
         if document["schema"] != SCHEMA or document["block_offsets"] != BLOCK_OFFSETS:
             raise NoDigest(
                 path, f"its schema is {document['schema']!r}, with blocks of {document['block_offsets']} offsets"

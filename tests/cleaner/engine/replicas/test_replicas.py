@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -464,6 +465,20 @@ def test_empty_replicas_agree(
     LogDir(places[1]).write_offsets(HIGH_WATERMARK_CHECKPOINT, {ORDERS: 0}, FS)
     (places[2] / "orders-0" / f"{0:020d}.log").write_bytes(five_hundred(0)[0])
     assert told() == (ExitStatus.FAILED, "no offset is committed in all of them")
+
+
+def test_digest_comes_through_a_pipe(tmp_path: Path) -> None:
+    """A shell names the output of a command so: ``<(ssh broker-2 cat digest.json)``."""
+    one, two, _ = three(tmp_path, (0, five_hundred(0)))
+    file = tmp_path / "two.json"
+    assert main(["digest", str(two), "--output", str(file)]) == ExitStatus.DONE
+    for content, status in ((file.read_bytes(), ExitStatus.DONE), (b"", ExitStatus.USAGE)):
+        out, into = os.pipe()
+        os.write(into, content)
+        os.close(into)
+        words = ["diff", "--replicas", str(one), f"/dev/fd/{out}"]
+        assert main(words) == status
+        os.close(out)
 
 
 def test_two_digests_of_one_log_dir_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
