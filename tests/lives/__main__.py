@@ -18,8 +18,11 @@ from collections import Counter
 from pathlib import Path
 
 from tests.crash.conftest import MEMORY
+from tests.interop.kafka_jars import judging_version, kafka_classpath
+from tests.interop.referee import OLD_JVM_OPTIONS, Referee
 from tests.lives.life import STEPS, LifeStory, drawn
 from tests.lives.living import Verdict, lived, shrunk
+from tests.lives.twins import TWINS
 
 
 def main() -> int:
@@ -30,38 +33,62 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="of a life")
     parser.add_argument("--seed", type=int, help="live this one life")
     parser.add_argument("--replay", type=Path, help="live the life of this file")
-    parser.add_argument("--failures", type=Path, default=Path("failed-lives"), help="where lives that fail are written")
+    parser.add_argument("--twins", nargs="*", metavar="TWIN", help="how many lives it takes to catch each broken twin")
+    parser.add_argument("--kafka", action="store_true", help="Kafka's own classes take part as the broker")
+    parser.add_argument(
+        "--failures", type=Path, default=Path("failed-lives"), help="where the shortest lives that fail go"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as scratch:
+        referee = Referee(kafka_classpath(judging_version()), OLD_JVM_OPTIONS) if options.kafka else None
+        if options.twins is not None:
+            return _twins(options.twins or list(TWINS), options.first, options.lives, Path(scratch), options.failures)
         if options.replay or options.seed is not None:
             story = (
                 LifeStory.from_json(options.replay.read_text())
                 if options.replay
-                else drawn(options.seed, options.steps)
+                else drawn(options.seed, options.steps, has_broker=options.kafka)
             )
-            verdict = lived(story, Path(scratch))
+            verdict = lived(story, Path(scratch), referee=referee)
             print(verdict)
             return int(bool(verdict.broken))
-        return _many(
-            range(options.first, options.first + options.lives), options.steps, Path(scratch), options.failures
-        )
+        seeds = range(options.first, options.first + options.lives)
+        return _many(seeds, options.steps, Path(scratch), options.failures, referee)
 
 
-def _many(seeds: range, steps: int, scratch: Path, failures: Path) -> int:
+def _twins(names: list[str], first: int, lives: int, scratch: Path, failures: Path) -> int:
+    missed = 0
+    for name in names:
+        for number, seed in enumerate(range(first, first + lives), 1):
+            verdict = lived(drawn(seed), scratch, TWINS[name])
+            if verdict.broken:
+                print(f"{name}: caught by life {number}, seed {seed}: {verdict.broken[0]}"[:300], flush=True)
+                shortest = shrunk(verdict, scratch, TWINS[name])
+                failures.mkdir(exist_ok=True)
+                (failures / f"{name.replace(' ', '-')}.json").write_text(shortest.story.to_json())
+                print(f"{shortest}"[:3000], flush=True)
+                break
+        else:
+            missed += 1
+            print(f"{name}: not caught by {lives} lives", flush=True)
+    return int(missed > 0)
+
+
+def _many(seeds: range, steps: int, scratch: Path, failures: Path, referee: Referee | None) -> int:
     started, seen, failed = time.monotonic(), Counter[str](), 0
     for seed in seeds:
-        verdict = lived(drawn(seed, steps), scratch)
+        verdict = lived(drawn(seed, steps, has_broker=referee is not None), scratch, referee=referee)
         seen += verdict.seen
         if verdict.broken:
             failed += 1
-            _tell(verdict, scratch, failures)
+            _tell(verdict, scratch, failures, referee)
         print(f"{time.monotonic() - started:.0f} s, seed {seed}: {verdict.law or 'ok'}; {failed} failed", flush=True)
     print(dict(sorted(seen.items())))
     return int(failed > 0)
 
 
-def _tell(verdict: Verdict, scratch: Path, failures: Path) -> None:
-    smallest = shrunk(verdict, scratch)
+def _tell(verdict: Verdict, scratch: Path, failures: Path, referee: Referee | None) -> None:
+    smallest = shrunk(verdict, scratch, referee=referee)
     failures.mkdir(exist_ok=True)
     path = failures / f"seed-{verdict.story.seed}.json"
     path.write_text(smallest.story.to_json())

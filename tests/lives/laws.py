@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tests.lives.running import CRASHED, Told
@@ -56,7 +57,7 @@ class _Log:
             return False
         by_age, by_size = self.stated.retention_ms, self.stated.retention_bytes
         behind = sum(other.size_bytes for other in self.log.pieces if other.base_offset > piece.base_offset)
-        is_old = by_age is not None and piece.newest_ms < self.now_ms - by_age
+        is_old = by_age is not None and by_age >= 0 and piece.newest_ms < self.now_ms - by_age
         return is_old or (by_size is not None and behind >= by_size)
 
     def compaction_lets(self, piece: Piece, placed: Placed) -> bool:
@@ -81,19 +82,122 @@ class _Log:
 def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
     """Return the laws that an act broke."""
     found = [broken for told in act.told for broken in _of_command(told)]
+    found += _of_kafka(before, act)
     if act.may.is_trusted:
         return found
+    if act.copy:
+        found += _of_copy(world, before, act, act.copy)
     for name, log in before.logs.items():
         if name not in after.logs:
             found.append(Broken("a partition stays", f"{name} is gone"))
             continue
-        stated = world.stated.get(name.rpartition("-")[0])
+        stated = world.in_force(name)
         aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
         context = _Log(log, aside, stated, world.clock.now_ms)
         found += _of_partition(context, act, after.logs[name], is_held=name in world.held)
         found += _of_restores(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
-    found += _of_plans(act)
+    found += _of_evidence(world, before, act, after)
+    found += [*_of_plans(act), *_of_looks(before, act, after), *_of_owners(world, before, after)]
+    found += _of_promises(act, after)
+    if act.imported:
+        source, made = (after.logs[name] for name in act.imported)
+        if source.records != made.records:
+            found.append(Broken("an import has what was exported", f"{act.imported}: {_differing(source, made)}"))
+    return found
+
+
+def _of_looks(before: Look, act: Act, after: Look) -> Iterator[Broken]:
+    """A command that looks changes nothing, and what it says is so."""
+    if not act.looked:
+        return
+    if changed := {path for path, _ in set(before.files.items()) ^ set(after.files.items())}:
+        yield Broken("a look changes nothing", f"{act.looked}: {sorted(changed)[:_SHOWN]}")
+    told = act.told[0]
+    if act.looked == "prove-erased" and told.status == 0 and after.holds_key(told.words[1].encode()):
+        yield Broken("a key that is proven erased is nowhere", told.words[1])
+
+
+def _of_owners(world: World, before: Look, after: Look) -> Iterator[Broken]:
+    """A broker can open what is new in a partition."""
+    for path, (size, _, uid) in after.files.items():
+        if path not in before.files and "/" in path and size and uid != (world.log_dir / path).parent.stat().st_uid:
+            yield Broken("new files belong to the broker", f"{path} belongs to {uid}")
+
+
+def _of_promises(act: Act, after: Look) -> Iterator[Broken]:
+    """What a command says it did is done."""
+    for name, offset in act.may.below.items():
+        if act.told[0].status == 0 and name in after.logs and after.logs[name].log_start < offset:
+            yield Broken("what is told as done is done", f"{name} begins at {after.logs[name].log_start}, not {offset}")
+
+
+def _of_kafka(before: Look, act: Act) -> Iterator[Broken]:
+    """Kafka's classes read what was there."""
+    for name, offsets in (act.read_by_kafka or {}).items():
+        log = before.logs[name]
+        if not log.trouble and offsets != log.records.keys():
+            differing = sorted(offsets ^ log.records.keys())
+            yield Broken("Kafka reads every record", f"{name}: {differing[:_SHOWN]}")
+
+
+def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broken]:
+    made = Look.at(copy).logs
+    for name, log in before.logs.items():
+        if name not in made:
+            yield Broken("a copy has every partition", name)
+            continue
+        if act.is_same and made[name].records != log.records:
+            yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
+        context = _Log(log, (), world.in_force(name), world.clock.now_ms)
+        yield from _of_partition(context, act, made[name], is_held=name in world.held)
+
+
+def _differing(one: SeenLog, other: SeenLog) -> list[int]:
+    return sorted(offset for offset, _ in set(one.records.items()) ^ set(other.records.items()))[:_SHOWN]
+
+
+def _of_evidence(world: World, before: Look, act: Act, after: Look) -> Iterator[Broken]:
+    """Index files that tell of missing records stay, unless a policy lets those records go."""
+    for path, piece in world.evidence.items():
+        name = path.partition("/")[0]
+        if name not in before.logs or (world.log_dir / path).exists():
+            continue
+        context = _Log(before.logs[name], (piece,), world.in_force(name), world.clock.now_ms)
+        lost = [placed.fact.offset for placed in piece.placed if not _may_leave_aside(context, act, piece, placed)]
+        if lost and not lost[0] < before.logs[name].log_start:
+            yield Broken("what tells of missing records stays", f"{path}: {lost[:_SHOWN]}")
+    yield from _of_log_starts(world, before, act, after)
+
+
+def _of_log_starts(world: World, before: Look, act: Act, after: Look) -> Iterator[Broken]:
+    """A log start passes only what policy lets go, also if that lies aside."""
+    aside = [(path, before.aside[path]) for path in world.by_hand if path in before.aside]
+    for path, piece in [*aside, *world.evidence.items()]:
+        name = path.partition("/")[0]
+        if name not in before.logs or name not in after.logs:
+            continue
+        passed = range(before.logs[name].log_start, after.logs[name].log_start)
+        context = _Log(before.logs[name], (piece,), world.in_force(name), world.clock.now_ms)
+        lost = [
+            placed.fact.offset
+            for placed in piece.placed
+            if placed.fact.offset in passed and not _may_leave_aside(context, act, piece, placed)
+        ]
+        if lost:
+            yield Broken("a log start passes no missing record", f"{path}: {lost[:_SHOWN]}")
+
+
+def lacking(world: World, look: Look) -> set[str]:
+    """Return the partitions of which a person set something aside that the log lacks."""
+    found = set()
+    for path in world.by_hand:
+        name = path.partition("/")[0]
+        if path in look.aside and name in look.logs:
+            log = look.logs[name]
+            missing = [one.fact.offset for one in look.aside[path].placed if one.fact.offset not in log.records]
+            if any(offset >= log.log_start for offset in missing):
+                found.add(name)
     return found
 
 
@@ -178,7 +282,7 @@ def _of_aside(world: World, before: Look, act: Act, after: Look) -> Iterator[Bro
         piece, kept = before.aside[path], after.aside.get(path)
         there = {placed.fact for placed in kept.placed} if kept else set()
         there |= set(after.logs[name].records.values())
-        stated = world.stated.get(name.rpartition("-")[0])
+        stated = world.in_force(name)
         context = _Log(before.logs[name], (piece,), stated, world.clock.now_ms)
         lost = [
             placed.fact.offset

@@ -83,6 +83,9 @@ def drawn(seed: int, steps: int = STEPS, *, has_broker: bool = False) -> LifeSto
     while len(happenings) < steps:
         (kind,) = dice.choices(list(kinds), weights=[weight for weight, _ in kinds.values()])
         happenings.append(Happening(kind, kinds[kind][1](dice)))
+        if kind in _FOLLOWED and dice.random() < 0.35:
+            following = dice.choice(_FOLLOWED[kind])
+            happenings.append(Happening(following, kinds[following][1](dice)))
     return LifeStory(tuple(happenings[:steps]), has_broker, seed)
 
 
@@ -95,7 +98,7 @@ def _policy(dice: Random) -> dict[str, Any]:
     return {
         "topic": dice.choice(TOPICS),
         "cleanup": cleanup,
-        "retention_ms": dice.choice((None, 2 * HOUR_MS, 24 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)),
+        "retention_ms": dice.choice((None, -1, 2 * HOUR_MS, 24 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)),
         "retention_bytes": dice.choice((None, None, None, 900, 3000)),
         "delete_retention_ms": dice.choice((0, HOUR_MS, 24 * HOUR_MS)),
         "file": dice.choice(("plain", "plain", "symlink", "half", "fifo")),
@@ -153,7 +156,7 @@ def _free(dice: Random) -> dict[str, Any]:
 
 
 def _delete_records(dice: Random) -> dict[str, Any]:
-    return {"topic": dice.choice(TOPICS), "share": round(dice.random(), 3), **_stop(dice)}
+    return {"topic": dice.choice(TOPICS), "share": int(dice.random() * 1000) / 1000, **_stop(dice)}
 
 
 def _restore(dice: Random) -> dict[str, Any]:
@@ -165,11 +168,42 @@ def _plain(dice: Random) -> dict[str, Any]:
 
 
 def _look(dice: Random) -> dict[str, Any]:
-    return {"command": dice.choice(LOOKS), "topic": dice.choice(TOPICS), "pick": round(dice.random(), 3)}
+    return {"command": dice.choice(LOOKS), "topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000}
 
 
 def _pick(dice: Random) -> dict[str, Any]:
-    return {"topic": dice.choice(TOPICS), "pick": round(dice.random(), 3), "more": dice.random() < 0.5}
+    return {"topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000, "more": dice.random() < 0.5}
+
+
+def _cluster(dice: Random) -> dict[str, Any]:
+    return {"retention_ms": dice.choice((2 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS))}
+
+
+def _import(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), **_stop(dice)}
+
+
+def _both(dice: Random) -> dict[str, Any]:
+    return {
+        "first": dice.choice(("clean", "clean at once", "free", "restore")),
+        "second": dice.choice(("clean", "clean at once", "doctor", "verify", "topics", "preflight", "restore")),
+    }
+
+
+def _chown(dice: Random) -> dict[str, Any]:
+    return {"uid": dice.choice((0, 1234))}
+
+
+def _start(dice: Random) -> dict[str, Any]:
+    return {"unclean": dice.random() < 0.5}
+
+
+def _kafka_cleans(dice: Random) -> dict[str, Any]:
+    return {"keep": dice.random() < 0.5}
+
+
+def _workload(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "seed": dice.randrange(1 << 30), "steps": dice.randrange(2, 12)}
 
 
 def _nothing(_dice: Random) -> dict[str, Any]:
@@ -205,6 +239,27 @@ _KINDS: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = 
     "remove-log": (0.4, _pick),
     "remove-derived": (1, _pick),
     "empty-derived": (1, _pick),
+    "cluster": (1, _cluster),
+    "daemon": (0.3, _nothing),
+    "copied": (1, _plain),
+    "fetch": (0.4, _nothing),
+    "import": (0.4, _import),
+    "both": (1, _both),
+    "chown": (0.5, _chown),
 }
 """The kinds of steps, each with its weight."""
-_OF_THE_BROKER: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = {}
+_FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "clean": ("restore", "clean"),
+    "delete-records": ("restore",),
+    "set-aside": ("clean", "clean", "free", "sweep"),
+    "move-away": ("clean", "repair"),
+    "restore": ("wait", "clean", "delete-records"),
+    "policy": ("apply", "both"),
+    "bring-back": ("clean", "restore"),
+}
+"""What often comes right behind a step."""
+_OF_THE_BROKER: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = {
+    "start": (5, _start),
+    "kafka-cleans": (4, _kafka_cleans),
+    "workload": (5, _workload),
+}

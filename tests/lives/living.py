@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.lives.laws import Broken, broken_by
+from tests.interop.referee import Referee
+from tests.lives.laws import Broken, broken_by, lacking
 from tests.lives.life import LifeStory
 from tests.lives.running import Breaks, Told, load_everything
 from tests.lives.seen import Look
-from tests.lives.world import Act, World
+from tests.lives.world import Act, May, World, read_by_kafka
 
 TRIES_MAX: Final = 300
 
@@ -40,13 +41,13 @@ class Verdict:
         return "\n".join((*steps, *(f"  BROKEN at {self.at}: {broken}" for broken in self.broken), *said))
 
 
-def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None) -> Verdict:
+def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None, referee: Referee | None = None) -> Verdict:
     """Live a life."""
     load_everything()
     verdict = Verdict(story)
     room = Path(tempfile.mkdtemp(dir=scratch, prefix="life-"))
     try:
-        world = World(room, breaks)
+        world = World(room, breaks, referee)
         before = Look.at(world.log_dir)
         for number, step in enumerate(story.happenings):
             act = world.do(step)
@@ -58,6 +59,9 @@ def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None) -> Verd
                 verdict.broken, verdict.at, verdict.told = broken, number, act.told
                 break
             before = after
+        else:
+            verdict.broken = _at_the_end(world, before, referee)
+            verdict.at = len(story.happenings) - 1 if verdict.broken else None
     finally:
         shutil.rmtree(room, ignore_errors=True)
     return verdict
@@ -78,7 +82,22 @@ def _settled(world: World, act: Act, after: Look) -> list[Broken]:
     return []
 
 
-def shrunk(verdict: Verdict, scratch: Path, breaks: Breaks | None = None) -> Verdict:
+def _at_the_end(world: World, look: Look, referee: Referee | None) -> list[Broken]:
+    """The doctor names what is missing, and Kafka reads what is there."""
+    found = []
+    told = world.command("doctor")
+    if "Traceback" in told.stderr or told.status not in {0, 4}:
+        found.append(Broken("a doctor looks", f"{told.status} {told.stderr[-1500:]}"))
+    if (names := lacking(world, look)) and not (told.status == 4 and all(name in told.stdout for name in names)):
+        found.append(Broken("a doctor names what is missing", f"{names}: {told.status} {told.stdout[-1500:]}"))
+    if referee is not None:
+        (world.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        read = read_by_kafka(referee, world.log_dir, world.clock.now_ms, world.in_force)
+        found += broken_by(world, look, Act(May(is_trusted=True), read_by_kafka=read), look)
+    return found
+
+
+def shrunk(verdict: Verdict, scratch: Path, breaks: Breaks | None = None, referee: Referee | None = None) -> Verdict:
     """Find the fewest steps that still break the same law: the end goes first, then ever smaller parts."""
     assert verdict.at is not None
     best, tries = verdict, 0
@@ -90,7 +109,7 @@ def shrunk(verdict: Verdict, scratch: Path, breaks: Breaks | None = None) -> Ver
         while start < len(numbers) and tries < TRIES_MAX:
             fewer = numbers[:start] + numbers[start + size :]
             tries += 1
-            again = lived(story.of(fewer), scratch, breaks)
+            again = lived(story.of(fewer), scratch, breaks, referee)
             if again.law == verdict.law:
                 numbers, best, is_smaller = fewer, again, True
             else:

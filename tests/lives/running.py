@@ -61,12 +61,17 @@ def load_everything() -> None:
     """Load into this process what children would each load anew: modules, and the compiled kernels."""
     with tempfile.TemporaryDirectory() as scratch:
         log_dir = Path(scratch, "demo")
-        words = ["--log-dir", str(log_dir)]
+        config, server = Path(scratch, "config.toml"), Path(scratch, "server.properties")
+        config.write_text('[topics.orders]\n"cleanup.policy" = "compact"\n')
+        server.write_text("node.id=1\nlog.retention.ms=3600000\n")
+        words = ["--log-dir", str(log_dir), "--config", str(config)]
         for first in (
             ["demo", str(log_dir)],
             ["clean", "--json", "--dry-run", "--exact", *words],
             ["clean", "--json", "--yes", "--delete-delay", "0", *words],
+            ["free", "--target", "100%", "--compact", "--json", "--yes", "--server-properties", str(server), *words],
             ["free", "--target", "1%", *words],
+            ["config", "apply", *words],
             ["doctor", *words],
             ["verify", *words],
             ["preflight", *words],
@@ -81,6 +86,7 @@ def load_everything() -> None:
         ):
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 command(first)
+            log_dir.chmod(0o777)  # which the next command warns of, in a line of the log
         gc.freeze()
 
 

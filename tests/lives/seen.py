@@ -146,7 +146,7 @@ def seen_in(log_dir: Path) -> dict[str, SeenLog]:
             watermarks.get(path.name),
         )
         for path in sorted(log_dir.iterdir())
-        if path.is_dir() and _PARTITION.fullmatch(path.name) and "." not in path.name
+        if path.is_dir() and _PARTITION.fullmatch(path.name) and path.name[0] != "_" and "." not in path.name
     }
 
 
@@ -235,8 +235,17 @@ class Look:
 
     logs: dict[str, SeenLog]
     aside: dict[str, Piece] = field(default_factory=dict)
+    files: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Size, time (ns) and owner of every file, by path below the log dir."""
 
     @classmethod
     def at(cls, log_dir: Path) -> Look:
         """Look now."""
-        return cls(seen_in(log_dir), aside_in(log_dir))
+        found = ((path, path.lstat()) for path in log_dir.rglob("*") if not path.is_dir())
+        files = {str(path.relative_to(log_dir)): (one.st_size, one.st_mtime_ns, one.st_uid) for path, one in found}
+        return cls(seen_in(log_dir), aside_in(log_dir), files)
+
+    def holds_key(self, key: bytes) -> bool:
+        """Return whether a record of any log has the key."""
+        pieces = [piece for log in self.logs.values() for piece in log.pieces]
+        return any(one.fact.key == key for piece in (*pieces, *self.aside.values()) for one in piece.placed)

@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -22,15 +22,29 @@ from storage.log.writing.validation import Producer
 from storage.names import parse_topic_partition
 from storage.records import ControlType, Record
 from tests.batches import encode_control_batch
-from tests.lives.life import Happening
-from tests.lives.running import Breaks, LifeClock, Stop, Told, run
-from tests.lives.seen import WATERMARKS, Look, checkpoint
+from tests.interop.referee import Referee
+from tests.lives.life import HOUR_MS, TOPICS, Happening
+from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
+from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of
+from tests.metadata_dirs import METADATA_DIR, alter, write_metadata
 
 FS: Final = FileSystem()
-TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAZQ"
+TOPIC_IDS: Final = {topic: f"{number:02d}{'A' * 20}" for number, topic in enumerate(TOPICS)}
+"""As ``tests.metadata_dirs`` gives them."""
 MINUTES_MS: Final = 120_000
 """How long a person takes."""
 _WRITING: Final = LogConfig(index_interval_bytes=100)
+_BESIDE: Final = {
+    "clean": ["clean", "--json", "--yes"],
+    "clean at once": ["clean", "--json", "--yes", "--delete-delay", "0"],
+    "free": ["free", "--json", "--yes", "--target", "100%"],
+    "restore": ["restore", "--all", "--yes"],
+    "doctor": ["doctor"],
+    "verify": ["verify"],
+    "topics": ["topics"],
+    "preflight": ["preflight"],
+}
+"""What may run beside another command."""
 _KEYS: Final = tuple(f"k{number}".encode() for number in range(8))
 
 
@@ -101,6 +115,14 @@ class Act:
     """The document of the dry run before."""
     looked: str = ""
     """The command that only looked."""
+    copy: Path | None = None
+    """Where what the act leaves lies, and the log dir is as it was."""
+    imported: tuple[str, str] | None = None
+    """A partition, and the one that was made of it."""
+    is_same: bool = False
+    """The copy has all that its source has."""
+    read_by_kafka: Mapping[str, frozenset[int]] | None = None
+    """The offsets that Kafka read, by partition."""
 
 
 TRUSTED: Final = Act(May(is_trusted=True))
@@ -109,8 +131,8 @@ TRUSTED: Final = Act(May(is_trusted=True))
 class World:
     """A room with a log dir ``data``."""
 
-    def __init__(self, room: Path, breaks: Breaks | None = None) -> None:
-        self.room, self._breaks = room, breaks
+    def __init__(self, room: Path, breaks: Breaks | None = None, referee: Referee | None = None) -> None:
+        self.room, self._breaks, self._referee = room, breaks, referee
         self.log_dir = room / "data"
         self.log_dir.mkdir(parents=True)
         (self.log_dir / ".kafka_cleanshutdown").touch()
@@ -119,14 +141,18 @@ class World:
         """What any version of the configuration that may be read states, by topic."""
         self.held: set[str] = set()
         """Partitions on hold."""
-        self.watched: dict[str, Look] = {}
-        self.elsewhere: list[Path] = []
+        self.cluster_retention_ms: int | None = None
+        """What the cluster metadata say of all topics, whose policy is ``delete`` there; None without them."""
+        self._snapshot_cluster_ms: int | None = None
         self.by_hand: list[str] = []
         """The ``.deleted`` logs that a person set aside, by path below the log dir."""
+        self.evidence: dict[str, Piece] = {}
+        """Index files without a ``.log``, and what that log held, by path below the log dir."""
+        self._snapshot_evidence: dict[str, Piece] = {}
         self._snapshot_by_hand: list[str] = []
         self._snapshot_held: set[str] = set()
         self._file = "plain"
-        self._written = 0
+        self._written = self._imported = 0
         os.environ["XDG_CACHE_HOME"] = str(room / "cache")
         self._write_config()
 
@@ -138,12 +164,29 @@ class World:
     def command(self, *words: str, stop: Stop | None = None, has_config: bool = True) -> Told:
         """Run a command of ours on the log dir."""
         log_dir = ("--log-dir", str(self.log_dir))
-        config = ("--config", str(self.config))
-        whole = (*words, *log_dir, *(config if has_config else ()))
         with self._fed():
+            whole = (*words, *log_dir, *(("--config", str(self.config)) if has_config else ()))
             return run(whole, self.clock, self.room, self.log_dir, stop, self._breaks)
 
+    def in_force(self, partition: str) -> Stated | None:
+        """Return what is stated of a partition; None where nobody stated a policy."""
+        said, by_cluster = self.stated.get(partition.rpartition("-")[0]), self.cluster_retention_ms
+        if said is None:
+            return None if by_cluster is None else Stated("delete", by_cluster, None, 24 * HOUR_MS)
+        return replace(said, retention_ms=by_cluster) if said.retention_ms is None else said
+
     # ---- configuration
+
+    def _cluster(self, retention_ms: int) -> Act:
+        """The cluster states a limit for all topics, in its metadata."""
+        said = {"cleanup.policy": "delete", "retention.ms": str(retention_ms)}
+        topics = dict.fromkeys(TOPICS, said)
+        if self.cluster_retention_ms is None:
+            write_metadata(self.log_dir, **topics)
+        else:
+            alter(self.log_dir, **topics)  # type: ignore[arg-type]
+        self.cluster_retention_ms = retention_ms
+        return TRUSTED
 
     @property
     def config(self) -> Path:
@@ -222,7 +265,7 @@ class World:
         if directory.exists():
             log = Log.open(directory, _WRITING, FS, log_start_offset=starts.get(directory.name, 0))
         else:
-            log = Log.create(directory, _WRITING, FS, topic_id=TOPIC_ID)
+            log = Log.create(directory, _WRITING, FS, topic_id=TOPIC_IDS[topic])
         before = {path: path.stat().st_mtime_ns for path in directory.glob("*.log")}
         with log:
             yield log
@@ -334,9 +377,12 @@ class World:
         before = Look.at(self.log_dir).logs
         told = self.command("restore", f"{topic}-0" if topic else "--all", "--yes", stop=_stop_of(stopped))
         if told.status == 0:
-            after = Look.at(self.log_dir).logs
-            self.held |= {name for name, log in after.items() if name in before and log.records != before[name].records}
+            self._hold(before)
         return Act(May(restores=True), (told,), not stopped)
+
+    def _hold(self, before: Mapping[str, SeenLog]) -> None:
+        after = Look.at(self.log_dir).logs
+        self.held |= {name for name, log in after.items() if name in before and log.records != before[name].records}
 
     def _release(self, topic: str) -> Act:
         told = self.command("restore", f"{topic}-0", "--release", "--yes")
@@ -375,12 +421,117 @@ class World:
         takes_config = command not in {"dump", "verify", "history", "restore", "lookup"}
         return Act(May(), (self.command(*words, has_config=takes_config),), looked=command)
 
+    def _daemon(self) -> Act:
+        told = self.command("run", "--once")
+        return Act(May(retains=True, compacts=True), (told,))
+
+    def _copied(self, **stopped: Any) -> Act:
+        """``clean --output``."""
+        copy = self.room / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        told = self.command("clean", "--yes", "--output", str(copy), stop=_stop_of(stopped))
+        is_there = (copy / "logcleaner-manifest.json").exists()
+        return Act(May(retains=True, compacts=True), (told,), not stopped, copy=copy if is_there else None)
+
+    def _fetch(self) -> Act:
+        """A copy that a person made is fetched: what there is of it arrives."""
+        source, target = self.room / "source", self.room / "fetched"
+        for path in (source, target):
+            shutil.rmtree(path, ignore_errors=True)
+        _copy(self.log_dir, source)
+        told = run(["fetch", str(source), str(target)], self.clock, self.room, self.log_dir, None, self._breaks)
+        return Act(May(), (told,), copy=target if told.status == 0 else None, is_same=True)
+
+    def _import(self, topic: str, **stopped: Any) -> Act:
+        """What was exported becomes a partition of its own."""
+        exported = self.room / "exported.jsonl"
+        exported.unlink(missing_ok=True)
+        told = self.command("export", f"{topic}-0", "--to", "jsonl", str(exported), "--include-metadata")
+        if told.status != 0 or not exported.stat().st_size:
+            return Act(May(), (told,))
+        self._imported += 1
+        name = f"imported{self._imported}-0"
+        self.stated[f"imported{self._imported}"] = Stated("delete", -1, None, 24 * HOUR_MS)
+        self._write_config()
+        ended = self.command("import", str(exported), name, "--to-dir", str(self.log_dir), stop=_stop_of(stopped))
+        return Act(May(), (told, ended), not stopped, imported=(f"{topic}-0", name) if ended.status == 0 else None)
+
+    def _both(self, first: str, second: str) -> Act:
+        """Two commands side by side."""
+        may, running = May(), []
+        if self._file == "fifo":
+            return TRUSTED  # one of them would get what the other waits for
+        for words in (_BESIDE[first], _BESIDE[second]):
+            may = may.and_(May("clean" in words or "free" in words, "clean" in words, "restore" in words))
+            log_dir = ("--log-dir", str(self.log_dir))
+            config = ("--config", str(self.config)) if words[0] in {"clean", "free", "restore"} else ()
+            running.append(start((*words, *log_dir, *config), self.clock, self.room, self.log_dir, None, self._breaks))
+        before = Look.at(self.log_dir).logs if may.restores else {}
+        told = tuple(wait_for(one) for one in running)
+        if may.restores:
+            self._hold(before)
+        return Act(may, told)
+
+    # ---- Kafka
+
+    def _partitions(self) -> list[Path]:
+        return partitions_of(self.log_dir)
+
+    def _start(self, *, unclean: bool) -> Act:
+        """A start of the broker, and its clean stop."""
+        if self._referee is None:
+            return TRUSTED
+        if unclean:
+            (self.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        found = read_by_kafka(self._referee, self.log_dir, self.clock.now_ms, self.in_force)
+        (self.log_dir / ".kafka_cleanshutdown").touch()
+        self._forget_what_is_gone()
+        return Act(May(is_trusted=True), read_by_kafka=found)
+
+    def _kafka_cleans(self, *, keep: bool) -> Act:
+        """Kafka's retention and its cleaner."""
+        for directory in self._partitions():
+            stated = self.in_force(directory.name)
+            if self._referee and stated:
+                self._referee.clean(
+                    [directory],
+                    config=stated.keys(),
+                    now_ms=self.clock.now_ms,
+                    checkpoints=True,
+                    keep_deleted=keep,
+                    expires=stated.deletes,
+                )
+        self._forget_what_is_gone()
+        return TRUSTED
+
+    def _workload(self, topic: str, seed: int, steps: int) -> Act:
+        """A broker appends records of every kind."""
+        directory = self._directory(topic)
+        if self._referee and directory.exists():
+            now_ms = self.clock.now_ms
+            self._referee.workload([directory], seed, now_ms=now_ms, checkpoints=True, steps=steps)
+        self._forget_what_is_gone()
+        return TRUSTED
+
+    def _forget_what_is_gone(self) -> None:
+        """What a broker deletes at its start, it deletes; segments that it wrote have times of their own."""
+        self.by_hand = [name for name in self.by_hand if (self.log_dir / name).exists()]
+        self.evidence = {name: piece for name, piece in self.evidence.items() if (self.log_dir / name).exists()}
+
     # ---- people
+
+    def _chown(self, uid: int) -> Act:
+        """Everything belongs to another user."""
+        if os.geteuid() == 0:
+            for path in (self.log_dir, *self.log_dir.rglob("*")):
+                os.chown(path, uid, uid)
+        return TRUSTED
 
     def _snapshot(self) -> Act:
         shutil.rmtree(self.room / "snapshot", ignore_errors=True)
         _copy(self.log_dir, self.room / "snapshot")
         self._snapshot_by_hand, self._snapshot_held = list(self.by_hand), set(self.held)
+        self._snapshot_evidence, self._snapshot_cluster_ms = dict(self.evidence), self.cluster_retention_ms
         return TRUSTED
 
     def _bring_back(self, topic: str | None) -> Act:
@@ -391,12 +542,16 @@ class World:
             shutil.rmtree(self.log_dir)
             _copy(snapshot, self.log_dir)
             self.by_hand, self.held = list(self._snapshot_by_hand), set(self._snapshot_held)
+            self.evidence, self.cluster_retention_ms = dict(self._snapshot_evidence), self._snapshot_cluster_ms
         elif topic is not None and (snapshot / f"{topic}-0").exists():
             name = f"{topic}-0"
             shutil.rmtree(self.log_dir / name, ignore_errors=True)
             _copy(snapshot / name, self.log_dir / name)
             self.by_hand = [path for path in self.by_hand if not path.startswith(f"{name}/")]
             self.by_hand += [path for path in self._snapshot_by_hand if path.startswith(f"{name}/")]
+            self.evidence = {path: one for path, one in self.evidence.items() if not path.startswith(f"{name}/")}
+            old = self._snapshot_evidence.items()
+            self.evidence |= {path: one for path, one in old if path.startswith(f"{name}/")}
             self._commit(topic, Look.at(self.log_dir).logs[name].end_offset)
         return TRUSTED
 
@@ -433,6 +588,7 @@ class World:
             away.mkdir(exist_ok=True)
             for path in log.parent.glob(f"{log.stem}.*index" if more else ".none"):
                 path.rename(away / f"{topic}-0 {path.name}")
+            self._note_evidence(log, logs)
             log.rename(away / f"{topic}-0 {log.name}")
         return TRUSTED
 
@@ -443,6 +599,9 @@ class World:
             target = self.log_dir / partition / name
             if target.parent.exists() and not target.exists():
                 path.rename(target)
+                gone = f"{partition}/{target.name.partition('.')[0]}."
+                if target.suffix == ".log":
+                    self.evidence = {one: p for one, p in self.evidence.items() if not one.startswith(gone)}
         return TRUSTED
 
     def _remove_log(self, topic: str, pick: float, *, more: bool) -> Act:
@@ -452,8 +611,17 @@ class World:
             log = logs[int(pick * len(logs))]
             for path in log.parent.glob(f"{log.stem}.*index" if more else ".none"):
                 path.unlink()
+            self._note_evidence(log, logs)
             log.unlink()
         return TRUSTED
+
+    def _note_evidence(self, log: Path, logs: list[Path]) -> None:
+        """Index files with an entry, between other segments, tell of what is gone."""
+        if log != logs[0]:
+            piece = piece_of(log, int(log.stem))
+            for path in log.parent.glob(f"{log.stem}.*index"):
+                if path.stat().st_size and path.suffix != ".txnindex":
+                    self.evidence[str(path.relative_to(self.log_dir))] = piece
 
     def _derived(self, topic: str, pick: float, *, more: bool) -> list[Path]:
         directory = self._directory(topic)
@@ -497,3 +665,25 @@ def _records(dice: Random, now_ms: int) -> list[Record]:
         value = None if dice.random() < 0.2 else dice.randbytes(dice.randrange(1, 60)) + bytes(20)
         records.append(Record(0, now_ms - dice.randrange(2_000), dice.choice(_KEYS), value))
     return records
+
+
+def partitions_of(log_dir: Path) -> list[Path]:
+    """Return the directories of partitions, but that of the cluster metadata."""
+    return sorted(path for path in log_dir.glob("*-0") if path.is_dir() and path.name != METADATA_DIR)
+
+
+def read_by_kafka(
+    referee: Referee, log_dir: Path, now_ms: int, in_force: Callable[[str], Stated | None]
+) -> dict[str, frozenset[int]]:
+    """Have Kafka open and read every partition, as a start does. Return the offsets of data records.
+
+    Raises: KafkaRefused.
+    """
+    found = {}
+    for directory in partitions_of(log_dir):
+        stated = in_force(directory.name)
+        config = stated.keys() if stated else {}
+        (log,) = referee.read([directory], now_ms=now_ms, shutdown="auto", checkpoints=True, config=config)
+        records = (record for batch in log.batches() if not batch.control for record in batch.records)
+        found[directory.name] = frozenset(one.offset for one in records if one.offset >= log.log_start_offset)
+    return found

@@ -1,0 +1,28 @@
+"""Each broken twin of the program breaks a law in its life, which the program itself lives to the end.
+
+The lives are the shortest that caught the twins: ``python -m tests.lives --twins --lives 200 --failures DIR``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.crash.conftest import MEMORY
+from tests.lives.life import LifeStory
+from tests.lives.living import lived
+from tests.lives.twins import TWINS
+
+CAUGHT: Final = Path(__file__).parent / "caught"
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twin_breaks_a_law_and_the_program_none(name: str, tmp_path: Path) -> None:
+    room = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path
+    story = LifeStory.from_json((CAUGHT / f"{name.replace(' ', '-')}.json").read_text())
+    assert lived(story, room, TWINS[name]).law
+    verdict = lived(story, room)
+    assert not verdict.broken, str(verdict)
