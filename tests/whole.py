@@ -64,6 +64,8 @@ PARTS: Final[Mapping[str, Part]] = {
     "filters": _tests("cleaner/engine/compaction/test_filters.py", LOGCLEANER_FILTERED_LOGS="300"),
     "rounds": _tests("interop/test_rounds.py"),
     "lives": _tests("interop/test_log_lives.py", LOGCLEANER_LIVES="500"),
+    "whole-lives": Part(("tests.lives", "--lives", "1000")),
+    "whole-lives-kafka": Part(("tests.lives", "--lives", "100", "--kafka")),
     "starts": _tests("interop/test_preflight.py", LOGCLEANER_STARTS="12"),
     "verified-broker": _tests("interop/test_verified_broker.py"),
     "dumps": _tests("interop/test_dump.py", LOGCLEANER_DUMPS="all"),

@@ -1,8 +1,10 @@
 """Lives many lives, or one of them again, and tells the shortest life that breaks a law.
 
     python -m tests.lives --lives 1000 --steps 50 [--first 0] [--notes FILE]
+    python -m tests.lives --kafka --lives 100
     python -m tests.lives --seed 7
     python -m tests.lives --replay tests/lives/corpus/NAME.json
+    python -m tests.lives --twins --lives 200
 
 Begun again, it goes on where it ended, until a source changes. The exit status is 1 if a law was broken.
 """
@@ -10,6 +12,7 @@ Begun again, it goes on where it ended, until a source changes. The exit status 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -18,11 +21,12 @@ from collections import Counter
 from pathlib import Path
 
 from tests.crash.conftest import MEMORY
-from tests.interop.kafka_jars import judging_version, kafka_classpath
+from tests.interop.kafka_jars import cache_dir, judging_version, kafka_classpath
 from tests.interop.referee import OLD_JVM_OPTIONS, Referee
 from tests.lives.life import STEPS, LifeStory, drawn
 from tests.lives.living import Verdict, lived, shrunk
 from tests.lives.twins import TWINS
+from tests.mutants.suite import ROOT, fingerprint
 
 
 def main() -> int:
@@ -38,6 +42,7 @@ def main() -> int:
     parser.add_argument(
         "--failures", type=Path, default=Path("failed-lives"), help="where the shortest lives that fail go"
     )
+    parser.add_argument("--notes", type=Path, default=cache_dir() / "whole-lives.json", help="what was lived")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as scratch:
         referee = Referee(kafka_classpath(judging_version()), OLD_JVM_OPTIONS) if options.kafka else None
@@ -53,7 +58,8 @@ def main() -> int:
             print(verdict)
             return int(bool(verdict.broken))
         seeds = range(options.first, options.first + options.lives)
-        return _many(seeds, options.steps, Path(scratch), options.failures, referee)
+        notes = Notes(options.notes, f"{options.steps} steps{', Kafka' if options.kafka else ''}")
+        return _many(seeds, options.steps, Path(scratch), options.failures, notes, referee)
 
 
 def _twins(names: list[str], first: int, lives: int, scratch: Path, failures: Path) -> int:
@@ -74,17 +80,42 @@ def _twins(names: list[str], first: int, lives: int, scratch: Path, failures: Pa
     return int(missed > 0)
 
 
-def _many(seeds: range, steps: int, scratch: Path, failures: Path, referee: Referee | None) -> int:
-    started, seen, failed = time.monotonic(), Counter[str](), 0
+def _many(seeds: range, steps: int, scratch: Path, failures: Path, notes: Notes, referee: Referee | None) -> int:
+    started, failed = time.monotonic(), 0
     for seed in seeds:
+        if seed in notes.done:
+            continue
         verdict = lived(drawn(seed, steps, has_broker=referee is not None), scratch, referee=referee)
-        seen += verdict.seen
         if verdict.broken:
             failed += 1
             _tell(verdict, scratch, failures, referee)
-        print(f"{time.monotonic() - started:.0f} s, seed {seed}: {verdict.law or 'ok'}; {failed} failed", flush=True)
-    print(dict(sorted(seen.items())))
+        else:
+            notes.add(seed, verdict.seen)
+        told = f"{time.monotonic() - started:.0f} s, seed {seed}: {verdict.law or 'ok'}"
+        print(f"{told}; {len(notes.done)} lives ok, {failed} failed", flush=True)
+    print(dict(sorted(notes.seen.items())))
     return int(failed > 0)
+
+
+class Notes:
+    """The lives that were lived to their end, on these sources."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self._path, self._kind, self._sources = path, kind, fingerprint(ROOT)
+        noted = json.loads(path.read_text()) if path.exists() else {}
+        same = noted.get(kind, {}) if noted.get("sources") == self._sources else {}
+        self.done: list[int] = same.get("done", [])
+        self.seen = Counter[str](same.get("seen", {}))
+
+    def add(self, seed: int, seen: Counter[str]) -> None:
+        """Note one more."""
+        self.done.append(seed)
+        self.seen += seen
+        noted = json.loads(self._path.read_text()) if self._path.exists() else {}
+        others = noted if noted.get("sources") == self._sources else {}
+        mine = {self._kind: {"done": self.done, "seen": dict(self.seen)}, "sources": self._sources}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps({**others, **mine}))
 
 
 def _tell(verdict: Verdict, scratch: Path, failures: Path, referee: Referee | None) -> None:
