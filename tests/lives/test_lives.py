@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.crash.conftest import MEMORY
+from tests.interop.conftest import classpath_or_skip
+from tests.interop.kafka_jars import judging_version
+from tests.interop.referee import OLD_JVM_OPTIONS, Referee
 from tests.lives.life import LifeStory, drawn
 from tests.lives.living import lived, shrunk
 
@@ -34,6 +38,24 @@ def test_life_keeps_every_law(seed: int, room: Path) -> None:
     if verdict.broken:
         pytest.fail(f"{shrunk(verdict, room)}\npython -m tests.lives --seed {seed}", pytrace=False)
     assert verdict.seen.total() >= len(verdict.story.happenings)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Referee]:
+    """One JVM with Kafka's classes."""
+    with Referee(classpath_or_skip(judging_version()), OLD_JVM_OPTIONS) as running:
+        yield running
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", range(LIVES // 10))
+def test_life_with_kafka_keeps_every_law(seed: int, room: Path, broker: Referee) -> None:
+    verdict = lived(drawn(seed, has_broker=True), room, referee=broker)
+    if verdict.broken:
+        pytest.fail(
+            f"{shrunk(verdict, room, referee=broker)}\npython -m tests.lives --kafka --seed {seed}", pytrace=False
+        )
+    assert not verdict.broken
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
