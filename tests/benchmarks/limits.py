@@ -139,6 +139,8 @@ def _transfer(path: Path, flags: int, size_bytes: int, call: Callable[[int, list
         buffers.put(buffer)
 
     try:
+        if flags & os.O_CREAT:
+            os.posix_fallocate(descriptor, 0, size_bytes)  # else each write waits for the one before
         with ThreadPoolExecutor(REQUESTS) as threads:
             list(threads.map(request, range(0, size_bytes - REQUEST_BYTES + 1, REQUEST_BYTES)))
         os.fsync(descriptor)
