@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from cleaner.arrow.schema import TIMESTAMP
-from cleaner.engine.streams import DamagedStreams, StreamBatch, read_streams
+from cleaner.engine.streams import DamagedStreams, StreamBatch, read_streams, write_stream
+from cleaner.spark.table import stream_sink
 from cleaner.spark.table.sink import Part, PartWriter, Write
 from cleaner.spark.table.stream_sink import BatchGoneBack, MicroBatch, StagedGone, append_batch
 from storage.codecs.compression import Compression
@@ -34,9 +35,10 @@ from storage.names import (
     SCRATCH_SUFFIX,
     STREAMS_FILE,
     TopicPartition,
+    parse_staged_name,
 )
 from storage.records import Record
-from tests.crash.power import lay_down, power_losses
+from tests.crash.power import Inode, Left, RecordingFileSystem, lay_down, power_losses
 from tests.crash.stops import FailingAt, by_kill
 from tests.faults import CrashingFileSystem, PowerCut
 from tests.partition_dirs import (
@@ -217,15 +219,74 @@ def test_power_loss_at_any_step_leaves_each_record_once(place: Path) -> None:
     parts = parts_of(batch)
     losses = power_losses(acted, lambda _, fs: append_batch(batch, parts, fs, CLOCK), 4, Random(0))
     states = [left for _, left in losses]
-    lost = place.with_name("lost")
     for left in some(states, STATES_TRIED):
-        lay_down(left, acted, lost)
-        check_between(lost)
-        append(lost)
-        check_done(lost)
-        shutil.rmtree(lost)
+        assert after_the_next_commit(left, acted, ROWS) == AFTER
+        check_done(place.with_name("lost"))
     assert len(states) > STATES_TRIED
     check_done(acted)
+
+
+def after_the_next_commit(left: Left, acted: Path, rows: Rows) -> dict[TopicPartition, list[tuple[int, str]]]:
+    """Lay down what a power loss left, and return the records behind the next commit."""
+    lost = acted.with_name("lost")
+    shutil.rmtree(lost, ignore_errors=True)
+    lay_down(left, acted, lost)
+    check_between(lost)
+    append(lost, rows)
+    return keys(lost)
+
+
+class StagedUnsynced(RecordingFileSystem):
+    """Staged bytes may not last."""
+
+    def fsync_file(self, inode: Inode) -> None:
+        if not any(parse_staged_name(path.name) for path, one in self.disk.names.items() if one is inode):
+            super().fsync_file(inode)
+
+
+class StagedUnnamed(RecordingFileSystem):
+    """The names of staged files may not last."""
+
+    def fsync_dir(self, path: Path, purpose: Purpose) -> None:
+        if purpose is not Purpose.APPEND:
+            super().fsync_dir(path, purpose)
+
+
+def forgets_what_waits(log_dir: Path, batch: StreamBatch, fs: FileSystem) -> None:
+    write_stream(log_dir, batch._replace(staged={}), fs)
+
+
+def notes_the_end_alone(log_dir: Path, batch: StreamBatch, fs: FileSystem) -> None:
+    if not batch.staged:
+        write_stream(log_dir, batch, fs)
+
+
+@pytest.mark.parametrize(
+    ("disk", "writes"),
+    [
+        (StagedUnsynced, write_stream),
+        (StagedUnnamed, write_stream),
+        (RecordingFileSystem, forgets_what_waits),
+        (RecordingFileSystem, notes_the_end_alone),
+    ],
+)
+def test_broken_commit_is_caught(
+    place: Path, monkeypatch: pytest.MonkeyPatch, disk: type[RecordingFileSystem], writes: Callable[..., None]
+) -> None:
+    acted = drawn(place)
+    batch, rows = micro_batch(acted), {ORDERS: ["o1"]}
+    parts = parts_of(batch, rows)
+    with monkeypatch.context() as patched:
+        patched.setattr(stream_sink, "write_stream", writes)
+        losses = power_losses(acted, lambda _, fs: append_batch(batch, parts, fs, CLOCK), 2, Random(0), disk)
+    assert any(is_broken(left, acted, rows) for _, left in losses)
+
+
+def is_broken(left: Left, acted: Path, rows: Rows) -> bool:
+    try:
+        return after_the_next_commit(left, acted, rows) != BEFORE | {ORDERS: AFTER[ORDERS][:4]}
+    except (AssertionError, LogCleanerError):
+        return True
 
 
 class FullFrom(FailingAt):
@@ -367,6 +428,20 @@ def test_damaged_list_of_streams_refuses_every_batch(place: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"batch":7', b'"batch":6'))
     with pytest.raises(DamagedStreams, match="logcleaner-streams line 1: damaged"):
         append(log_dir, number=8)
+
+
+def test_commit_waits_for_the_lock_of_another_query(place: Path) -> None:
+    log_dir = drawn(place)
+    batch = micro_batch(log_dir)
+    held = LogDir(log_dir).lock(FileSystem())
+
+    class Releasing(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            held.__exit__()
+
+    append_batch(batch, parts_of(batch), clock=Releasing(NOW_MS))
+    check_done(log_dir)
 
 
 def test_broker_that_keeps_the_lock_is_told_once_the_wait_is_over(place: Path) -> None:
