@@ -14,7 +14,7 @@ import pytest
 from storage.machine import library
 
 ROOT = Path(__file__).parents[3]
-TWINS = ("tests/storage/kernels", "tests/storage/codecs")
+TWINS = ("tests/storage/kernels", "tests/storage/codecs", "tests/storage/log/writing/test_building.py")
 
 
 def usable_levels() -> list[str]:
