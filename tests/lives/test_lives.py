@@ -1,6 +1,6 @@
 """Whole lives of a log dir keep every law; those that once broke one are lived again.
 
-``LOGCLEANER_WHOLE_LIVES=1000`` lives more of them.
+``python -m tests.lives --lives 1000`` lives more of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.interop.referee import OLD_JVM_OPTIONS, Referee
 from tests.lives.life import LifeStory, drawn
 from tests.lives.living import lived, shrunk
 
-LIVES: Final = int(os.environ.get("LOGCLEANER_WHOLE_LIVES", "30"))
+LIVES: Final = 30
 CORPUS: Final = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 SEEN: Final[Counter[str]] = Counter()
 
