@@ -9,8 +9,9 @@ from random import Random
 from typing import Final
 
 from storage.codecs.compression import Compression
+from storage.kernels.layout import LOG_APPEND_TIME
 from storage.records import Record, encode_batch, encode_message, encode_wrapper
-from storage.records.legacy import PREFIX
+from storage.records.legacy import PREFIX, TIMESTAMP
 from tests.partition_dirs import DAY_MS, NOW_MS, PartitionDir, committed
 
 NO_TIME: Final = b"\xff" * 8
@@ -24,6 +25,11 @@ class Format:
     magic: int
     codec: Compression = Compression.NONE
     is_log_append_time: bool = False
+
+    @property
+    def may_be_stamped(self) -> bool:
+        """Whether a broker may have stamped the wrapper alone."""
+        return self.magic == 1 and self.is_log_append_time and self.codec is not Compression.NONE
 
     def encode(self, records: list[Record]) -> bytes:
         """One batch, or for plain v0 and v1 as many messages as there are records."""
@@ -50,6 +56,15 @@ def mixed_versions(records: list[Record], magic: int, inner_magic: int) -> bytes
     newest_ms = max(record.timestamp_ms for record in records) if inner_magic == 1 else -1
     wrapper = Record(records[-1].offset, newest_ms, None, _gzipped(inner))
     return with_attributes(encode_message(wrapper, magic), whole[PREFIX.size - 1])
+
+
+def stamped(records: list[Record], codec: Compression, time_ms: int) -> bytes:
+    """A v1 wrapper as a broker leaves it that stamps it with its time: the messages in it are the producer's, of type
+    CreateTime and with other times.
+    """
+    whole = encode_wrapper(records, 1, codec)
+    body = PREFIX.size + TIMESTAMP.size
+    return with_attributes(whole[: PREFIX.size] + TIMESTAMP.pack(time_ms) + whole[body:], codec | LOG_APPEND_TIME)
 
 
 def with_attributes(message: bytes, attributes: int) -> bytes:
@@ -105,6 +120,8 @@ def _batches(random: Random, offset: int) -> Iterator[bytes]:
         offset = records[-1].offset + 1
         if form.magic < 2 and random.random() < 0.1:
             yield mixed_versions(records, form.magic, 1 - form.magic)
+        elif form.may_be_stamped and random.random() < 0.5:
+            yield stamped(records, form.codec, NOW_MS - random.randrange(DAY_MS))
         else:
             yield form.encode(records)
 

@@ -23,7 +23,7 @@ from storage.records.legacy import PREFIX
 from storage.scan import legacy_rows
 from tests.batches import iter_batches
 from tests.fuzz.damage import Damage, Kind
-from tests.legacy_logs import LEGACY_CODECS, Format, mixed_versions
+from tests.legacy_logs import LEGACY_CODECS, Format, mixed_versions, stamped
 
 PATH: Final = Path("00000000000000000000.log")
 _WRAPPER_OVERHEAD: Final = {0: 26, 1: 34}
@@ -57,6 +57,35 @@ def read(data: bytes, *, verify: bool, next_offset: int = 0) -> Read:
     except CorruptBatch as error:
         cause = error.cause
     return Read(np.array(rows, BATCH), bytes(keys), position, cause)
+
+
+def shared(data: bytes, rows: Table, share_bytes: int, share_below: int) -> tuple[Table, bytes]:
+    """What ``read_messages`` should make of rows with a message each, if messages share rows; and their keys."""
+    made: list[np.void] = []
+    keys = bytearray()
+    for row in rows:
+        before = made[-1] if made else None
+        if before is None or not _can_join(before, row, share_bytes, share_below):
+            before = row.copy()
+            before["records_start"] = len(keys)
+            made.append(before)
+        else:
+            before["size"] += row["size"]
+            before["record_count"] += row["record_count"]
+            before["last_offset"] = row["last_offset"]
+            before["max_timestamp"] = max(before["max_timestamp"], row["max_timestamp"])
+        for record in _batch(data, int(row["position"])).records():
+            legacy_rows.append_key(keys, record, int(before["base_offset"]))
+        before["records_end"] = len(keys)
+    return np.array([one.item() for one in made], BATCH), bytes(keys)
+
+
+def _can_join(before: np.void, row: np.void, share_bytes: int, share_below: int) -> bool:
+    is_plain = not (before["attributes"] | row["attributes"]) & 7
+    return bool(
+        is_plain and before["size"] < share_bytes and row["last_offset"] < share_below
+        and row["last_offset"] - before["base_offset"] < 1 << 31
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +141,8 @@ def a_log(random: Random, batches_max: int = 6) -> bytes:
         form = Format(random.choice((0, 1)), random.choice(LEGACY_CODECS), random.random() < 0.3)
         if random.random() < 0.15:
             out.append(mixed_versions(records, form.magic, 1 - form.magic))
+        elif form.may_be_stamped and random.random() < 0.5:
+            out.append(stamped(list(records), form.codec, random.choice((-1, 7, 1 << 41))))
         else:
             out.append(form.encode(records))
     return b"".join(out)

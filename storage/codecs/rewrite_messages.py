@@ -12,6 +12,7 @@ from typing import Final
 from storage.arrays import Bytes, Integers, Table, Words
 from storage.codecs.batches import compress_body, decompress_body
 from storage.codecs.snappy_compress import LAST_SEEN, LastSeen
+from storage.codecs.symbols import ISAL_CRC32
 from storage.kernels.bitmap import get_bit, holds
 from storage.kernels.layout import (
     BATCHES,
@@ -31,7 +32,7 @@ from storage.kernels.messages import (
     write_message,
     write_message_header,
 )
-from storage.kernels.rebuild import has_room, note_written, write_header
+from storage.kernels.rebuild import has_room, note, note_written, write_header
 from storage.kernels.status import BatchAction, Status
 from storage.machine.intrinsics import copy_bytes, load_be64, load_u8, store_be32
 from storage.machine.kernel import kernel
@@ -46,7 +47,15 @@ _NULL: Final = -1
 
 @kernel()
 def _kept_messages(
-    arena: Bytes, end: int, bitmap: Words, first_ordinal: int, count: int, attributes: int, time: int, plain: Bytes
+    arena: Bytes,
+    end: int,
+    bitmap: Words,
+    first_ordinal: int,
+    count: int,
+    attributes: int,
+    time: int,
+    plain: Bytes,
+    isal: int,
 ) -> tuple[int, int, int, int, int]:
     """Write the messages in ``arena[:end]`` that stay to ``plain``, as they lie in a wrapper.
 
@@ -59,6 +68,7 @@ def _kept_messages(
         attributes: of the wrapper.
         time: of the wrapper.
         plain: receives them.
+        isal: as of ``message_checksum``.
 
     Returns:
         ``(status, bytes in plain, how many stay, offset of the last one that stays behind that of the last message, the
@@ -83,7 +93,7 @@ def _kept_messages(
             base = offset
         at = write_message(
             arena, key, key_length, value_length, plain, at, offset - base, magic,
-            LOG_APPEND_TIME if fixed_time and magic else 0, timestamp,
+            LOG_APPEND_TIME if fixed_time and magic else 0, timestamp, isal,
         )  # fmt: skip
         last, newest, kept = offset, max(newest, timestamp), kept + 1
     if position != end or kept == 0:
@@ -184,7 +194,7 @@ def _rewrap(
     batch = table[row]
     codec, attributes = batch.attributes & CODEC_MASK, batch.attributes & _STORED_ATTRIBUTES
     status, plain_bytes, kept, behind, newest = _kept_messages(
-        arena, plain_end, bitmap, batch.first_ordinal, batch.record_count, attributes, time, plain
+        arena, plain_end, bitmap, batch.first_ordinal, batch.record_count, attributes, time, plain, calls[ISAL_CRC32]
     )
     if status != Status.OK:
         return Status.NEEDS_PYTHON, 0, 0, 0
@@ -199,8 +209,33 @@ def _rewrap(
     store_be32(out, fields + 4, end - body)
     time = time if attributes & LOG_APPEND_TIME and magic else newest
     batch.last_offset += behind
-    write_message_header(out, position, end, batch.last_offset, magic, attributes, time)
+    write_message_header(out, position, end, batch.last_offset, magic, attributes, time, calls[ISAL_CRC32])
     return Status.OK, end - position, kept, time if magic else NO_TIMESTAMP
+
+
+@kernel()
+def _copy_kept(
+    buf: Bytes, table: Table, row: int, bitmap: Words, out: Bytes, position: int, written: Table, written_rows: int
+) -> tuple[int, int, int]:
+    """Copy the messages that share a row and stay. Return the status, and the next positions in both outputs."""
+    batch = table[row]
+    if not holds(bitmap, batch.first_ordinal, batch.record_count):
+        return Status.BITMAP_SHORT, position, written_rows
+    start, end = batch.position, batch.position + batch.size
+    for ordinal in range(batch.first_ordinal, batch.first_ordinal + batch.record_count):
+        status, size, timestamp, _, _, _, _ = parse_message(buf, start, end)
+        if status != Status.OK:
+            return status, position, written_rows
+        if get_bit(bitmap, ordinal):
+            if not has_room(out, position, size):
+                return Status.OUTPUT_FULL, position, written_rows
+            if written_rows >= written.size:
+                return Status.TABLE_FULL, position, written_rows
+            copy_bytes(out, position, buf, start, size)
+            written_rows = note(written, written_rows, position, size, 1, load_be64(buf, start), timestamp)
+            position += size
+        start += size
+    return (Status.OK if start == end else Status.BAD_COUNT), position, written_rows
 
 
 @kernel()
@@ -236,6 +271,20 @@ def _rebuild(  # noqa: PLR0911  (each check has its status)
 
 
 @kernel()
+def _is_within(buf: Bytes, table: Table, row: int) -> bool:
+    position, size = table[row].position, table[row].size
+    return position >= 0 and MESSAGE_BYTES_MIN <= size <= buf.size - position  # type: ignore[no-any-return]
+
+
+@kernel()
+def _is_shared(buf: Bytes, table: Table, row: int) -> bool:
+    """Return whether several messages share a row, and some of them stay."""
+    batch = table[row]
+    is_written = batch.outcome in (BatchAction.COPY, BatchAction.REBUILD)
+    return is_written and batch.attributes & CODEC_MASK == 0 and batch.record_count > 1 and _is_within(buf, table, row)
+
+
+@kernel()
 def _write(
     buf: Bytes, table: Table, row: int, bitmap: Words, upgrades: bool, horizon_ms: int, arena: Bytes, plain: Bytes,
     out: Bytes, position: int, calls: Integers, last_seen: LastSeen,
@@ -243,7 +292,7 @@ def _write(
     batch = table[row]
     if batch.outcome == BatchAction.DROP:
         return Status.OK, 0, 0, 0
-    if batch.position < 0 or batch.size < MESSAGE_BYTES_MIN or batch.size > buf.size - batch.position:
+    if not _is_within(buf, table, row):
         return Status.BAD_SIZE, 0, 0, 0
     if batch.outcome == BatchAction.REBUILD:
         return _rebuild(
@@ -284,7 +333,8 @@ def rewrite_messages(  # noqa: PLR0917  (a kernel takes no structures)
 
     Args:
         buf: the window that the table was read from.
-        table: of ``read_messages``, with ``outcome``. A rebuilt row gets its new offsets.
+        table: of ``read_messages`` or ``read_messages_again``, with ``outcome``. A rebuilt row gets its new offsets.
+            If the log is upgraded, no messages share a row, and the table is of ``read_messages``.
         first: row to begin with.
         last: row to end before.
         bitmap: the survivors; they alone decide.
@@ -294,7 +344,7 @@ def rewrite_messages(  # noqa: PLR0917  (a kernel takes no structures)
         plain: for those that stay. Neither overlaps another array.
         out: never overlaps ``buf``.
         position: where in ``out`` to begin.
-        written: ``layout.WRITTEN``.
+        written: ``layout.WRITTEN``; a row for each message of those that share a row in ``table``.
         written_rows: rows of it already in use.
         calls: ``CodecCalls.words`` of this thread.
         last_seen: ``CodecCalls.last_seen`` of this thread.
@@ -307,6 +357,14 @@ def rewrite_messages(  # noqa: PLR0917  (a kernel takes no structures)
     for row in range(max(first, 0), min(last, table.size)):
         if written_rows < 0 or written_rows >= written.size:
             return Status.TABLE_FULL, row, position, written_rows
+        if not upgrades and _is_shared(buf, table, row):
+            status, next_position, next_row = _copy_kept(
+                buf, table, row, bitmap, out, position, written, written_rows
+            )  # fmt: skip
+            if status != Status.OK:
+                return status, row, position, written_rows
+            position, written_rows = next_position, next_row
+            continue
         status, size, records, latest = _write(
             buf, table, row, bitmap, upgrades, horizon_ms, arena, plain, out, position, calls, last_seen
         )  # fmt: skip

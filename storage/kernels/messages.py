@@ -16,6 +16,7 @@ from storage.kernels.crc import checksum_32
 from storage.kernels.layout import BATCHES
 from storage.kernels.records import check_payload, parse_record, varlong_size, write_varlong
 from storage.kernels.status import Status
+from storage.machine.c_calls import address, call_isal_checksum
 from storage.machine.intrinsics import (
     copy_bytes,
     load_be32,
@@ -106,6 +107,19 @@ def stated_checksum(buf: Bytes, position: int) -> int:
     return load_be32(buf, position + _LOG_OVERHEAD_BYTES) & 0xFFFFFFFF
 
 
+@kernel()
+def message_checksum(buf: Bytes, position: int, end: int, isal: int) -> int:
+    """Return the CRC of the message at ``position``, which ends at ``end`` and lies in ``buf``.
+
+    ISA-L, if its function's address is not 0, uses instructions for it that no level of ours has, and takes a quarter
+    of the time.
+    """
+    start = position + MAGIC_AT
+    if isal:
+        return call_isal_checksum(isal, (0, address(buf, start), end - start)) & 0xFFFFFFFF
+    return signed(checksum_32(buf, start, end))
+
+
 @kernel(inline=True)
 def is_writable_time(timestamp: int) -> bool:
     """Return whether the distance of a time from ``NO_TIMESTAMP`` is an int64, and not negative."""
@@ -133,15 +147,17 @@ def append_key(
 
 @kernel(inline=True)
 def write_message_header(
-    out: Bytes, position: int, end: int, offset: int, magic: int, attributes: int, timestamp: int
+    out: Bytes, position: int, end: int, offset: int, magic: int, attributes: int, timestamp: int, isal: int
 ) -> None:
-    """Write all bytes before the key of the message that ends at ``end``, its CRC included."""
+    """Write all bytes before the key of the message that ends at ``end``, its CRC included: by ISA-L if ``isal`` is
+    not 0.
+    """
     store_be64(out, position, offset)
     store_be32(out, position + 8, end - position - _LOG_OVERHEAD_BYTES)
     store_be16(out, position + MAGIC_AT, magic << 8 | attributes)
     if magic:
         store_be64(out, position + _PREFIX_BYTES, timestamp)
-    store_be32(out, position + _LOG_OVERHEAD_BYTES, signed(checksum_32(out, position + MAGIC_AT, end)))
+    store_be32(out, position + _LOG_OVERHEAD_BYTES, message_checksum(out, position, end, isal))
 
 
 @kernel(inline=True)
@@ -153,7 +169,7 @@ def fields_at(position: int, magic: int) -> int:
 @kernel()
 def write_message(
     buf: Bytes, key: int, key_length: int, value_length: int, out: Bytes, position: int,
-    offset: int, magic: int, attributes: int, timestamp: int,
+    offset: int, magic: int, attributes: int, timestamp: int, isal: int,
 ) -> int:  # fmt: skip
     """Write a message with the fields of another to ``out``. Return the next position.
 
@@ -168,6 +184,7 @@ def write_message(
         magic: 0 or 1.
         attributes: as they are stored.
         timestamp: epoch ms; version 0 has none.
+        isal: as of ``message_checksum``.
 
     Source: Kafka LegacyRecord.write.
     """
@@ -176,7 +193,7 @@ def write_message(
     copy_bytes(out, at, buf, key - _FIELD_BYTES, length)
     store_be32(out, at, key_length)
     store_be32(out, at + _FIELD_BYTES + max(key_length, 0), value_length)
-    write_message_header(out, position, at + length, offset, magic, attributes, timestamp)
+    write_message_header(out, position, at + length, offset, magic, attributes, timestamp, isal)
     return at + length
 
 

@@ -184,15 +184,23 @@ def _copy(buf: Bytes, table: Table, row: int, out: Bytes, position: int) -> int:
     return Status.OK
 
 
+@kernel(inline=True)
+def note(
+    written: Table, rows: int, position: int, size: int, records: int, last_offset: int, latest: int
+) -> int:  # fmt: skip
+    """Note what was written, behind the first ``rows`` rows of ``written``. Return how many are in use then."""
+    entry = written[rows]
+    entry.position, entry.size, entry.records = position, size, records
+    entry.last_offset, entry.max_timestamp = last_offset, latest
+    return rows + 1
+
+
 @kernel()
 def note_written(
     table: Table, row: int, position: int, size: int, records: int, latest: int, written: Table, written_rows: int
 ) -> int:
     """Note a batch that was written. Return the rows of ``written`` in use."""
-    entry = written[written_rows]
-    entry.position, entry.size, entry.records = position, size, records
-    entry.last_offset, entry.max_timestamp = table[row].last_offset, latest
-    return written_rows + 1
+    return note(written, written_rows, position, size, records, table[row].last_offset, latest)
 
 
 @kernel()

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.arrays import Bytes, Integers, Table
 from storage.codecs.batches import open_codecs
 from storage.codecs.compression import Compression, decompress
-from storage.codecs.messages import read_messages
+from storage.codecs.messages import list_messages, read_messages, read_messages_again
 from storage.errors import CorruptBatch
-from storage.kernels.layout import BATCH, CODEC_MASK, LOCATED_FIELDS, MIXED_VERSIONS, UNKNOWN
+from storage.kernels.layout import BATCH, CODEC_MASK, LOCATED_FIELDS, MIXED_VERSIONS, NOT_HERE, UNKNOWN, WRITTEN
 from storage.kernels.status import BatchAction, BatchFate, Status
 from storage.records import LegacyBatch, Record
 from storage.records.legacy import MESSAGE_BYTES_MIN, PREFIX, LegacyHeader, parse_legacy_header
@@ -45,6 +46,8 @@ MESSAGES_BYTES_MAX: Final = 128 << 20
 """
 KEYS_BYTES: Final = 8 << 20
 """The bytes of keys, as the kernels read them, after which a run of rows is handed over."""
+_SHARED_ROW_BYTES: Final = 4 << 10
+"""The bytes of messages after which the next one gets a row of its own. A row takes 112 bytes."""
 _ARENA_BYTES: Final = 4 << 20
 """The most bytes of a decompressed wrapper that the kernel reads; the readable code reads a larger one."""
 
@@ -57,6 +60,10 @@ _STORED_ATTRIBUTES: Final = 0x0F
 _OFFSET_DELTA_MAX: Final = (1 << 31) - 1
 _TIMESTAMP_MAX: Final = (1 << 63) - 2
 """The greatest timestamp of a message; its distance from ``NO_TIMESTAMP`` is still an int64."""
+
+
+Counts = npt.NDArray[np.int32]
+"""The number of records of each row."""
 
 
 class LegacyRows(NamedTuple):
@@ -92,7 +99,7 @@ _hand: Final = _Hand()
 
 def read_keys(
     window: Bytes, span: tuple[int, int], file_position: int, path: Path, next_offset: int, next_ordinal: int,
-    rows_max: int, *, verify: bool,
+    rows_max: int, *, verify: bool, shared_below: int = 0,
 ) -> LegacyRows:  # fmt: skip
     """Read v0 and v1 messages up to another version, the end of the window, or the size limit of a slice.
 
@@ -105,16 +112,19 @@ def read_keys(
         next_ordinal: of the first record.
         rows_max: messages at most.
         verify: check every CRC.
+        shared_below: messages below this offset that are not compressed share rows; 0: each one has a row of its own.
 
     Raises: CorruptBatch.
     """
-    table, keys = np.zeros(rows_max, BATCH), _hand.keys
     position, end = span
+    rows_max = min(rows_max, (end - position) // MESSAGE_BYTES_MIN[0] + 1)
+    table, keys = np.empty(rows_max, BATCH), _hand.keys
+    share_bytes = _SHARED_ROW_BYTES if shared_below else 0
     rows, filled = 0, 0
     while rows < rows_max:
         status, rows, position, next_offset, next_ordinal, filled = read_messages(
             window, position, end, next_offset, next_ordinal, table, rows, rows_max, keys, filled,
-            _hand.arena, _hand.codecs.words, verify,
+            _hand.arena, _hand.codecs.words, verify, share_bytes, shared_below,
         )  # fmt: skip
         if rows == rows_max or (status == Status.OUTPUT_FULL and rows):
             break
@@ -138,6 +148,32 @@ def read_keys(
     return LegacyRows(table[:rows], keys[:filled].copy(), position, next_offset, next_ordinal)
 
 
+def read_again(window: Bytes, span: tuple[int, int], next_ordinal: int, counts: Counts) -> Table | None:
+    """Return the rows of messages that were read before; None if the span does not hold just these any more.
+
+    Args:
+        window: bytes of a ``.log``.
+        span: of them; it holds the messages, and nothing else.
+        next_ordinal: of the first record.
+        counts: the number of records of each row. No row is of ``MIXED_VERSIONS``.
+
+    Returns: the rows, without keys; ``base_offset`` is void for a wrapper.
+    """
+    table = np.zeros(counts.size, BATCH)
+    table["record_count"] = counts
+    table["records_start"], table["fate"], table["outcome"] = NOT_HERE, BatchFate.DELETE_EMPTY, BatchAction.UNDECIDED
+    status, _ = read_messages_again(window, *span, next_ordinal, table)
+    return table if status == Status.OK else None
+
+
+def listed(window: Bytes, table: Table) -> Table:
+    """Return a row of ``layout.WRITTEN`` for each message, or wrapper, of rows that were read from a window."""
+    written = np.empty(int(table["record_count"].sum(dtype=np.int64)), WRITTEN)
+    status, rows = list_messages(window, table, written)
+    assert status == Status.OK, status
+    return written[:rows]
+
+
 def row_of_keys(
     batch: LegacyBatch, position: int, next_offset: int, next_ordinal: int
 ) -> tuple[tuple[int, ...], bytearray]:
@@ -148,7 +184,7 @@ def row_of_keys(
     keys, records = bytearray(), batch.records(MESSAGES_BYTES_MAX)
     _check(batch, records, next_offset)
     for record in records:
-        _append_key(keys, record, records[0].offset)
+        append_key(keys, record, records[0].offset)
     flags = MIXED_VERSIONS if _mixes_versions(batch) else 0
     plain = 0, len(keys)
     return _row(batch, records, position, plain, next_ordinal, flags, BatchFate.DELETE_EMPTY), keys
@@ -293,7 +329,7 @@ def _is_legacy(window: Bytes, position: int, end: int) -> bool:
     return end - position >= LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN[0] and int(window[position + MAGIC_POSITION]) < 2
 
 
-def _append_key(arena: bytearray, record: Record, base_offset: int) -> None:
+def append_key(arena: bytearray, record: Record, base_offset: int) -> None:
     """Write a v2 record of a key, and of an empty value or none."""
     body = bytearray(2)  # attributes, timestamp delta
     write_varint(body, record.offset - base_offset)

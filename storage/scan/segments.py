@@ -18,7 +18,7 @@ from storage.log_dir import read_file
 from storage.names import FileKind, parse_segment_file_name
 from storage.records.v2 import OFFSET_MAX, V2_HEADER_BYTES
 from storage.scan.files import FileBytes, MappedFile, file_of, file_to_read
-from storage.scan.legacy_rows import LegacyRows, read_keys, read_records
+from storage.scan.legacy_rows import Counts, LegacyRows, read_again, read_keys, read_records
 from storage.scan.reader import BatchReader
 from storage.scan.slices import CAUSES, Checksums, Damage, Position, Slice
 from storage.segment import Segment
@@ -152,23 +152,51 @@ class SegmentReader:
         """Say that nobody touches a stretch of the file any more: the whole pages in the stretch are unmapped."""
         self._file.leave(start, end)
 
-    def slice_at(self, start: Position, rows: int) -> Slice:
-        """Return a slice of a number of rows over which a walk has gone. Raises: as ``slices``."""
-        return next(self.slices(checksums=Checksums.DONE, start=start, rows_max=rows))
+    def slice_at(self, start: Position, rows: int, end: int | None = None, *, shares_rows: bool = False) -> Slice:
+        """Return a slice of a number of rows over which a walk has gone. Raises: as ``slices``.
+
+        Args:
+            start: where the slice starts.
+            rows: of it.
+            end: the byte of the file at which the slice ends, if messages share rows.
+            shares_rows: as of ``slices``.
+        """
+        return next(self.slices(checksums=Checksums.DONE, start=start, rows_max=rows, end=end, shares_rows=shares_rows))
+
+    def messages_at(self, start: Position, end: int, counts: Counts) -> Slice | None:
+        """Return a slice of v0 and v1 messages over which a walk has gone, without keys.
+
+        It is None if the bytes are not these messages any more.
+
+        Args:
+            start: where the slice starts.
+            end: the byte of the file at which it ends.
+            counts: as of ``read_again``.
+
+        Raises: PlanOutOfDate, UnreadableFile.
+        """
+        buf, at = self._file.window(start.position, end)
+        table = read_again(buf, (start.position - at, end - at), start.ordinal, counts)
+        return None if table is None else Slice(buf, at, table, start.row, self.path, np.empty(0, np.uint8), None, True)
 
     def slices(
-        self, *, checksums: Checksums, start: Position | None = None, rows_max: int | None = None
-    ) -> Iterator[Slice]:
+        self, *, checksums: Checksums, start: Position | None = None, rows_max: int | None = None,
+        end: int | None = None, shares_rows: bool = False,
+    ) -> Iterator[Slice]:  # fmt: skip
         """Walk over the batches. The first batch that cannot be read raises an error.
 
         Args:
             checksums: who verifies them.
             start: where to begin; ``self.start`` if none is given.
             rows_max: of a slice.
+            end: the byte of the file at which the last batch ends; the segment's end if none is given.
+            shares_rows: whether v0 and v1 messages that are not compressed share rows. Such a row has a position, a
+                size and records as a batch has, and ends where a message ends.
 
         Raises: CorruptBatch, PlanOutOfDate, UnreadableFile.
         """
-        for found in self._walk(start or self.start, rows_max or ROWS_MAX, checksums, goes_on=False):
+        start, rows_max = start or self.start, rows_max or ROWS_MAX
+        for found in self._walk(start, rows_max, checksums, goes_on=False, end=end, shares_rows=shares_rows):
             if isinstance(found, Damage):
                 raise found.error
             yield found
@@ -182,11 +210,18 @@ class SegmentReader:
         """
         return self._walk(self.start, ROWS_MAX, Checksums.ON_READ, goes_on=True)
 
-    def _walk(self, start: Position, rows_max: int, checksums: Checksums, *, goes_on: bool) -> Iterator[Slice | Damage]:
-        manner, row = self._manner, start.row
-        possible = max(self._end - start.position, 0) // V2_HEADER_BYTES + 1  # a small file has few batches
+    def _walk(
+        self, start: Position, rows_max: int, checksums: Checksums, *, goes_on: bool, end: int | None = None,
+        shares_rows: bool = False,
+    ) -> Iterator[Slice | Damage]:  # fmt: skip
+        manner, row, end = self._manner, start.row, self._end if end is None else end
+        read_messages = manner.read_messages
+        if shares_rows:
+            upper_offset = OFFSET_MAX if manner.upper_offset is None else manner.upper_offset
+            read_messages = partial(read_keys, shared_below=upper_offset)
+        possible = max(end - start.position, 0) // V2_HEADER_BYTES + 1  # a small file has few batches
         table = np.zeros(min(rows_max, possible), BATCH)
-        reader = BatchReader(self._file.window, start.position, self._end, table, manner.window_bytes)
+        reader = BatchReader(self._file.window, start.position, end, table, manner.window_bytes)
         reader.go_on(*start[:3])
         while reader.next_offset < manner.end_offset and (found := reader.read()) is not None:
             rows, status = found.table.size, found.status
@@ -200,7 +235,7 @@ class SegmentReader:
                     reader.go_on(*_behind(slice_, good, found.least_offset))
                     yield slice_.damage(Status.BAD_CRC, good)
             elif status == Status.LEGACY_MAGIC:
-                read = manner.read_messages(
+                read = read_messages(
                     found.buf, found.span, found.file_position, self.path, found.least_offset, found.first_ordinal,
                     rows_max, verify=checksums is not Checksums.DONE,
                 )  # fmt: skip
@@ -208,8 +243,11 @@ class SegmentReader:
                 reader.go_on(found.file_position + read.stopped, read.next_offset, read.next_ordinal)
                 if rows:
                     yield self._bounded(
-                        Slice(found.buf, found.file_position, read.table, row, self.path, read.keys, read.located)
-                    )
+                        Slice(
+                            found.buf, found.file_position, read.table, row, self.path, read.keys, read.located,
+                            shares_rows,
+                        )
+                    )  # fmt: skip
                 if read.damage is not None:
                     yield Damage(read.damage, None)
             row += rows

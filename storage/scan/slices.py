@@ -13,10 +13,10 @@ from storage.arrays import Bytes, Integers, Table
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
 from storage.kernels.crc import first_bad_crc
-from storage.kernels.layout import CODEC_MASK
+from storage.kernels.layout import CODEC_MASK, WRITTEN
 from storage.kernels.status import Status
 from storage.records import Batch, LegacyBatch, parse_header
-from storage.scan.legacy_rows import legacy_batch
+from storage.scan.legacy_rows import legacy_batch, listed
 
 CAUSES: Final = {
     Status.END_OF_BUFFER: "the file ends within a batch",
@@ -70,6 +70,8 @@ class Slice:
     """For a slice of v0 and v1 messages: the buffer with the parts that were read."""
     located: Integers | None = None
     """For a slice of v0 and v1 messages that were read with their values: ``layout.LOCATED_FIELDS`` by records."""
+    is_shared: bool = False
+    """For a slice of v0 and v1 messages: whether several messages may share a row."""
 
     @property
     def is_legacy(self) -> bool:
@@ -101,6 +103,16 @@ class Slice:
         bad = first_bad_crc(self.buf, self.table, first, last)
         if bad >= 0:
             raise self.fail(Status.BAD_CRC, bad)
+
+    def written(self) -> Table:
+        """Return the batches as ``layout.WRITTEN``: what an index is told if each is written where it lies."""
+        if self.is_shared:
+            return listed(self.buf, self.table)
+        written = np.zeros(self.table.size, WRITTEN)
+        for name in ("position", "size", "last_offset", "max_timestamp"):
+            written[name] = self.table[name]
+        written["records"] = self.table["record_count"]
+        return written
 
     @property
     def size_bytes(self) -> int:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from storage.codecs import batches
 from storage.codecs.compression import Compression, decompress
 from storage.codecs.encode_batches import encode_batches
-from storage.codecs.messages import read_messages
+from storage.codecs.messages import read_messages, read_messages_again
 from storage.codecs.rewrite_batches import rewrite_batches
 from storage.codecs.rewrite_messages import rewrite_messages
 from storage.errors import CorruptCompressedData
@@ -145,20 +145,28 @@ class Bench:
             memory.room(random.choice((ROOM_BYTES, random.randrange(2000))), at_end=at_end)
             for memory in (self._arena, self._plain, self._out)
         )
-        verify, calls = random.random() < 0.5, self._calls
+        verify, calls, upgrades = random.random() < 0.5, self._calls, random.random() < 0.5
+        shares = (0, 0) if upgrades else (random.randrange(3000), random.choice((0, 300, 1 << 62)))
         _, rows, stopped, _, records, filled = read_messages(
-            buf, 0, len(data), 0, 0, table, 0, table.size, out, 0, arena, calls.words, verify
+            buf, 0, len(data), 0, 0, table, 0, table.size, out, 0, arena, calls.words, verify, *shares
         )
         table, expected = table[:rows], legacy_twins.read(data, verify=verify)
         assert stopped <= expected.stopped
-        assert table.tolist() == expected.table[:rows].tolist()
-        assert expected.keys.startswith(out[:filled].tobytes())
+        ends = expected.table["position"] + expected.table["size"]
+        shared, keys = legacy_twins.shared(data, expected.table[ends <= stopped], *shares)
+        assert table.tolist() == shared.tolist()
+        assert keys == out[:filled].tobytes()
+        again = np.zeros(rows, BATCH)
+        again["record_count"] = table["record_count"]
+        status, _ = read_messages_again(buf, 0, stopped, 0, again)
+        assert status == Status.OK
+        assert again["position"].tolist() == table["position"].tolist()
         kept = {ordinal for ordinal in range(records) if random.random() < 0.5}
         table["outcome"] = random.choice((BatchAction.COPY, BatchAction.REBUILD))
-        written, row = np.zeros(rows + 1, WRITTEN), 0
+        written, row = np.zeros(records + 1, WRITTEN), 0
         while row < rows:
             _, stopped, end, _ = rewrite_messages(
-                buf, table, row, rows, _bits(kept, records), random.random() < 0.5, -1, arena, plain, out, 0,
+                buf, table, row, rows, _bits(kept, records), upgrades, -1, arena, plain, out, 0,
                 written, 0, calls.words, calls.last_seen,
             )  # fmt: skip
             assert end <= out.size

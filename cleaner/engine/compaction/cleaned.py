@@ -19,7 +19,7 @@ from storage.arrays import Table
 from storage.directory import OpenFile
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.kernels.index import index_batches
-from storage.kernels.layout import WRITTEN, index_state
+from storage.kernels.layout import index_state
 from storage.kernels.status import Status
 from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
 from storage.scan.slices import Slice
@@ -71,7 +71,7 @@ class CleanedSegment:
         """
         for part in draft.parts:
             if isinstance(part, Copied):
-                self.append_copied(source, slice_.file_position, slice_.table[part.first_row : part.last_row])
+                self.append_copied(source, slice_.rows(slice_.table[part.first_row : part.last_row]))
                 continue
             start, written = self._log.size_bytes, draft.written[part.first_row : part.last_row]
             self._log.write(draft.out[part.start : part.end].data)
@@ -79,22 +79,18 @@ class CleanedSegment:
             self._add_to_indexes(written, start)
             self._log.write_out()
 
-    def append_copied(self, source: OpenFile, file_position: int, table: Table) -> None:
+    def append_copied(self, source: OpenFile, slice_: Slice) -> None:
         """Copy consecutive batches of a source file unchanged, within the operating system's kernel if it can.
 
         Args:
-            source: the file, open for reading, that ``table`` was scanned from.
-            file_position: the position in the file of position 0 in the table.
-            table: rows that lie side by side.
+            source: the slice's file, open for reading.
+            slice_: rows that lie side by side.
         """
-        start, first = self._log.size_bytes, int(table["position"][0])
+        start, table, first = self._log.size_bytes, slice_.table, int(slice_.table["position"][0])
         end = int(table["position"][-1] + table["size"][-1])
-        self._log.copy_from(source, file_position + first, end - first)
-        written = np.zeros(table.size, WRITTEN)
-        written["position"] = table["position"] - first
-        for name in ("size", "last_offset", "max_timestamp"):
-            written[name] = table[name]
-        written["records"] = table["record_count"]
+        self._log.copy_from(source, slice_.file_position + first, end - first)
+        written = slice_.written()
+        written["position"] -= first
         self._add_to_indexes(written, start)
         self._log.write_out()
 

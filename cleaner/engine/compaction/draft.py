@@ -69,11 +69,11 @@ class Draft:
         """Prepare an empty draft.
 
         Args:
-            rows: of the slice.
+            rows: of batches and messages that may be written.
             out: for the output, at first; it grows.
         """
         self.out = out
-        self.written: Table = np.zeros(rows, WRITTEN)
+        self.written: Table = np.empty(rows, WRITTEN)
         self.position = 0
         """The position in ``out`` of the next batch."""
         self.rows = 0

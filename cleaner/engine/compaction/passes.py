@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from policies.facts import KeyCount
 from storage.arrays import Words
+from storage.kernels.layout import MIXED_VERSIONS
 from storage.records.v2 import NO_TIMESTAMP
+from storage.scan.legacy_rows import Counts
 from storage.scan.segments import SegmentReader, open_segment
 from storage.scan.slices import Position, Slice
 from storage.segment import Segment
@@ -91,6 +93,19 @@ class WalkedSlice:
     """
     tombstones: npt.NDArray[np.int32]
     """The number of tombstones of each batch."""
+    messages: Counts | None = None
+    """For a slice of v0 and v1 that can be read again without its keys: the number of records of each row."""
+    is_shared: bool = False
+    """Whether messages of v0 and v1 may share a row."""
+
+    @classmethod
+    def of(cls, slice_: Slice, start: Position, *, is_ordinary: bool) -> WalkedSlice:
+        """Note a slice. The tombstones of its batches have been counted."""
+        table = slice_.table
+        is_plain = slice_.is_legacy and not (table["attributes"] & MIXED_VERSIONS).any()
+        messages = table["record_count"].copy() if is_plain else None
+        end, tombstones = Position.behind(slice_), table["tombstones"].copy()
+        return cls(start, end, is_ordinary, tombstones, messages, slice_.is_shared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,8 +191,7 @@ class Walk:
     def add(self, slice_: Slice, *, is_ordinary: bool) -> None:
         """Add the next slice. The tombstones of its batches have been counted."""
         start = self.slices[-1].end if self.slices else self.start
-        end = Position.behind(slice_)
-        self.slices.append(WalkedSlice(start, end, is_ordinary, slice_.table["tombstones"].copy()))
+        self.slices.append(WalkedSlice.of(slice_, start, is_ordinary=is_ordinary))
         self.has_empty_batches |= not slice_.table["record_count"].all()
 
     @property

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress as select
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,7 @@ from storage.kernels.status import BatchAction, Status
 from storage.scan.arena import ARENA_BYTES
 from storage.scan.legacy_rows import MESSAGES_BYTES_MAX
 from storage.scan.segments import SegmentReader
-from storage.scan.slices import Checksums, Slice
+from storage.scan.slices import Slice
 from storage.segment import Segment, open_to_read
 
 COPY_RUN_BYTES_MIN: Final = 256 << 10
@@ -75,10 +76,15 @@ class _Drafting:
     slice_: Slice | None = None
     """Once it is read."""
 
-    def read(self) -> Slice:
-        """Return the slice."""
+    def read(self, *, with_keys: bool = True) -> Slice:
+        """Return the slice; without keys, if nobody asks for them and the messages can be read so."""
+        if self.slice_ is None and not with_keys and self.walked.messages is not None:
+            self.slice_ = self.reader.messages_at(self.walked.start, self.walked.end.position, self.walked.messages)
         if self.slice_ is None:
-            self.slice_ = self.reader.slice_at(self.walked.start, self.walked.tombstones.size)
+            walked = self.walked
+            self.slice_ = self.reader.slice_at(
+                walked.start, walked.tombstones.size, walked.end.position, shares_rows=walked.is_shared
+            )
         return self.slice_
 
 
@@ -135,14 +141,14 @@ class Rewriter:
             for _ in self.crew.in_order(lambda stretch: reader.leave(*stretch), stretches):
                 pass
             self.progress(walked.slices[skipped - 1].end.position)
-        for _, (slice_, draft) in self.crew.in_order(self._draft, self._tasks(reader, walked, skipped)):
+        for task, (slice_, draft) in self.crew.in_order(self._draft, self._tasks(reader, walked, skipped)):
             self.progress(slice_.size_bytes)
             if draft is None:
                 if is_changed:
-                    cleaned.append_copied(file, slice_.file_position, slice_.table)
+                    cleaned.append_copied(file, slice_)
                 continue
             if not is_changed:
-                _copy_prefix(reader, file, slice_.first_row, cleaned)
+                _copy_prefix(reader, walked, task.walked, file, cleaned)
             is_changed = True
             if draft.position > SEGMENT_BYTES_MAX - cleaned.size_bytes:  # small messages take more bytes in v2
                 raise NotYetSupported(reader.path, "a segment that outgrows 2 GiB in format v2")
@@ -174,16 +180,17 @@ class Rewriter:
     def _draft(self, task: _Drafting) -> tuple[Slice, Draft | None]:
         """Return a slice and its output; None for the output if the slice keeps everything."""
         with self.crew.hand() as (_, arena):
-            slice_ = task.read()
+            expires = self._expires_tombstones(task)
+            slice_ = task.read(with_keys=expires or self.upgrades)
             if slice_.is_legacy:
-                self._decide_legacy(slice_, task.walked.tombstones, modified_ms(task.segment))
+                self._decide_legacy(slice_, task.walked.tombstones, expires=expires)
             else:
                 slice_.table["tombstones"] = task.walked.tombstones
                 self._decide(slice_, arena)
             if (slice_.table["outcome"] == BatchAction.COPY).all():
                 return slice_, None
             copies = _long_copies(slice_)
-            draft = Draft(slice_.table.size, self._outputs.take(_room_bytes(slice_, copies)))
+            draft = Draft(_rows_max(slice_), self._outputs.take(_room_bytes(slice_, copies)))
             self._write(slice_, copies, draft, arena)
             task.reader.leave(task.walked.start.position, task.walked.end.position)
             return slice_, draft
@@ -200,12 +207,17 @@ class Rewriter:
                 raise slice_.fail(status, row)
             table["records_start"][row] = NOT_HERE
 
-    def _decide_legacy(self, slice_: Slice, tombstones: npt.NDArray[np.int32], source_ms: int) -> None:
+    def _expires_tombstones(self, task: _Drafting) -> bool:
+        """Return whether tombstones of v0 and v1 in a slice go."""
+        is_due = self.tombstones is Tombstones.BY_HORIZON and modified_ms(task.segment) <= self.horizons.legacy_ms
+        return is_due and bool(task.walked.tombstones.any())
+
+    def _decide_legacy(self, slice_: Slice, tombstones: npt.NDArray[np.int32], *, expires: bool) -> None:
         """Decide by survivors alone, because v0 and v1 have no transactions, no delete horizons, and no empty
         batches.
         """
         table = slice_.table
-        if self.tombstones is Tombstones.BY_HORIZON and source_ms <= self.horizons.legacy_ms:
+        if expires:
             assert slice_.keys is not None
             table["tombstones"] = tombstones
             with self._expiring:  # the same word may hold bits of another slice
@@ -286,14 +298,19 @@ class Rewriter:
         draft.note(size, int(table["last_offset"][row]), latest_ms, kept)
 
 
-def _copy_prefix(reader: SegmentReader, file: OpenFile, rows: int, cleaned: CleanedSegment) -> None:
-    """Yield the batches of the slices that were found unchanged before the first changed one."""
-    if not rows:
-        return
-    for slice_ in reader.slices(checksums=Checksums.DONE):
-        if slice_.first_row == rows:
-            return
-        cleaned.append_copied(file, slice_.file_position, slice_.table)
+def _copy_prefix(
+    reader: SegmentReader, walked: Walked, changed: WalkedSlice, file: OpenFile, cleaned: CleanedSegment
+) -> None:
+    """Copy the slices that were found unchanged before the first changed one."""
+    for one in takewhile(lambda one: one is not changed, walked.slices):
+        cleaned.append_copied(file, _Drafting(reader, walked.span.segment, one).read(with_keys=False))
+
+
+def _rows_max(slice_: Slice) -> int:
+    """Return the most rows that a draft of the slice has: one a batch, or one a message if messages share rows."""
+    if not slice_.is_shared:
+        return slice_.table.size
+    return int(slice_.table["record_count"].sum(dtype=np.int64))
 
 
 def _bits(bitmap: Words, first: int, count: int) -> np.ndarray:

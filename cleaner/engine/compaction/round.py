@@ -225,7 +225,9 @@ def survivors_of(
     budget = Budget(map_bytes, means.broker.log_cleaner_io_buffer_load_factor)
     dirty_bytes = sum(one.span.size_bytes for one in spans if is_dirty(one.span, first_dirty_offset))
     key_map = KeyMap(dirty_bytes, budget, crew.threads, filters.secret if filters else None)
-    return Finder(spans, first_dirty_offset, key_map, new_fates, crew, pace, pace.spend, filters).find()
+    shares_rows = not round_.policy.compaction_upgrade_format
+    finder = Finder(spans, first_dirty_offset, key_map, new_fates, crew, pace, pace.spend, filters, shares_rows)
+    return finder.find()
 
 
 def filters_of(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> AbstractContextManager[Filters | None]:

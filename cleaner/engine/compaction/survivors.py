@@ -79,6 +79,8 @@ class Finder:
     """
     filters: Filters | None = None
     """The filters of the clean segments' keys; they share the secret of the map."""
+    shares_rows: bool = False
+    """Whether messages of v0 and v1 may share a row. They may not if each one becomes a v2 batch."""
     _spared: tuple[Spared, ...] = ()
     _bitmap: Words = field(default_factory=lambda: new_bitmap(0))
     _ordinals: int = 0
@@ -141,7 +143,9 @@ class Finder:
             reader, is_first = one.opened.reader, one.walk is None
             walk = one.walk = one.walk or Walk.of(one.opened, self._ordinals)
             for slice_ in reader.slices(
-                checksums=Checksums.BY_CALLER if is_first else Checksums.DONE, start=walk.start
+                checksums=Checksums.BY_CALLER if is_first else Checksums.DONE,
+                start=walk.start,
+                shares_rows=self.shares_rows,
             ):
                 is_ordinary = fates.dispose(slice_)
                 if is_first:

@@ -243,7 +243,7 @@ def test_long_run_of_messages_that_stay_is_copied(tmp_path, monkeypatch):
     monkeypatch.setattr(
         rewrite.CleanedSegment,
         "append_copied",
-        lambda self, *arguments: (copied.append(arguments[2].size), original(self, *arguments)),
+        lambda self, *arguments: (copied.append(arguments[1].table.size), original(self, *arguments)),
     )
     made = PartitionDir(tmp_path)
     value = "v" * 60_000

@@ -110,6 +110,15 @@ def test_damaged_message_is_reported_and_nothing_is_touched(tmp_path, messages, 
     assert cause in error
 
 
+@pytest.mark.parametrize(("offset", "cause"), [(11, "offset 11 behind offset 12"), (20, "beyond the next segment's")])
+def test_damage_behind_sound_messages_is_told_at_its_own_byte(tmp_path, offset, cause):
+    sound = [encode_message(record(10, b"b"), 1), encode_message(record(12, b"c"), 0)]
+    error = error_of(tmp_path, *sound, encode_message(record(offset, b"d"), 1))
+    assert error
+    assert cause in error
+    assert f"at byte {len(b''.join(sound))}" in error
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
 def test_bomb_is_reported(tmp_path, monkeypatch, magic, codec):

@@ -52,7 +52,7 @@ def by_kernel(
     calls: CodecCalls = CALLS,
 ) -> tuple[list[tuple[int, twin.Written]], list[int]]:
     """What it wrote of runs of rows, each with the row behind the run; and the rows that it left."""
-    out, written = np.full(room + 64, GUARD, np.uint8), np.zeros(table.size, WRITTEN)
+    out, written = np.full(room + 64, GUARD, np.uint8), np.zeros(int(table["record_count"].sum()), WRITTEN)
     arena, plain = np.zeros(ROOM, np.uint8), np.zeros(ROOM, np.uint8)
     row, found, left = 0, [], []
     while row < table.size:
@@ -94,6 +94,33 @@ def test_what_is_written_equals_what_the_twin_writes(
         codec = ours[17 if ours[16] < 2 else 22] & CODEC_MASK
         if codec == Compression.NONE or (codec == Compression.GZIP and calls is BY_LIBZ):
             assert ours == theirs
+
+
+@compiled
+@given(st.integers(0, 2**32), st.sampled_from([1, 100, 1 << 20]))
+def test_of_messages_that_share_a_row_those_that_stay_are_copied_byte_for_byte(seed: int, share_bytes: int) -> None:
+    random = Random(seed)
+    data = twin.a_log(random)
+    single, bits = decided(data, set(), upgrades=False)
+    table, _ = twin.shared(data, single, share_bytes, 1 << 62)
+    share = random.choice((0.2, 0.7, 1.0))
+    plain = [one for one in table if not one["attributes"] & CODEC_MASK]
+    kept = {
+        n for one in plain for n in range(one["first_ordinal"], one["first_ordinal"] + one["record_count"])
+        if random.random() < share
+    }  # fmt: skip
+    bits = bits_of(kept, int(single["record_count"].sum()))
+    table["tombstones"] = 0
+    assert decide_batches(window(data), table, 0, table.size, bits, 0)[0] == Status.OK
+    ((_, written),), left = by_kernel(data, table, bits, upgrades=False, horizon_ms=None)
+    messages = {
+        int(one["first_ordinal"]): data[one["position"] :][: one["size"]]
+        for one in single if not one["attributes"] & CODEC_MASK
+    }  # fmt: skip
+    assert left == []
+    assert b"".join(written.batches) == b"".join(messages[ordinal] for ordinal in sorted(kept))
+    told = {int(one["first_ordinal"]): (int(one["last_offset"]), int(one["max_timestamp"]), 1) for one in single}
+    assert list(written.told) == [told[ordinal] for ordinal in sorted(kept)]
 
 
 @pytest.mark.parametrize("upgrades", [False, True])
