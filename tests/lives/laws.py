@@ -94,7 +94,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         stated = world.in_force(name)
         aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
         context = _Log(log, aside, stated, world.clock.now_ms)
-        found += _of_partition(context, act, after.logs[name], is_held=name in world.held)
+        found += _of_partition(context, act, after.logs[name], is_held=name in world.held_before)
         found += _of_restores(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
     found += _of_evidence(world, before, act, after)
@@ -150,7 +150,7 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
         if act.is_same and made[name].records != log.records:
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
         context = _Log(log, (), world.in_force(name), world.clock.now_ms)
-        yield from _of_partition(context, act, made[name], is_held=name in world.held)
+        yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
 
 
 def _differing(one: SeenLog, other: SeenLog) -> list[int]:

@@ -141,6 +141,8 @@ class World:
         """What any version of the configuration that may be read states, by topic."""
         self.held: set[str] = set()
         """Partitions on hold."""
+        self.held_before: frozenset[str] = frozenset()
+        """Those on hold before the step."""
         self.cluster_retention_ms: int | None = None
         """What the cluster metadata say of all topics, whose policy is ``delete`` there; None without them."""
         self._snapshot_cluster_ms: int | None = None
@@ -158,6 +160,7 @@ class World:
 
     def do(self, step: Happening) -> Act:
         """Let a step happen."""
+        self.held_before = frozenset(self.held)
         method: Callable[..., Act] = getattr(self, "_" + step.kind.replace("-", "_"))
         return method(**step.options)
 
@@ -382,7 +385,8 @@ class World:
 
     def _hold(self, before: Mapping[str, SeenLog]) -> None:
         after = Look.at(self.log_dir).logs
-        self.held |= {name for name, log in after.items() if name in before and log.records != before[name].records}
+        grown = (name for name, log in after.items() if name in before and log.records.keys() - before[name].records)
+        self.held |= set(grown)
 
     def _release(self, topic: str) -> Act:
         told = self.command("restore", f"{topic}-0", "--release", "--yes")
@@ -458,7 +462,7 @@ class World:
 
     def _both(self, first: str, second: str) -> Act:
         """Two commands side by side."""
-        may, running = May(), []
+        may, running, before = May(), [], Look.at(self.log_dir).logs
         if self._file == "fifo":
             return TRUSTED  # one of them would get what the other waits for
         for words in (_BESIDE[first], _BESIDE[second]):
@@ -466,7 +470,6 @@ class World:
             log_dir = ("--log-dir", str(self.log_dir))
             config = ("--config", str(self.config)) if words[0] in {"clean", "free", "restore"} else ()
             running.append(start((*words, *log_dir, *config), self.clock, self.room, self.log_dir, None, self._breaks))
-        before = Look.at(self.log_dir).logs if may.restores else {}
         told = tuple(wait_for(one) for one in running)
         if may.restores:
             self._hold(before)
