@@ -230,6 +230,7 @@ def _be_the_command(
             os.close(descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, "w" if n else "r", closefd=False) for n in range(3))
+        os.environ["XDG_CACHE_HOME"] = str(out.with_name("cache"))  # of the command, not of this process
         with at_life_time(clock):
             if breaks:
                 breaks()

@@ -155,7 +155,6 @@ class World:
         self._snapshot_held: set[str] = set()
         self._file = "plain"
         self._written = self._imported = 0
-        os.environ["XDG_CACHE_HOME"] = str(room / "cache")
         self._write_config()
 
     def do(self, step: Happening) -> Act:
