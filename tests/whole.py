@@ -44,6 +44,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "pages": _tests("cleaner/report/html/test_in_browser.py"),
     "indexes": _tests("storage/log/test_damaged_indexes.py"),
     "shapes": _tests("spark/test_query_shapes.py"),
+    "streams": _tests("spark/test_append_batch.py", "spark/test_stream_sink.py", "interop/test_spark.py"),
     "levels": _tests("storage/machine/test_levels.py"),
     "ends": _tests("cleaner/test_ends_of_numbers.py"),
     "twins": _tests("crash/test_twins.py"),
