@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,13 +46,13 @@ Offsets = Mapping[TopicPartition, int]
 TopicIds = Mapping[TopicPartition, str]
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-_MARKS_OF_A_LOG_DIR: Final = (
-    META_PROPERTIES_FILE,
+OFFSET_CHECKPOINTS: Final = (
     HIGH_WATERMARK_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
+_MARKS_OF_A_LOG_DIR: Final = META_PROPERTIES_FILE, *OFFSET_CHECKPOINTS
 _ENDLESS_BYTES: Final = 1 << 62
 _IN_AN_EMPTY_FILE_SYSTEM: Final = frozenset({"lost+found"})
 
@@ -269,6 +269,17 @@ class LogDir:
         """Replace one offset checkpoint file; does nothing where it says the same already. Raises: OutOfSpace."""
         if offsets != self.offsets(name):
             fs.replace_file(self.path / name, format_offset_checkpoint(offsets), Purpose.CHECKPOINT)
+
+    def forget(self, names: Collection[TopicPartition], fs: FileSystem) -> None:
+        """Remove the lines of partitions that are to appear: they are of earlier ones, which somebody removed by hand.
+
+        A broker that starts deletes a log that ends below its line of the log starts.
+
+        Raises: CorruptCheckpoint, UnreadableFile; OutOfSpace.
+        """
+        for name in OFFSET_CHECKPOINTS:
+            kept = {key: offset for key, offset in self.offsets(name).items() if key not in names}
+            self.write_offsets(name, kept, fs)
 
     def holds(self) -> Offsets:
         """Read which partitions are on hold, and since when (epoch ms), from a file of ours that a broker ignores.

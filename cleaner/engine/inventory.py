@@ -24,7 +24,7 @@ from policies.restore import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened_as_parent, pread
 from storage.errors import LogCleanerError, Stopped, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
-from storage.log.end import ensure_headers_parse, find_end, largest_unindexed_timestamp
+from storage.log.end import LogEndsBeforeItsStart, ensure_headers_parse, find_end, largest_unindexed_timestamp
 from storage.log.leader_epochs import read_leader_epochs, read_topic_id, topic_id_if_readable
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
@@ -68,21 +68,6 @@ class Needs(NamedTuple):
             now_ms - policy.retention_ms if policy.cleanup_delete and policy.retention_ms >= 0 else None,
             policy.cleanup_compact and policy.max_compaction_lag_ms < _NEVER_MS,
             policy.cleanup_compact and not policy.unknown,
-        )
-
-
-class LogEndsBeforeItsStart(LogCleanerError):
-    """Segments are missing at the end of a log: a starting broker would delete all other segments."""
-
-    path: Path
-    log_end_offset: int
-    log_start_offset: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: ends at offset {self.log_end_offset}, below its checkpointed log start "
-            f"{self.log_start_offset}: segments are missing, and a starting broker would delete the rest; "
-            f"restore them first"
         )
 
 

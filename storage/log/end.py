@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from storage.directory import OpenFile, size_of
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, LogCleanerError
 from storage.log.read import last_offset_entry
 from storage.names import FileKind
 from storage.records import BatchHeader, LegacyHeader, PositionedHeader, iter_headers
 from storage.records.read_batches import walk_headers
 from storage.segment import Segment, reading
+
+
+class LogEndsBeforeItsStart(LogCleanerError):
+    """Segments are missing at the end of a log: a starting broker would delete all other segments."""
+
+    path: Path
+    log_end_offset: int
+    log_start_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: ends at offset {self.log_end_offset}, below its checkpointed log start "
+            f"{self.log_start_offset}: segments are missing, and a starting broker would delete the rest; "
+            f"restore them first"
+        )
 
 
 class SegmentEnd(NamedTuple):

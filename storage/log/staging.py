@@ -25,7 +25,7 @@ from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.indexes import RELATIVE_OFFSET_MAX
 from storage.log.config import LogConfig
-from storage.log.end import next_offset_of
+from storage.log.end import LogEndsBeforeItsStart, next_offset_of
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log import Log
 from storage.log.log_files import offset_of
@@ -76,9 +76,11 @@ def log_end(fs: FileSystem, directory: Path, config: LogConfig, now_ms: int) -> 
     If the broker did not stop cleanly, all that its next start would check is read, because that start cuts a log off
     in front of the first damaged batch.
 
-    Raises: UnsoundEnd; TornTail; what opening and closing a log raise.
+    Raises: UnsoundEnd, LogEndsBeforeItsStart; TornTail; what opening and closing a log raise.
     """
     log = _opened(fs, directory, config)
+    if log.log_end_offset < log.log_start_offset:
+        raise LogEndsBeforeItsStart(directory, log.log_end_offset, log.log_start_offset)
     if not (directory.parent / CLEAN_SHUTDOWN_FILE).exists():
         _ensure_checked(fs, log)
     log.settle(now_ms)

@@ -25,8 +25,9 @@ from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.lock import LogDirLocked
 from storage.log import Log, LogConfig
 from storage.log.active import TornTail
+from storage.log.end import LogEndsBeforeItsStart
 from storage.log.staging import UnsoundEnd
-from storage.log_dir import LogDir
+from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_CHECKPOINT,
@@ -389,6 +390,27 @@ def test_log_start_within_a_segment_stays(place: Path) -> None:
     LogDir(log_dir).write_offsets(LOG_START_OFFSET_CHECKPOINT, {ORDERS: 1}, FileSystem())
     append(log_dir)
     assert LogDir(log_dir).offsets(LOG_START_OFFSET_CHECKPOINT) == {ORDERS: 1}
+
+
+def test_partition_that_appears_anew_has_no_line_of_an_earlier_one(place: Path) -> None:
+    log_dir = drawn(place)
+    earlier = {ORDERS: 1000, NEW: 1000}
+    for name in OFFSET_CHECKPOINTS:
+        LogDir(log_dir).write_offsets(name, {**LogDir(log_dir).offsets(name), **earlier}, FileSystem())
+    shutil.rmtree(log_dir / str(ORDERS))
+    append(log_dir)
+    assert LogDir(log_dir).offsets(LOG_START_OFFSET_CHECKPOINT) == {}
+    assert LogDir(log_dir).offsets(HIGH_WATERMARK_CHECKPOINT) == {ORDERS: 4, CLICKS: 8, NEW: 1}
+    assert [offset for offset, _ in keys(log_dir)[ORDERS]] == [0, 1, 2, 3]
+
+
+def test_log_that_a_start_would_delete_refuses_the_batch(place: Path) -> None:
+    log_dir = drawn(place)
+    LogDir(log_dir).write_offsets(LOG_START_OFFSET_CHECKPOINT, {ORDERS: 4}, FileSystem())
+    with pytest.raises(LogEndsBeforeItsStart, match="orders-0: ends at offset 3, below its checkpointed log start 4"):
+        append(log_dir)
+    assert leftovers(log_dir) == []
+    assert not read_streams(log_dir)
 
 
 def test_damage_that_an_unclean_start_would_cut_off_refuses_the_batch(place: Path) -> None:

@@ -125,3 +125,9 @@ def test_options_of_a_write_are_read() -> None:
     options = parse_sink_options({"path": "/data", "Topic": "t", "compression": "ZSTD", "segment.bytes": "1000"})
     assert (options.log_dir, options.topic) == (Path("/data"), "t")
     assert (options.compression, options.segment_bytes) == (Compression.ZSTD, 1000)
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "10k", "2147483648"])
+def test_size_of_segments_is_one_that_kafka_takes(said: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"segment.bytes = '{said}': a whole number from 1 to 2147483647"):
+        parse_sink_options({"path": "/data", "segment.bytes": said})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,8 +20,14 @@ from storage.filesystem import FileSystem, OutOfSpace
 from storage.lock import LogDirLocked
 from storage.log import Log, LogConfig
 from storage.log.errors import RecordBatchTooLarge
-from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, PARTITION_METADATA_FILE, TopicPartition
+from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
+from storage.names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    TopicPartition,
+)
 from storage.records import Record
 from tests.partition_dirs import NOW_MS, records_in
 from tests.spark.tables import read
@@ -142,6 +148,17 @@ def test_a_partition_that_is_there_is_left_as_it_is_and_no_other_appears(tmp_pat
     assert records_in(tmp_path / "orders-0") == []
 
 
+def test_partition_that_appears_anew_has_no_line_of_an_earlier_one(tmp_path: Path) -> None:
+    earlier = {TopicPartition("orders", 0): 1000, TopicPartition("kept", 0): 5}
+    for name in OFFSET_CHECKPOINTS:
+        LogDir(tmp_path).write_offsets(name, earlier, FileSystem())
+    sink = writer(tmp_path)
+    sink.commit([sink.write(iter([batch(row("a"))]))])
+    left = {name: LogDir(tmp_path).offsets(name).get(TopicPartition("orders", 0)) for name in OFFSET_CHECKPOINTS}
+    assert left == dict.fromkeys(OFFSET_CHECKPOINTS) | {HIGH_WATERMARK_CHECKPOINT: 1}
+    assert LogDir(tmp_path).offsets(LOG_START_OFFSET_CHECKPOINT) == {TopicPartition("kept", 0): 5}
+
+
 def test_nothing_appears_beside_a_running_broker(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     message = sink.write(iter([batch(row("a"))]))
@@ -241,6 +258,22 @@ def test_a_header_without_a_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig) as raised:
         writer(tmp_path).write(iter([batch(("k", b"v", "orders", 0, MOMENT, [{"key": None, "value": b"1"}]))]))
     assert str(raised.value) == "kafka-log: headers: a header has no key"
+
+
+def test_time_before_1970_is_refused_and_what_stands_for_none_is_the_time_of_the_write(tmp_path: Path) -> None:
+    def at(ms: int) -> pa.RecordBatch:
+        return batch(("a", b"1", "orders", 0, datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms), None))
+
+    with pytest.raises(InvalidConfig, match="kafka-log: timestamp: a row's is before 1970"):
+        writer(tmp_path).write(iter([at(-2)]))
+    sink = writer(tmp_path)
+    sink.commit([sink.write(iter([at(-1), at(0)]))])
+    assert [record.timestamp_ms for record in records_in(tmp_path / "orders-0")] == [sink.this_write.now_ms, 0]
+
+
+def test_metadata_log_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"__cluster_metadata.*not written"):
+        writer(tmp_path).write(iter([batch(row("a", "__cluster_metadata"))]))
 
 
 def test_record_that_no_segment_can_hold_is_refused(tmp_path: Path) -> None:

@@ -44,12 +44,12 @@ from cleaner.engine.diff.two_states import (
     aborted_in_both,
     joined,
 )
-from cleaner.engine.inventory import LogEndsBeforeItsStart
 from policies.retain import AbortedTransaction
 from storage.arrays import Integers, Table, Words
 from storage.errors import LogCleanerError
 from storage.kernels.layout import CONTROL, DELETE_HORIZON, DIGEST
 from storage.kernels.status import BatchFate
+from storage.log.end import LogEndsBeforeItsStart
 from storage.scan.slices import Checksums
 
 BUDGET: Final = Budget(128 << 20, 0.9)

@@ -36,6 +36,7 @@ _NAMES: Final = (
     "maxBytesPerTrigger", "replica",
 )  # fmt: skip
 _EPOCH_MS_MAX: Final = 2**63 - 1
+_SEGMENT_BYTES_MAX: Final = 2**31 - 1
 _S3A: Final = {
     "access_key_id": "access.key",
     "secret_access_key": "secret.key",
@@ -182,7 +183,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         log_dir=located(said["path"]).absolute(),
         topic=said.get("topic"),
         compression=_read(said, "compression", _compression, Compression.NONE),
-        segment_bytes=_read(said, "segment.bytes", _positive, LogConfig().segment_bytes),
+        segment_bytes=_read(said, "segment.bytes", _segment_bytes, LogConfig().segment_bytes),
     )
 
 
@@ -239,6 +240,12 @@ def _replica(text: str) -> ReplicaChoice:
 def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ValueError("a whole number of at least 1")
+    return int(text)
+
+
+def _segment_bytes(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _SEGMENT_BYTES_MAX:
+        raise ValueError(f"a whole number from 1 to {_SEGMENT_BYTES_MAX}, as in Kafka")
     return int(text)
 
 

@@ -4,7 +4,8 @@ The tasks of a write lay down parts, and the driver lets whole partitions appear
 
 Order:      each task writes its records of a partition as a whole log, flushed and closed, in a directory of its own;
             then the driver takes the lock; then it appends the parts of one partition to the first task's log, in the
-            tasks' order; one rename for each partition; fsync of the log dir; the high watermarks.
+            tasks' order; the checkpoints' lines of earlier partitions of these names go; one rename for each
+            partition; fsync of the log dir; the high watermarks.
 Invariant:  a partition appears whole or not at all, and never replaces an existing one.
 Names:      ``logcleaner-0.<id>-delete``: a broker (and ``logcleaner``) takes it for a partition of a deleted topic, and
             a broker that starts removes it. Any other directory of ours would keep a broker from starting.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,8 +46,9 @@ from storage.log.config import NO_LIMIT_MS
 from storage.log.leader_epochs import read_topic_id
 from storage.log.writing.building import BatchBuilder, Encoder, RecordColumns
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
+from storage.names import CLUSTER_METADATA_TOPIC, HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
 from storage.records import Batch
+from storage.records.v2 import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -207,12 +210,15 @@ class PartWriter:
             topic: the topic of all rows; None: each row's column names it.
 
         Raises: InvalidConfig: a row has no topic, or a column of partitions and none in it, or a name that no partition
-            can have; a header has no key; no batch can hold a row. OutOfSpace, BatchTooLarge.
+            can have; a timestamp is before 1970; a header has no key; no batch can hold a row. OutOfSpace,
+            BatchTooLarge.
         """
         try:
             columns = columns_of(batch)
         except InvalidRecord as error:
             raise InvalidConfig("headers", None, error.cause, "kafka-log") from error
+        if columns.records.size and int(columns.records["timestamp"].min()) < NO_TIMESTAMP:
+            raise InvalidConfig("timestamp", None, "a row's is before 1970; a null stands for now", "kafka-log")
         for name, rows in rows_by_partition(batch, topic):
             part = self._open.get(name)
             if part is None:
@@ -222,6 +228,8 @@ class PartWriter:
     def _begun(self, name: TopicPartition) -> _OpenPart:
         if not _TOPIC.fullmatch(name.topic) or name.partition < 0:
             raise InvalidConfig("topic", str(name), "no partition can be called that", "kafka-log")
+        if name.topic == CLUSTER_METADATA_TOPIC:
+            raise InvalidConfig("topic", name.topic, "the metadata log is KRaft's own, and is not written", "kafka-log")
         if name.topic not in self._topic_ids:  # all partitions of the log dir are asked for it
             self._topic_ids[name.topic] = self._write.topic_id(name.topic)
         return _OpenPart(self._write, name, self._topic_ids[name.topic], self._encoder)
@@ -242,9 +250,10 @@ def publish(write: Write, parts: Sequence[Part]) -> None:
     with log_dir.lock(FileSystem()) as lock:
         fs = Guarded(FileSystem(), {write.log_dir: lock})
         for part in parts:
-            if (write.log_dir / str(part.topic_partition)).exists():
+            if os.path.lexists(write.log_dir / str(part.topic_partition)):
                 raise PartitionExists(write.log_dir / str(part.topic_partition))
         joined = [join(write, some, fs) for some in by_partition(parts)]
+        log_dir.forget({part.topic_partition for part in parts}, fs)
         for part, _ in joined:
             fs.rename(part.directory, write.log_dir / str(part.topic_partition), Purpose.ROLL)
         fs.fsync_dir(write.log_dir, Purpose.ROLL)

@@ -157,8 +157,8 @@ def append_batch(
 
     If this fails, the next commit of the query puts in what is committed, and starts over if nothing is.
 
-    Raises: LogDirLocked; BatchGoneBack, StagedGone, DamagedStreams; UnsoundEnd, TornTail and other damage of a log;
-        JournalFull, OutOfSpace, UnsafeOwner.
+    Raises: LogDirLocked; BatchGoneBack, StagedGone, DamagedStreams; UnsoundEnd, LogEndsBeforeItsStart, TornTail and
+        other damage of a log; JournalFull, OutOfSpace, UnsafeOwner.
     """
     fs, clock = fs or FileSystem(), clock or SystemClock()
     log_dir = LogDir(batch.write.log_dir)
@@ -219,6 +219,7 @@ class _Commit:
         write, unique = self._batch.write, uuid.uuid4().hex[:16]
         private = write.log_dir / f"logcleaner-{name.partition}.{write.job}{unique}{DirState.DELETE.value}"
         Log.create(private, self._config, self._fs, topic_id=write.topic_id(name.topic))
+        self._log_dir.forget({name}, self._fs)
         self._fs.rename(private, self._directory(name), Purpose.ROLL)
         self._fs.fsync_dir(write.log_dir, Purpose.ROLL)
 
