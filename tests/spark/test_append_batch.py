@@ -360,6 +360,11 @@ def test_staged_records_that_somebody_removed_are_told(place: Path) -> None:
         path.unlink()
     with pytest.raises(StagedGone, match="clicks-1: the log ends at 6, and the staged records of batch 7"):
         append(log_dir)
+    with pytest.raises(StagedGone, match=r"remove the query's line from \.logcleaner-streams and start it again"):
+        append(log_dir, {CLICKS: ["x"]}, number=0, query="another")
+    (log_dir / STREAMS_FILE).unlink()  # its only line
+    append(log_dir)
+    check_done(log_dir)
 
 
 def test_topic_that_was_deleted_before_its_records_were_put_in_stays_deleted(place: Path) -> None:

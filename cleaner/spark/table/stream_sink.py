@@ -43,7 +43,7 @@ from storage.log import Log
 from storage.log.listing import list_partition
 from storage.log.staging import EndMoved, log_end, put_in, remove_staged, stage, staged_names
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, STREAMS_FILE, DirState, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,8 +85,8 @@ class StagedGone(LogCleanerError):
     def __str__(self) -> str:
         return (
             f"{self.path}: the log ends at {self.end_offset}, and the staged records of batch {self.number} of query "
-            f"{self.query}, up to {self.wanted_offset}, are gone: bring the partition back as it was, or start the "
-            f"query with a new checkpointLocation"
+            f"{self.query}, up to {self.wanted_offset}, are gone: bring the partition back as it was, or remove the "
+            f"query's line from {STREAMS_FILE} and start it again, which writes the batch anew to all its partitions"
         )
 
 
