@@ -22,7 +22,6 @@ from storage.kernels.index import index_batches
 from storage.kernels.layout import index_state
 from storage.kernels.status import Status
 from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
-from storage.scan.slices import Slice
 from storage.segment import Segment, SegmentFile
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
@@ -59,19 +58,18 @@ class CleanedSegment:
             self._log_file = self.fs.create(self._path(FileKind.LOG), self.directory, Purpose.CLEAN)
         return self._log_file
 
-    def append(self, draft: Draft, slice_: Slice, source: OpenFile) -> None:
+    def append(self, draft: Draft, source: OpenFile) -> None:
         """Append the output of a slice.
 
         Args:
             draft: of the slice.
-            slice_: rows of it are copied.
             source: the slice's file, open for reading.
 
         Raises: OutOfSpace, EOFError where the file ends early.
         """
         for part in draft.parts:
             if isinstance(part, Copied):
-                self.append_copied(source, slice_.rows(slice_.table[part.first_row : part.last_row]))
+                self.append_copied(source, part)
                 continue
             start, written = self._log.size_bytes, draft.written[part.first_row : part.last_row]
             self._log.write(draft.out[part.start : part.end].data)
@@ -79,19 +77,16 @@ class CleanedSegment:
             self._add_to_indexes(written, start)
             self._log.write_out()
 
-    def append_copied(self, source: OpenFile, slice_: Slice) -> None:
+    def append_copied(self, source: OpenFile, run: Copied) -> None:
         """Copy consecutive batches of a source file unchanged, within the operating system's kernel if it can.
 
         Args:
-            source: the slice's file, open for reading.
-            slice_: rows that lie side by side.
+            source: the file, open for reading.
+            run: the batches.
         """
-        start, table, first = self._log.size_bytes, slice_.table, int(slice_.table["position"][0])
-        end = int(table["position"][-1] + table["size"][-1])
-        self._log.copy_from(source, slice_.file_position + first, end - first)
-        written = slice_.written()
-        written["position"] -= first
-        self._add_to_indexes(written, start)
+        start = self._log.size_bytes
+        self._log.copy_from(source, run.start, run.end - run.start)
+        self._add_to_indexes(run.written, start)
         self._log.write_out()
 
     def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:

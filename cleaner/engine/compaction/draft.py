@@ -33,10 +33,22 @@ class WrittenRun(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """A run of the slice's rows, to be copied from file to file."""
+    """A run of batches to be copied from file to file: bytes of the source file, half open."""
 
-    first_row: int
-    last_row: int
+    start: int
+    end: int
+    written: Table
+    """``layout.WRITTEN``, by position from ``start`` on."""
+
+    @classmethod
+    def of(cls, slice_: Slice) -> Copied:
+        """Note the batches of a slice, which lie side by side. They are read here, and not when they are copied: by
+        then the pages of the slice may have been left.
+        """
+        written = slice_.written()
+        start = slice_.position_of(0)
+        written["position"] -= slice_.table["position"][0]
+        return cls(start, start + slice_.size_bytes, written)
 
 
 class Outputs:
@@ -99,10 +111,10 @@ class Draft:
         self.written[self.rows] = (self.position, size_bytes, last_offset, max_timestamp_ms, records)
         self.position, self.rows = self.position + size_bytes, self.rows + 1
 
-    def copy(self, first_row: int, last_row: int) -> None:
-        """Note rows of the slice to be copied behind the output so far."""
+    def copy(self, run: Copied) -> None:
+        """Note batches to be copied behind the output so far."""
         self.end_run()
-        self.parts.append(Copied(first_row, last_row))
+        self.parts.append(run)
 
     def end_run(self) -> None:
         """End the part that was written since the last one."""

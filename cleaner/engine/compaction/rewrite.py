@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
-from cleaner.engine.compaction.draft import Draft, Outputs, Recoder
+from cleaner.engine.compaction.draft import Copied, Draft, Outputs, Recoder
 from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import (
     modified_ms,
@@ -145,14 +145,14 @@ class Rewriter:
             self.progress(slice_.size_bytes)
             if draft is None:
                 if is_changed:
-                    cleaned.append_copied(file, slice_)
+                    cleaned.append_copied(file, Copied.of(slice_))
                 continue
             if not is_changed:
                 _copy_prefix(reader, walked, task.walked, file, cleaned)
             is_changed = True
             if draft.position > SEGMENT_BYTES_MAX - cleaned.size_bytes:  # small messages take more bytes in v2
                 raise NotYetSupported(reader.path, "a segment that outgrows 2 GiB in format v2")
-            cleaned.append(draft, slice_, file)
+            cleaned.append(draft, file)
             self._outputs.give(draft.out)
         return is_changed
 
@@ -239,7 +239,7 @@ class Rewriter:
                 self._write_rows(slice_, row, first, draft, arena)
             draft.end_run()
             if first < last:
-                draft.copy(first, last)
+                draft.copy(Copied.of(slice_.rows(slice_.table[first:last])))
             row = last
 
     def _write_messages(self, slice_: Slice, row: int, last: int, draft: Draft, arena: Recoder) -> None:
@@ -303,7 +303,8 @@ def _copy_prefix(
 ) -> None:
     """Copy the slices that were found unchanged before the first changed one."""
     for one in takewhile(lambda one: one is not changed, walked.slices):
-        cleaned.append_copied(file, _Drafting(reader, walked.span.segment, one).read(with_keys=False))
+        slice_ = _Drafting(reader, walked.span.segment, one).read(with_keys=False)
+        cleaned.append_copied(file, Copied.of(slice_))
 
 
 def _rows_max(slice_: Slice) -> int:

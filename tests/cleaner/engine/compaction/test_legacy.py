@@ -12,7 +12,7 @@ from cleaner.engine.compaction import rewrite
 from cleaner.engine.outcome import PartitionResult
 from storage.codecs.compression import Compression, compress
 from storage.records import Record, encode_message, encode_wrapper
-from storage.scan import segments
+from storage.scan import segments, slices
 from tests.batches import iter_batches
 from tests.legacy_logs import FORMATS, LEGACY_CODECS, Format, legacy_log_dir, mixed_versions, segment
 from tests.partition_dirs import (
@@ -243,7 +243,7 @@ def test_long_run_of_messages_that_stay_is_copied(tmp_path, monkeypatch):
     monkeypatch.setattr(
         rewrite.CleanedSegment,
         "append_copied",
-        lambda self, *arguments: (copied.append(arguments[1].table.size), original(self, *arguments)),
+        lambda self, *arguments: (copied.append(arguments[1].written.size), original(self, *arguments)),
     )
     made = PartitionDir(tmp_path)
     value = "v" * 60_000
@@ -255,6 +255,31 @@ def test_long_run_of_messages_that_stay_is_copied(tmp_path, monkeypatch):
     assert made.log(0).read_bytes() == before[: -2 * len(encode_message(Record(0, 0, b"x", b"1"), 0))] + encode_message(
         Record(9, 0, b"x", b"2"), 0
     )
+
+
+def test_messages_are_not_looked_at_once_their_pages_were_left(tmp_path, monkeypatch):
+    """The pages are populated anew for nobody: a disk that does not give them would be a SIGBUS."""
+    left, looked_at = [], []
+    leave, listed = segments.SegmentReader.leave, slices.listed
+
+    def leaving(reader, start, end):
+        left.append((start, end))
+        leave(reader, start, end)
+
+    def looking(window, table):
+        looked_at.extend(table["position"].tolist())
+        assert not any(start <= position < end for start, end in left for position in table["position"].tolist())
+        return listed(window, table)
+
+    monkeypatch.setattr(segments.SegmentReader, "leave", leaving)
+    monkeypatch.setattr(slices, "listed", looking)
+    made = PartitionDir(tmp_path)
+    stay = (batch(Format(1), n, f"{n}={'v' * 60_000}") for n in range(8))
+    segment(made, 0, *stay, batch(Format(1), 8, "x=1", "x=2"))
+    finished(tmp_path, made)
+    compact(tmp_path)
+    assert left
+    assert len(looked_at) == 8
 
 
 @pytest.mark.parametrize("keys", [{}, UPGRADE], ids=["kept", "upgraded"])
