@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
 from cleaner.errors import UnusableOutput
-from cleaner.spark.table.sink import KafkaLogWriter, Part, PartitionExists, WrittenParts
+from cleaner.spark.table.sink import KafkaLogWriter, Part, PartitionExists, PartWriter, WrittenParts
 from storage.errors import CorruptBatch, InvalidConfig
 from storage.filesystem import FileSystem, OutOfSpace
 from storage.lock import LogDirLocked
@@ -32,6 +32,7 @@ from storage.records import Record
 from tests.partition_dirs import NOW_MS, records_in
 from tests.spark.tables import read
 from tests.storage.log.logs import FullDisk
+from tests.storage.test_read_lock import read_only
 
 ARROW = pa.schema(
     {
@@ -203,6 +204,17 @@ def test_row_without_a_partition_is_refused_unless_no_row_has_one(tmp_path: Path
 def test_a_table_that_cannot_be_written_is_refused(tmp_path: Path, columns: dict[str, Any], cause: str) -> None:
     with pytest.raises(InvalidConfig, match=cause):
         writer(tmp_path, pa.schema(columns))
+
+
+def test_read_only_mount_is_told_on_the_driver_and_by_each_task(tmp_path: Path) -> None:
+    made = tmp_path / "data"
+    made.mkdir()
+    with read_only(made) as mounted:
+        with pytest.raises(UnusableOutput, match="data-ro: cannot be written to; mount it writable"):
+            writer(mounted)
+        write = replace(writer(made).this_write, log_dir=mounted)
+        with pytest.raises(UnusableOutput, match="data-ro: cannot be written to on the Spark executor at"):
+            PartWriter(write, 0)
 
 
 def test_a_directory_that_is_not_there_is_told_on_the_driver_and_by_each_task(tmp_path: Path) -> None:

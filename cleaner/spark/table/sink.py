@@ -105,6 +105,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
         """Refuse a place that cannot be written to."""
         if not self.this_write.log_dir.is_dir():
             raise UnusableOutput(self.this_write.log_dir, "is no directory", "make it first")
+        if not _is_writable(self.this_write.log_dir):
+            raise UnusableOutput(self.this_write.log_dir, "cannot be written to", "mount it writable, or be its owner")
 
     @WITHOUT_STACK
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenParts:
@@ -196,6 +198,12 @@ class PartWriter:
         if not write.log_dir.is_dir():
             raise UnusableOutput(
                 write.log_dir, f"is no directory on the Spark executor at {gethostname()}", "mount it there"
+            )
+        if not _is_writable(write.log_dir):
+            raise UnusableOutput(
+                write.log_dir,
+                f"cannot be written to on the Spark executor at {gethostname()}",
+                "mount it writable there, and run the executor as its owner",
             )
         self._write, self._task = write, task
         self._open: dict[TopicPartition, _OpenPart] = {}
@@ -310,6 +318,10 @@ def _column(batch: pa.RecordBatch, name: str, cause: str) -> pa.Array:
     if column.null_count:
         raise InvalidConfig(name, None, cause, "kafka-log")
     return column
+
+
+def _is_writable(directory: Path) -> bool:
+    return os.access(directory, os.W_OK | os.X_OK, effective_ids=True)
 
 
 def _check(schema: StructType, topic: str | None) -> None:
