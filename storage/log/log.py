@@ -41,14 +41,12 @@ from storage.records.v2 import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    number,
 )
 
 _ANY_EPOCH: Final = (1 << 31) - 1
 _FINISHED: Final = struct.Struct(">8xi11xi8xqq")
 """Of a batch: its length, the delta of its last offset, its largest timestamp and its producer id."""
-_OFFSET: Final = struct.Struct(">q")
-_EPOCH: Final = struct.Struct(">i")
-_EPOCH_POSITION: Final = 12
 
 
 class Log(LogFiles):
@@ -203,8 +201,7 @@ class Log(LogFiles):
                     self.roll(now_ms)
                     active = self._activated(now_ms)
                 facts = active.facts()
-            _OFFSET.pack_into(data, position, next_offset)
-            _EPOCH.pack_into(data, position + _EPOCH_POSITION, epoch)
+            number(data, position, next_offset, epoch)
             run.append(_finished(arrival, next_offset, epoch))
             facts, next_offset = facts.behind(arrival), arrival.last_offset + 1
             position += arrival.size_bytes

@@ -15,10 +15,8 @@ Not chosen: ``.swap`` names, which a broker's start puts in as well: it deletes 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from storage.directory import entries
 from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
@@ -29,6 +27,7 @@ from storage.log.end import LogEndsBeforeItsStart, next_offset_of
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log import Log
 from storage.log.log_files import offset_of
+from storage.log.read import AnyBatch
 from storage.log.recovery import ensure_whole
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
@@ -41,12 +40,8 @@ from storage.names import (
     segment_file_name,
 )
 from storage.records import iter_headers, read_batch
+from storage.records.v2 import number
 from storage.segment import reading
-
-_BASE_OFFSET: Final = struct.Struct(">q")
-_LEADER_EPOCH: Final = struct.Struct(">i")
-_LEADER_EPOCH_POSITION: Final = 12
-"""Base offset and leader epoch lie outside of what the CRC covers."""
 
 
 class UnsoundEnd(LogCleanerError):
@@ -106,9 +101,9 @@ def stage(
     file: NewFile | None = None
     base_offset = start_offset
     try:
-        for data in _batches(sources):
-            last_offset_delta = int.from_bytes(data[23:27], "big")
-            is_far = next_offset + last_offset_delta - base_offset > RELATIVE_OFFSET_MAX
+        for batch in _batches(sources):
+            data, last_offset = bytearray(batch.data), next_offset + batch.last_offset - batch.base_offset
+            is_far = last_offset - base_offset > RELATIVE_OFFSET_MAX
             if file is not None and (file.size_bytes + len(data) > segment_bytes or is_far):
                 file.fsync()
                 file.close()
@@ -116,11 +111,10 @@ def stage(
             if file is None:
                 base_offset = next_offset
                 file = fs.create(directory / str(StagedName(base_offset, tag)), directory, Purpose.APPEND)
-            _BASE_OFFSET.pack_into(data, 0, next_offset)
-            _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_POSITION, leader_epoch)
+            number(data, 0, next_offset, leader_epoch)
             file.write(data)
             file.write_out()
-            next_offset += last_offset_delta + 1
+            next_offset = last_offset + 1
         if file is not None:
             file.fsync()
     finally:
@@ -183,8 +177,8 @@ def _ensure_checked(fs: FileSystem, log: Log) -> None:
                 file.fsync()
 
 
-def _batches(sources: Sequence[Path]) -> Iterator[bytearray]:
-    """Yield the bytes of each batch, its CRC compared. Raises: CorruptBatch, UnreadableFile."""
+def _batches(sources: Sequence[Path]) -> Iterator[AnyBatch]:
+    """Yield each batch, its CRC compared. Raises: CorruptBatch, UnreadableFile."""
     for path in sources:
         with reading(path) as descriptor:
             size_bytes = path.stat().st_size
@@ -192,7 +186,7 @@ def _batches(sources: Sequence[Path]) -> Iterator[bytearray]:
             for found in headers:
                 batch = read_batch(descriptor, path, found)
                 batch.ensure_valid()
-                yield bytearray(batch.data)
+                yield batch
             if headers.position != size_bytes:
                 raise CorruptBatch(path, headers.position, "the file ends within a batch")
 

@@ -54,6 +54,8 @@ CRC_POSITION: Final = 17
 CRC_START: Final = 21
 """The CRC-32C covers the attributes and all bytes behind them, but not offset and epoch, which a broker assigns."""
 V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
 ATTRIBUTE_COMPRESSION: Final = 0x07
 ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
 ATTRIBUTE_TRANSACTIONAL: Final = 0x10
@@ -464,6 +466,12 @@ def agrees(data: bytes | memoryview, magic: int, behind: Iterable[bytes] = ()) -
 def seal(batch: bytearray) -> None:
     """Write the checksum of a batch of version 2 into its place."""
     _CRC.pack_into(batch, CRC_POSITION, _sum_up(memoryview(batch)[CRC_START:], 0, is_v2=True))
+
+
+def number(batches: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch of version 2 at a position its first offset and its leader epoch; its checksum covers neither."""
+    _OFFSET.pack_into(batches, position, base_offset)
+    _LEADER_EPOCH.pack_into(batches, position + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
 def read_varint(buf: memoryview, position: int, end: int) -> tuple[int, int]:
