@@ -283,6 +283,13 @@ def test_time_before_1970_is_refused_and_what_stands_for_none_is_the_time_of_the
     assert [record.timestamp_ms for record in records_in(tmp_path / "orders-0")] == [sink.this_write.now_ms, 0]
 
 
+@pytest.mark.parametrize("name", ["Key", "VALUE", "Partition"])
+def test_column_in_other_letters_is_refused_not_left_out(tmp_path: Path, name: str) -> None:
+    columns = pa.schema([field.with_name(name) if field.name == name.lower() else field for field in ARROW])
+    with pytest.raises(InvalidConfig, match=f"kafka-log: {name}: case counts here: call the column {name.lower()}"):
+        writer(tmp_path, columns)
+
+
 def test_metadata_log_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"__cluster_metadata.*not written"):
         writer(tmp_path).write(iter([batch(row("a", "__cluster_metadata"))]))

@@ -326,6 +326,9 @@ def _is_writable(directory: Path) -> bool:
 
 def _check(schema: StructType, topic: str | None) -> None:
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name in types:
+        if name not in _TYPES and name.lower() in _TYPES:
+            raise InvalidConfig(name, None, f"case counts here: call the column {name.lower()}", "kafka-log")
     for name, known in _TYPES.items():
         if name in types and types[name] not in known:
             raise InvalidConfig(name, types[name], f"cannot be written; it must be {' or '.join(known)}", "kafka-log")
