@@ -17,7 +17,7 @@ import pytest
 from cleaner.arrow.schema import TIMESTAMP
 from cleaner.engine.streams import DamagedStreams, StreamBatch, read_streams, write_stream
 from cleaner.spark.table import stream_sink
-from cleaner.spark.table.sink import Part, PartWriter, Write
+from cleaner.spark.table.sink import Part, PartGone, PartWriter, Write
 from cleaner.spark.table.stream_sink import BatchGoneBack, MicroBatch, StagedGone, append_batch
 from storage.codecs.compression import Compression
 from storage.errors import LogCleanerError
@@ -365,6 +365,19 @@ def test_staged_records_that_somebody_removed_are_told(place: Path) -> None:
     (log_dir / STREAMS_FILE).unlink()  # its only line
     append(log_dir)
     check_done(log_dir)
+
+
+def test_part_that_a_starting_broker_removed_is_told_and_the_batch_comes_again(place: Path) -> None:
+    log_dir = drawn(place)
+    batch = micro_batch(log_dir)
+    parts = parts_of(batch)
+    for path in parts[1].directory.iterdir():
+        path.unlink()
+    with pytest.raises(PartGone, match="0 of the"):
+        append_batch(batch, parts, None, CLOCK)
+    assert not read_streams(log_dir)
+    append(log_dir)
+    assert keys(log_dir) == AFTER
 
 
 def test_topic_that_was_deleted_before_its_records_were_put_in_stays_deleted(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cleaner.arrow.schema import HEADERS, TIMESTAMP
 from cleaner.errors import UnusableOutput
-from cleaner.spark.table.sink import KafkaLogWriter, Part, PartitionExists, PartWriter, WrittenParts
+from cleaner.spark.table.sink import KafkaLogWriter, PartGone, PartitionExists, PartWriter, WrittenParts
 from storage.errors import CorruptBatch, InvalidConfig
 from storage.filesystem import FileSystem, OutOfSpace
 from storage.lock import LogDirLocked
@@ -106,7 +107,7 @@ def test_what_several_tasks_wrote_of_a_partition_is_joined_in_their_order(tmp_pa
     sink = writer(tmp_path)
     parts = [sink.write(iter([batch(row(key), row(key.upper()))])).parts for key in "cab"]
     messages = [
-        WrittenParts(tuple(Part(part.topic_partition, task, part.directory) for part in some))
+        WrittenParts(tuple(replace(part, task=task) for part in some))
         for task, some in zip((2, 0, 1), parts, strict=True)
     ]
     sink.write(iter([batch(row("z"))]))  # a task that was run twice: its commit was not the one taken
@@ -114,6 +115,23 @@ def test_what_several_tasks_wrote_of_a_partition_is_joined_in_their_order(tmp_pa
     assert [record.key for record in records_in(tmp_path / "orders-0")] == [b"a", b"A", b"b", b"B", b"c", b"C"]
     assert [record.offset for record in records_in(tmp_path / "orders-0")] == list(range(6))
     assert names(tmp_path) == ["orders-0", HIGH_WATERMARK_CHECKPOINT]
+
+
+@pytest.mark.parametrize("gone", ["", "*", "*.log", "0*0.log"], ids=["directory", "files", "logs", "one log"])
+@pytest.mark.parametrize("task", [0, 1])
+def test_part_that_a_starting_broker_removed_is_told_and_nothing_appears(tmp_path: Path, gone: str, task: int) -> None:
+    sink = writer(tmp_path, **{"segment.bytes": "200"})
+    tasks = [sink.write(iter([batch(*[row(f"{key}{n}") for n in range(9)])])).parts for key in "ab"]
+    (part,) = tasks[task]
+    if gone:
+        for path in part.directory.glob(gone):
+            path.unlink()
+    else:
+        shutil.rmtree(part.directory)
+    parts = [replace(part, task=number) for number, some in enumerate(tasks) for part in some]
+    with pytest.raises(PartGone, match=rf"-delete: \d+ of the {part.size_bytes} bytes that a task wrote here are left"):
+        sink.commit([WrittenParts(tuple(parts))])
+    assert names(tmp_path) == []
 
 
 def test_partitions_of_a_topic_share_its_id_also_with_those_that_are_there(tmp_path: Path) -> None:

@@ -38,17 +38,19 @@ from cleaner.spark.errors import WITHOUT_STACK
 from cleaner.spark.table.options import parse_sink_options
 from storage.arrays import Integers
 from storage.codecs.compression import Compression
-from storage.errors import InvalidConfig, InvalidRecord, LogCleanerError
+from storage.errors import InvalidConfig, InvalidRecord, LogCleanerError, UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.log import Log, LogConfig
 from storage.log.config import NO_LIMIT_MS
 from storage.log.leader_epochs import read_topic_id
+from storage.log.listing import Listing, list_partition
 from storage.log.writing.building import BatchBuilder, Encoder, RecordColumns
 from storage.log_dir import LogDir
 from storage.names import CLUSTER_METADATA_TOPIC, HIGH_WATERMARK_CHECKPOINT, DirState, TopicPartition
 from storage.records import Batch
 from storage.records.v2 import NO_TIMESTAMP
+from storage.segment import Segment
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -86,6 +88,20 @@ class PartitionExists(LogCleanerError):
 
     def __str__(self) -> str:
         return f"{self.path}: is there already, and only new partitions are written; nothing has changed"
+
+
+class PartGone(LogCleanerError):
+    """Records that a task wrote, and that are not all there any more."""
+
+    path: Path
+    size_bytes: int
+    wanted_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.size_bytes} of the {self.wanted_bytes} bytes that a task wrote here are left, as "
+            f"behind a broker that started meanwhile; no record was taken: run it again, without a broker"
+        )
 
 
 class KafkaLogWriter(DataSourceArrowWriter):
@@ -126,7 +142,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
     @WITHOUT_STACK
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the partitions. Raises: LogDirLocked, PartitionExists, OutOfSpace, UnsafeOwner."""
+        """Publish the partitions. Raises: as ``publish``."""
         try:
             publish(
                 self.this_write,
@@ -189,6 +205,20 @@ class Part:
     task: int
     """The number of the task. Parts are joined in this order."""
     directory: Path
+    size_bytes: int
+    """The bytes of all its ``.log`` files."""
+
+    def listing(self) -> Listing:
+        """Return the files of the part. Raises: PartGone, UnreadableFile."""
+        try:
+            found = list_partition(self.directory)
+        except UnreadableFile as error:
+            if not error.has_vanished:
+                raise
+            raise PartGone(self.directory, 0, self.size_bytes) from error
+        if (left_bytes := log_bytes(found.segments)) != self.size_bytes:
+            raise PartGone(self.directory, left_bytes, self.size_bytes)
+        return found
 
 
 class PartWriter:
@@ -244,15 +274,13 @@ class PartWriter:
 
     def close(self) -> tuple[Part, ...]:
         """Make all written records durable, and return the parts. Raises: OutOfSpace."""
-        for part in self._open.values():
-            part.close()
-        return tuple(Part(name, self._task, part.directory) for name, part in self._open.items())
+        return tuple(Part(name, self._task, part.directory, part.close()) for name, part in self._open.items())
 
 
 def publish(write: Write, parts: Sequence[Part]) -> None:
     """Let the partitions appear, each whole.
 
-    Raises: LogDirLocked, PartitionExists (nothing has appeared), OutOfSpace, UnsafeOwner.
+    Raises: LogDirLocked, PartitionExists, PartGone (nothing has appeared), OutOfSpace, UnsafeOwner.
     """
     log_dir = LogDir(write.log_dir)
     with log_dir.lock(FileSystem()) as lock:
@@ -350,9 +378,11 @@ class _OpenPart:
     def add(self, columns: RecordColumns, rows: Integers) -> None:
         self._append(self._builder.add(columns, rows))
 
-    def close(self) -> None:
+    def close(self) -> int:
+        """Make the records durable. Return the bytes of all ``.log`` files."""
         self._append(self._builder.finish())
         self._log.close()
+        return log_bytes(self._log.segments)
 
     def _append(self, finished: Iterator[memoryview]) -> None:
         try:
@@ -360,6 +390,11 @@ class _OpenPart:
                 self._log.append_finished(batches, now_ms=self._write.now_ms)
         except InvalidRecord as error:
             raise InvalidConfig("value", None, error.cause, "kafka-log") from error
+
+
+def log_bytes(segments: Iterable[Segment]) -> int:
+    """Return the bytes of the ``.log`` files of some segments."""
+    return sum(segment.size_bytes for segment in segments)
 
 
 def by_partition(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -370,10 +405,14 @@ def by_partition(parts: Iterable[Part]) -> Iterator[list[Part]]:
 
 
 def join(write: Write, parts: Sequence[Part], fs: FileSystem) -> tuple[Part, int]:
-    """Append the batches of the other parts to the first part. Return that part and its log end offset."""
-    with Log.open(parts[0].directory, write.config, fs) as log:
-        for part in parts[1:]:
-            for batches in _sound_batches(Log.open(part.directory, write.config, fs)):
+    """Append the batches of the other parts to the first part. Return that part and its log end offset.
+
+    Raises: PartGone; CorruptBatch, UnreadableFile; OutOfSpace.
+    """
+    first, *others = (Log(part.directory, write.config, fs, part.listing(), 0) for part in parts)
+    with first as log:
+        for other in others:
+            for batches in _sound_batches(other):
                 log.append_finished(memoryview(batches), now_ms=write.now_ms)
         return parts[0], log.log_end_offset
 

@@ -40,7 +40,6 @@ from storage.filesystem import FileSystem, Purpose
 from storage.guarded import Guarded
 from storage.lock import LogDirLock, LogDirLocked
 from storage.log import Log
-from storage.log.listing import list_partition
 from storage.log.staging import EndMoved, log_end, put_in, remove_staged, stage, staged_names
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT, STREAMS_FILE, DirState, TopicPartition
@@ -157,8 +156,8 @@ def append_batch(
 
     If this fails, the next commit of the query puts in what is committed, and starts over if nothing is.
 
-    Raises: LogDirLocked; BatchGoneBack, StagedGone, DamagedStreams; UnsoundEnd, LogEndsBeforeItsStart, TornTail and
-        other damage of a log; JournalFull, OutOfSpace, UnsafeOwner.
+    Raises: LogDirLocked; BatchGoneBack, PartGone, StagedGone, DamagedStreams; UnsoundEnd, LogEndsBeforeItsStart,
+        TornTail and other damage of a log; JournalFull, OutOfSpace, UnsafeOwner.
     """
     fs, clock = fs or FileSystem(), clock or SystemClock()
     log_dir = LogDir(batch.write.log_dir)
@@ -190,7 +189,7 @@ class _Commit:
         staged: dict[TopicPartition, Staged] = {}
         try:
             for some in by_partition(parts):
-                sources = [segment.log.path for part in some for segment in list_partition(part.directory).segments]
+                sources = [segment.log.path for part in some for segment in part.listing().segments]
                 name = some[0].topic_partition
                 self._ensure_there(name)
                 staged[name] = Staged("", 0)
