@@ -99,8 +99,9 @@ class PartGone(LogCleanerError):
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.size_bytes} of the {self.wanted_bytes} bytes that a task wrote here are left, as "
-            f"behind a broker that started meanwhile; no record was taken: run it again, without a broker"
+            f"{self.path}: {self.size_bytes} of the {self.wanted_bytes} bytes that a task wrote here are left: a "
+            f"broker that started removed them, or the task's machine has another disk there; no record was taken: "
+            f"run it again, without a broker, on a log dir that all machines share"
         )
 
 
