@@ -44,7 +44,12 @@ def survivors(spans) -> Callable[..., set[int]]:
     """Offsets of the records that survive pass 1, and how often a segment was walked over."""
 
     def find(
-        directory: PartitionDir, first_dirty_offset: int = 0, budget: Budget = AMPLE, threads: int = 1
+        directory: PartitionDir,
+        first_dirty_offset: int = 0,
+        budget: Budget = AMPLE,
+        threads: int = 1,
+        *,
+        shares_rows: bool = False,
     ) -> tuple[set[int], int]:
         walks: list[int] = []
         end = directory.end_offset + 1000  # no batch is the round's last one
@@ -52,7 +57,9 @@ def survivors(spans) -> Callable[..., set[int]]:
         key_map = KeyMap(sum(one.span.size_bytes for one in opened), budget, threads)
         with Crew(threads) as crew:
             new_fates = lambda: Fates([], {}, end, NOW_MS)  # noqa: E731
-            found = Finder(opened, first_dirty_offset, key_map, new_fates, crew, walks.append, walks.append).find()
+            told = walks.append, walks.append
+            finder = Finder(opened, first_dirty_offset, key_map, new_fates, crew, *told, shares_rows=shares_rows)
+            found = finder.find()
         offsets = {
             record.offset
             for walked in found.walked

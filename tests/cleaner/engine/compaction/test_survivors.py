@@ -12,7 +12,7 @@ from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.survivors import Finder
 from storage.codecs.compression import Compression
 from storage.errors import CorruptBatch
-from storage.records import Record, encode_batch
+from storage.records import Record, encode_batch, encode_message, encode_wrapper
 from tests.partition_dirs import NOW_MS, PartitionDir, keyed
 
 
@@ -73,6 +73,28 @@ def test_tiny_map_finds_in_several_passes_what_a_large_one_finds_in_one(tmp_path
     in_many, more_walks = survivors(directory, first_dirty, Budget(2048, 0.9))
     assert more_walks >= 4 * walks
     assert in_many == in_one
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_messages_that_share_rows_survive_as_those_that_do_not(tmp_path, survivors, seed):
+    """The first dirty offset may lie within a row."""
+    draw = random.Random(seed)
+    directory, offset = PartitionDir(tmp_path), 0
+    for _ in range(3):
+        base, batches = offset, []
+        for _ in range(draw.randrange(1, 50)):
+            count = draw.choice([1, 1, 1, 1, 3])
+            records = [
+                Record(offset + n, 0, draw.choice([None, b"%d" % draw.randrange(30)]), draw.choice([None, b"v"]))
+                for n in range(count)
+            ]
+            magic, (first, *others) = draw.randrange(2), records
+            wrapped = encode_wrapper(records, magic, Compression.LZ4) if others else encode_message(first, magic)
+            batches.append(wrapped)
+            offset += count + draw.randrange(2)
+        directory.segment(base, *batches)
+    for first_dirty in range(0, offset, 3):
+        assert survivors(directory, first_dirty, shares_rows=True) == survivors(directory, first_dirty)
 
 
 def test_records_without_a_key_do_not_survive(tmp_path, sources, survivors):
