@@ -168,6 +168,7 @@ def _of_evidence(world: World, before: Look, act: Act, after: Look) -> Iterator[
         if lost and not lost[0] < before.logs[name].log_start:
             yield Broken("what tells of missing records stays", f"{path}: {lost[:_SHOWN]}")
     yield from _of_log_starts(world, before, act, after)
+    yield from _of_gaps(world, before, after)
 
 
 def _of_log_starts(world: World, before: Look, act: Act, after: Look) -> Iterator[Broken]:
@@ -186,6 +187,26 @@ def _of_log_starts(world: World, before: Look, act: Act, after: Look) -> Iterato
         ]
         if lost:
             yield Broken("a log start passes no missing record", f"{path}: {lost[:_SHOWN]}")
+
+
+def _of_gaps(world: World, before: Look, after: Look) -> Iterator[Broken]:
+    """No segment reaches over missing records: nobody could put them back."""
+    aside = {path: before.aside[path] for path in world.by_hand if path in before.aside}
+    told = {path: piece for path, piece in world.evidence.items() if path in before.files}
+    for path, piece in (aside | told).items():
+        name = path.partition("/")[0]
+        if name not in before.logs or name not in after.logs:
+            continue
+        old, new = before.logs[name], after.logs[name]
+        missing = {placed.fact.offset for placed in piece.placed} - old.records.keys()
+        crossed = [one for one in missing if one >= new.log_start and _spans(new, one) and not _spans(old, one)]
+        if crossed:
+            yield Broken("no segment reaches over missing records", f"{path}: {sorted(crossed)[:_SHOWN]}")
+
+
+def _spans(log: SeenLog, offset: int) -> bool:
+    spans = ([one.fact.offset for one in piece.placed] for piece in log.pieces if piece.placed)
+    return any(offsets[0] < offset < offsets[-1] for offsets in spans)
 
 
 def lacking(world: World, look: Look) -> set[str]:

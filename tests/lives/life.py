@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Self
@@ -81,12 +81,27 @@ def drawn(seed: int, steps: int = STEPS, *, has_broker: bool = False) -> LifeSto
     happenings = [Happening("policy", _policy(dice) | {"topic": topic}) for topic in TOPICS]
     happenings += [Happening("produce", _produce(dice) | {"topic": topic, "roll": True}) for topic in TOPICS]
     while len(happenings) < steps:
-        (kind,) = dice.choices(list(kinds), weights=[weight for weight, _ in kinds.values()])
-        happenings.append(Happening(kind, kinds[kind][1](dice)))
-        if kind in _FOLLOWED and dice.random() < 0.35:
+        if dice.random() < _SCENES:
+            happenings += _scene(dice, kinds)
+            continue
+        happenings.append(_any(dice, kinds))
+        if (kind := happenings[-1].kind) in _FOLLOWED and dice.random() < 0.35:
             following = dice.choice(_FOLLOWED[kind])
             happenings.append(Happening(following, kinds[following][1](dice)))
     return LifeStory(tuple(happenings[:steps]), has_broker, seed)
+
+
+def _any(dice: Random, kinds: Kinds) -> Happening:
+    (kind,) = dice.choices(list(kinds), weights=[weight for weight, _ in kinds.values()])
+    return Happening(kind, kinds[kind][1](dice))
+
+
+def _scene(dice: Random, kinds: Kinds) -> Iterator[Happening]:
+    """Draw steps on one topic that must meet; now and then another step comes between."""
+    for step in dice.choice(_SCENES_OF)(dice, dice.choice(TOPICS)):
+        if dice.random() < 0.1:
+            yield _any(dice, kinds)
+        yield step
 
 
 # ---- what each kind of step is told -------------------------------------------------------------------------------
@@ -214,7 +229,8 @@ def _bring_back(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice((None, None, *TOPICS))}
 
 
-_KINDS: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = {
+Kinds = Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]
+_KINDS: Final[Kinds] = {
     "policy": (4, _policy),
     "produce": (14, _produce),
     "end": (4, _end),
@@ -258,8 +274,111 @@ _FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "bring-back": ("clean", "restore"),
 }
 """What often comes right behind a step."""
-_OF_THE_BROKER: Final[Mapping[str, tuple[float, Callable[[Random], dict[str, Any]]]]] = {
+_OF_THE_BROKER: Final[Kinds] = {
     "start": (5, _start),
     "kafka-cleans": (4, _kafka_cleans),
     "workload": (5, _workload),
 }
+
+
+# ---- scenes: steps that must meet ----------------------------------------------------------------------------------
+
+
+def _step(dice: Random, kind: str, **said: Any) -> Happening:
+    """Draw a step of which something is said."""
+    return Happening(kind, _KINDS[kind][1](dice) | said)
+
+
+def _stated(dice: Random, topic: str, **said: Any) -> Happening:
+    return _step(dice, "policy", topic=topic, **{"file": dice.choice(("plain", "plain", "symlink")), **said})
+
+
+def _written(dice: Random, topic: str, segments: int) -> Iterator[Happening]:
+    """Segments that limits and rounds may take."""
+    for _ in range(segments):
+        by = {"transactional": False} if dice.random() < 0.7 else {}
+        yield _step(dice, "produce", topic=topic, roll=True, uncommitted=False, **by)
+
+
+def _cleaned(dice: Random, /, **said: Any) -> Happening:
+    """A run that does all that is due, and mostly to its end."""
+    share = 0.1
+    return Happening(
+        "clean",
+        {"at_once": dice.random() < 0.5, "yes": True, "only": None, "asked": dice.random() < 0.3}
+        | _stop(dice, share)
+        | said,
+    )
+
+
+def _due(dice: Random, topic: str) -> Iterator[Happening]:
+    """Some segments are due, by a little or by much, and the others are not; a person wants them back."""
+    limit_ms = dice.choice((2 * HOUR_MS, 24 * HOUR_MS))
+    yield _stated(dice, topic, cleanup=dice.choice(("delete", "compact,delete")), retention_ms=limit_ms)
+    yield from _written(dice, topic, dice.randrange(1, 3))
+    yield _step(dice, "wait", ms=limit_ms + dice.choice((HOUR_MS, 6 * HOUR_MS)))
+    yield from _written(dice, topic, 1)
+    yield _step(dice, "wait", ms=dice.choice((70_000, HOUR_MS, limit_ms - HOUR_MS)))
+    yield from _written(dice, topic, 1)
+    is_wanted = dice.random() < 0.6
+    yield _cleaned(dice, at_once=not is_wanted)
+    if is_wanted:
+        yield _step(dice, "restore", topic=dice.choice((topic, None)))
+        yield _cleaned(dice)
+
+
+def _gap(dice: Random, topic: str) -> Iterator[Happening]:
+    """A person takes a segment out of the middle of a log, before a run comes; what lies below it may be due."""
+    limit_ms = dice.choice((-1, 24 * HOUR_MS))
+    cleanup = dice.choice(("compact", "delete") if limit_ms < 0 else ("delete", "compact,delete"))
+    yield _stated(dice, topic, cleanup=cleanup, retention_ms=limit_ms, retention_bytes=None)
+    yield from _written(dice, topic, dice.randrange(1, 3))
+    if limit_ms > 0:
+        yield _step(dice, "wait", ms=limit_ms + 6 * HOUR_MS)
+    yield from _written(dice, topic, 1)
+    taken = dice.choice(("set-aside", "set-aside", "move-away", "remove-log"))
+    yield _step(dice, taken, topic=topic, pick=0.999, more=dice.random() < (0.5 if taken == "set-aside" else 0.2))
+    yield from _written(dice, topic, dice.randrange(1, 3))
+    if dice.random() < 0.3:
+        yield _step(dice, "wait")
+    yield _cleaned(dice)
+    yield _step(dice, dice.choice(("put-back", "move-home", "clean", "look", "free")))
+
+
+def _tombstones(dice: Random, topic: str) -> Iterator[Happening]:
+    """Rounds come before and behind the horizon of tombstones."""
+    delete_ms = dice.choice((HOUR_MS, 24 * HOUR_MS))
+    yield _stated(dice, topic, cleanup="compact", retention_ms=None, delete_retention_ms=delete_ms)
+    yield from _written(dice, topic, 3)
+    yield _cleaned(dice)
+    for _ in range(2):
+        yield _step(dice, "wait", ms=dice.choice((1_000, delete_ms // 2, delete_ms + 70_000)))
+        yield from _written(dice, topic, 1)
+        yield _cleaned(dice)
+
+
+def _cut(dice: Random, topic: str) -> Iterator[Happening]:
+    """Something ends a run amid its changes of one log; the next one goes on."""
+    yield _stated(dice, topic, cleanup=dice.choice(("compact", "compact,delete")), retention_ms=7 * 24 * HOUR_MS)
+    yield _cleaned(dice)
+    for _ in range(2):
+        yield from _written(dice, topic, 2)
+        stopped = {"stop": dice.choice(STOPS), "at": dice.randrange(15, 45), "dice": dice.randrange(1 << 30)}
+        yield _cleaned(dice, **stopped)
+    yield _cleaned(dice)
+
+
+def _two_say(dice: Random, topic: str) -> Iterator[Happening]:
+    """The configuration says other than the cluster, which holds where nobody can read it."""
+    yield _step(dice, "cluster", retention_ms=2 * HOUR_MS)
+    file = dice.choice(("fifo", "fifo", "symlink", "half"))
+    yield _stated(dice, topic, cleanup=dice.choice(("delete", "compact")), retention_ms=-1, file=file)
+    yield from _written(dice, topic, 1)
+    yield _step(dice, "wait", ms=dice.choice((3 * HOUR_MS, 30 * HOUR_MS)))
+    yield from _written(dice, topic, 1)
+    yield _cleaned(dice)
+
+
+_SCENES: Final = 0.12
+"""How often a scene begins, not a step."""
+_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say)

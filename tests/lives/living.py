@@ -54,7 +54,7 @@ def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None, referee
             after = Look.at(world.log_dir)
             verdict.seen[step.kind] += 1
             verdict.seen.update(f"{step.kind} -> {told.status}" for told in act.told)
-            broken = broken_by(world, before, act, after) or _settled(world, act, after)
+            broken = broken_by(world, before, act, after) or _settled(world, before, act)
             if broken:
                 verdict.broken, verdict.at, verdict.told = broken, number, act.told
                 break
@@ -67,12 +67,14 @@ def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None, referee
     return verdict
 
 
-def _settled(world: World, act: Act, after: Look) -> list[Broken]:
+def _settled(world: World, before: Look, act: Act) -> list[Broken]:
     """A second run has nothing to do.
 
-    A file that was set aside is kept until the log begins above it, so the first run may leave it to the second.
+    What a person set aside, or what tells of missing records, bounds limits and rounds until the log begins above it,
+    so the first run may leave something to the second.
     """
-    if not (act.settles and act.is_whole and act.told[0].status == 0) or set(world.by_hand) & after.aside.keys():
+    is_bounded = before.files.keys() & {*world.by_hand, *world.evidence}
+    if not (act.settles and act.is_whole and act.told[0].status == 0) or is_bounded:
         return []
     again = world.command("clean", "--dry-run", "--exit-code", *(("--yes",) if "--yes" in act.told[0].words else ()))
     if again.status != 0:

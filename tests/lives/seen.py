@@ -22,7 +22,8 @@ from tests.batches import iter_batches
 STARTS: Final = "log-start-offset-checkpoint"
 WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
-_LOG: Final = re.compile(r"(\d{20})\.log(|\.swap|\.cleaned|\.deleted)")
+_LOG: Final = re.compile(r"(\d{20})\.log(|\.swap|\.deleted)")
+_UNFINISHED: Final = re.compile(r"(\d{20})\.[a-z]+\.cleaned")
 _PARTITION: Final = re.compile(r"(.+)-(\d+)")
 _ABORT: Final = b"\0\0\0\0"
 
@@ -166,12 +167,14 @@ def checkpoint(path: Path) -> dict[str, int]:
 
 def _pieces(directory: Path) -> Iterator[Piece]:
     """The logs that a start goes on with. Source: Kafka LogLoader.load."""
-    files: dict[str, dict[int, Path]] = {"": {}, ".swap": {}, ".cleaned": {}, ".deleted": {}}
+    files: dict[str, dict[int, Path]] = {"": {}, ".swap": {}, ".deleted": {}}
+    unfinished = 1 << 62
     for path in directory.iterdir():
         if (found := _LOG.fullmatch(path.name)) and path.is_file():
             files[found[2]][int(found[1])] = path
+        elif found := _UNFINISHED.fullmatch(path.name):  # an index file, too, tells that a swap never began
+            unfinished = min(unfinished, int(found[1]))
     live = dict(files[""])
-    unfinished = min(files[".cleaned"], default=1 << 62)
     for base, path in sorted(files[".swap"].items()):
         if base < unfinished:
             swapped = piece_of(path, base)

@@ -1,7 +1,7 @@
 """Each broken twin of the program breaks a law in its life, which the program itself lives to the end.
 
-The lives are short and were written for the twins; drawn lives are held against them by
-``python -m tests.lives --twins --lives 200``.
+The lives are short and were written for the twins; ``python -m tests.lives --twins --lives 200`` tells the first drawn
+life that catches each.
 """
 
 from __future__ import annotations
