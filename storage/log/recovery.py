@@ -55,7 +55,7 @@ from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, ensure_plain_files, segments_of
 from storage.names import FileKind, FileState, is_cluster_scratch, segment_file_name
-from storage.records import iter_headers, read_batch
+from storage.records import Batch, LegacyBatch, iter_headers, read_batch
 from storage.segment import Segment, SegmentFile, reading
 
 _READ_BYTES: Final = 4096
@@ -317,12 +317,24 @@ def _damage(log: SegmentFile) -> CorruptBatch | None:
 
 def ensure_whole(log: SegmentFile) -> None:
     """Read all of a log, and compare the CRC of each batch. Raises: CorruptBatch, UnreadableFile."""
-    with reading(log.path) as descriptor:
-        headers = iter_headers(descriptor, log.path, 0, log.size_bytes)
+    for _ in sound_batches(log.path, log.size_bytes):
+        pass
+
+
+def sound_batches(path: Path, size_bytes: int | None = None) -> Iterator[Batch | LegacyBatch]:
+    """Yield each batch of a ``.log`` up to that size, or all of it, its CRC compared.
+
+    Raises: CorruptBatch, UnreadableFile.
+    """
+    with reading(path) as descriptor:
+        size_bytes = path.stat().st_size if size_bytes is None else size_bytes
+        headers = iter_headers(descriptor, path, 0, size_bytes)
         for found in headers:
-            read_batch(descriptor, log.path, found).ensure_valid()
-        if headers.position != log.size_bytes:
-            raise CorruptBatch(log.path, headers.position, "the file ends within a batch")
+            batch = read_batch(descriptor, path, found)
+            batch.ensure_valid()
+            yield batch
+        if headers.position != size_bytes:
+            raise CorruptBatch(path, headers.position, "the file ends within a batch")
 
 
 def _plain(file: SegmentFile) -> Path:

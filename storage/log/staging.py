@@ -15,7 +15,7 @@ Not chosen: ``.swap`` names, which a broker's start puts in as well: it deletes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from storage.directory import entries
@@ -27,8 +27,7 @@ from storage.log.end import LogEndsBeforeItsStart, next_offset_of
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log import Log
 from storage.log.log_files import offset_of
-from storage.log.read import AnyBatch
-from storage.log.recovery import ensure_whole
+from storage.log.recovery import ensure_whole, sound_batches
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_OFFSET_CHECKPOINT,
@@ -39,9 +38,7 @@ from storage.names import (
     parse_staged_name,
     segment_file_name,
 )
-from storage.records import iter_headers, read_batch
 from storage.records.v2 import number
-from storage.segment import reading
 
 
 class UnsoundEnd(LogCleanerError):
@@ -101,7 +98,7 @@ def stage(
     file: NewFile | None = None
     base_offset = start_offset
     try:
-        for batch in _batches(sources):
+        for batch in (one for path in sources for one in sound_batches(path)):
             data, last_offset = bytearray(batch.data), next_offset + batch.last_offset - batch.base_offset
             is_far = last_offset - base_offset > RELATIVE_OFFSET_MAX
             if file is not None and (file.size_bytes + len(data) > segment_bytes or is_far):
@@ -175,20 +172,6 @@ def _ensure_checked(fs: FileSystem, log: Log) -> None:
                 raise UnsoundEnd(log.directory, str(error)) from error
             with fs.open_to_write(segment.log.path, Purpose.APPEND) as file:
                 file.fsync()
-
-
-def _batches(sources: Sequence[Path]) -> Iterator[AnyBatch]:
-    """Yield each batch, its CRC compared. Raises: CorruptBatch, UnreadableFile."""
-    for path in sources:
-        with reading(path) as descriptor:
-            size_bytes = path.stat().st_size
-            headers = iter_headers(descriptor, path, 0, size_bytes)
-            for found in headers:
-                batch = read_batch(descriptor, path, found)
-                batch.ensure_valid()
-                yield batch
-            if headers.position != size_bytes:
-                raise CorruptBatch(path, headers.position, "the file ends within a batch")
 
 
 def _take_place(fs: FileSystem, directory: Path, name: StagedName) -> None:

@@ -185,6 +185,11 @@ class Write:
             segment_bytes=self.segment_bytes, max_message_bytes=_BATCH_BYTES_MAX, timestamp_after_max_ms=NO_LIMIT_MS
         )
 
+    def private_directory(self, name: TopicPartition) -> Path:
+        """Return a new directory of the log dir in which a partition is made, before it gets its name."""
+        unique = f"{self.job}{uuid.uuid4().hex[:16]}"
+        return self.log_dir / f"logcleaner-{name.partition}.{unique}{DirState.DELETE.value}"
+
     def topic_id(self, topic: str) -> str:
         """Return the id that other partitions of the topic have, else an id that all tasks derive alike.
 
@@ -370,8 +375,7 @@ def _check(schema: StructType, topic: str | None) -> None:
 class _OpenPart:
     def __init__(self, write: Write, name: TopicPartition, topic_id: str, encoder: Encoder) -> None:
         self._write = write
-        unique = f"{write.job}{uuid.uuid4().hex[:16]}"
-        self.directory = write.log_dir / f"logcleaner-{name.partition}.{unique}{DirState.DELETE.value}"
+        self.directory = write.private_directory(name)
         self._log = Log.create(self.directory, write.config, FileSystem(), topic_id=topic_id)
         batch_bytes = min(BATCH_BYTES, write.segment_bytes // 4)
         self._builder = BatchBuilder(encoder, write.compression, batch_bytes, write.now_ms)

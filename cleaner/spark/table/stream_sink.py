@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from storage.lock import LogDirLock, LogDirLocked
 from storage.log import Log
 from storage.log.staging import EndMoved, log_end, put_in, remove_staged, stage, staged_names
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT, STREAMS_FILE, DirState, TopicPartition
+from storage.names import HIGH_WATERMARK_CHECKPOINT, STREAMS_FILE, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -215,8 +214,8 @@ class _Commit:
         """Let a partition appear, empty, unless it is there."""
         if os.path.lexists(self._directory(name)):
             return
-        write, unique = self._batch.write, uuid.uuid4().hex[:16]
-        private = write.log_dir / f"logcleaner-{name.partition}.{write.job}{unique}{DirState.DELETE.value}"
+        write = self._batch.write
+        private = write.private_directory(name)
         Log.create(private, self._config, self._fs, topic_id=write.topic_id(name.topic))
         self._log_dir.forget({name}, self._fs)
         self._fs.rename(private, self._directory(name), Purpose.ROLL)
