@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from storage.directory import OpenFile
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
 
 SUBSETS_MAX = 6
@@ -96,7 +97,7 @@ class SteppingFile(NewFile):
         self.disk.step(self.purpose)
         super().write_at(position, data)
 
-    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+    def copy_from(self, source: OpenFile, offset_bytes: int, count_bytes: int) -> None:
         self.disk.step(self.purpose)
         super().copy_from(source, offset_bytes, count_bytes)
 
@@ -220,7 +221,7 @@ class _NarrowFile(NewFile):
         self._disk.need_space(self.path, self._purpose)
         super().write_at(position, data)
 
-    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+    def copy_from(self, source: OpenFile, offset_bytes: int, count_bytes: int) -> None:
         self._disk.need_space(self.path, self._purpose)
         super().copy_from(source, offset_bytes, count_bytes)
 

@@ -18,8 +18,9 @@ from enum import Enum, auto
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
+from storage.directory import OpenFile
 from storage.filesystem import NewFile, Purpose
 from storage.names import parse_topic_partition
 from tests.crash.acts import Act
@@ -47,6 +48,8 @@ class Inode:
     durable: bytes
     content: bytes
     mtime_ns: int
+    owner: tuple[int, int]
+    """User and group, which a file has before it has a name."""
     durable_mtime_ns: int | None = None
     """The content as of the last fsync; None if it has not changed."""
 
@@ -90,8 +93,29 @@ class Change:
     """The directory that is renamed."""
 
 
-Left = Mapping[Path, tuple[bytes, int]]
-"""What a power loss left: content and modification time (ns) by path within the log dir."""
+class Kept(NamedTuple):
+    """A file behind a power loss."""
+
+    content: bytes
+    mtime_ns: int
+    owner: tuple[int, int]
+
+    def put(self, path: Path) -> None:
+        """Make the file at a path be so; what is so already stays untouched."""
+        if not path.exists() or path.read_bytes() != self.content:
+            path.write_bytes(self.content)
+        if _owner(path.stat()) != self.owner:
+            os.chown(path, *self.owner)
+        if path.stat().st_mtime_ns != self.mtime_ns:
+            os.utime(path, ns=(self.mtime_ns, self.mtime_ns))
+
+
+def _owner(status: os.stat_result) -> tuple[int, int]:
+    return status.st_uid, status.st_gid
+
+
+Left = Mapping[Path, Kept]
+"""What a power loss left, by path within the log dir."""
 
 
 @dataclass(slots=True)
@@ -107,7 +131,7 @@ class Disk:
     def of(cls, log_dir: Path) -> Disk:
         """Everything that is there lasts."""
         paths = [path for path in log_dir.rglob("*") if path.is_file()]
-        inodes = {p: Inode(data := p.read_bytes(), data, p.stat().st_mtime_ns) for p in paths}
+        inodes = {path: _inode(path, path.read_bytes()) for path in paths}
         return cls(dict(inodes), dict(inodes))
 
     def change(self, directory: Path, inode: Inode | None, target: Path | None, source: Path | None = None) -> None:
@@ -150,8 +174,16 @@ class Disk:
         return [[True] * count, [False] * count, *dice.sample(others, 2**EXHAUSTIVE_MAX - 2)]
 
 
+def _inode(path: Path, content: bytes) -> Inode:
+    status = path.stat()
+    return Inode(content, content, status.st_mtime_ns, _owner(status))
+
+
 def _left(names: Mapping[Path, Inode], fates: Mapping[Inode, Fate]) -> Left:
-    return {path: (inode.after(fates[inode]), inode.mtime_after(fates[inode])) for path, inode in names.items()}
+    return {
+        path: Kept(inode.after(fates[inode]), inode.mtime_after(fates[inode]), inode.owner)
+        for path, inode in names.items()
+    }
 
 
 def apply(names: dict[Path, Inode], change: Change) -> None:
@@ -180,7 +212,7 @@ class RecordingFileSystem(SteppingFileSystem):
 
     def create(self, path: Path, like: Path, purpose: Purpose) -> NewFile:
         opened = super().create(path, like, purpose)
-        inode = Inode(b"", b"", path.stat().st_mtime_ns)
+        inode = _inode(path, b"")
         self.disk.change(path.parent, inode, path)
         return _RecordedFile(opened, self, purpose, inode)
 
@@ -238,7 +270,7 @@ class _RecordedFile(SteppingFile):
         super().extend_to(size_bytes)
         self._inode.content = self.path.read_bytes()
 
-    def copy_from(self, source: int, offset_bytes: int, count_bytes: int) -> None:
+    def copy_from(self, source: OpenFile, offset_bytes: int, count_bytes: int) -> None:
         super().copy_from(source, offset_bytes, count_bytes)
         self._inode.content = self.path.read_bytes()
 
@@ -260,10 +292,8 @@ def lay_down(left: Left, log_dir: Path, scratch: Path) -> Path:
     }
     for directory in directories:
         (scratch / directory).mkdir(parents=True, exist_ok=True)
-    for path, (content, mtime_ns) in left.items():
-        target = scratch / path.relative_to(log_dir)
-        target.write_bytes(content)
-        os.utime(target, ns=(mtime_ns, mtime_ns))
+    for path, kept in left.items():
+        kept.put(scratch / path.relative_to(log_dir))
     return scratch
 
 
@@ -272,7 +302,7 @@ def power_losses(
 ) -> list[tuple[int, Left]]:
     """Act on a log dir, and tell what a power loss before each step may leave: at most so many states that no earlier
     step may, among them those where all and where nothing survives. Each comes with the number of its step."""
-    found: dict[frozenset[tuple[Path, tuple[bytes, int]]], tuple[int, Left]] = {}
+    found: dict[frozenset[tuple[Path, Kept]], tuple[int, Left]] = {}
     steps = 0
 
     def before_step(disk: Disk) -> None:

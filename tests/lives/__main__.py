@@ -70,7 +70,7 @@ def _twins(names: list[str], first: int, lives: int, scratch: Path, failures: Pa
             if verdict.broken:
                 print(f"{name}: caught by life {number}, seed {seed}: {verdict.broken[0]}"[:300], flush=True)
                 shortest = shrunk(verdict, scratch, TWINS[name])
-                failures.mkdir(exist_ok=True)
+                failures.mkdir(parents=True, exist_ok=True)
                 (failures / f"{name.replace(' ', '-')}.json").write_text(shortest.story.to_json())
                 print(f"{shortest}"[:3000], flush=True)
                 break
@@ -120,7 +120,7 @@ class Notes:
 
 def _tell(verdict: Verdict, scratch: Path, failures: Path, referee: Referee | None) -> None:
     smallest = shrunk(verdict, scratch, referee=referee)
-    failures.mkdir(exist_ok=True)
+    failures.mkdir(parents=True, exist_ok=True)
     path = failures / f"seed-{verdict.story.seed}.json"
     path.write_text(smallest.story.to_json())
     print(f"{smallest}\n  python -m tests.lives --replay {path}", flush=True)

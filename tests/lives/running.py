@@ -322,11 +322,7 @@ def _lay_down(left: Left, log_dir: Path) -> None:
     """Make the files of a log dir those that a power loss left; what it did not touch stays untouched."""
     for path in [path for path in log_dir.rglob("*") if path.is_file() and path not in left]:
         path.unlink()
-    for path, (content, mtime_ns) in left.items():
-        if not path.is_relative_to(log_dir):
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_bytes() != content:
-            path.write_bytes(content)
-        if path.stat().st_mtime_ns != mtime_ns:
-            os.utime(path, ns=(mtime_ns, mtime_ns))
+    for path, kept in left.items():
+        if path.is_relative_to(log_dir):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            kept.put(path)

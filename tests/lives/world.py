@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,13 @@ class Stated:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup
+
+    @classmethod
+    def of(cls, keys: Mapping[str, str]) -> Stated:
+        """Return what Kafka's keys state; their defaults where they say nothing, but limits have none."""
+        by_age, by_size = (int(keys[name]) if name in keys else None for name in ("retention.ms", "retention.bytes"))
+        horizon_ms = int(keys.get("delete.retention.ms", 24 * HOUR_MS))
+        return cls(keys.get("cleanup.policy", "delete"), by_age, by_size, horizon_ms)
 
     def keys(self) -> dict[str, str]:
         """Return Kafka's keys."""
@@ -138,7 +146,9 @@ class World:
         (self.log_dir / ".kafka_cleanshutdown").touch()
         self.clock = LifeClock.from_now()
         self.stated: dict[str, Stated] = {}
-        """What any version of the configuration that may be read states, by topic."""
+        """What the configuration states, by topic."""
+        self._half: dict[str, Stated] | None = None
+        """What half of it stated, in a step whose command read that; no command acts on what nobody can read."""
         self.held: set[str] = set()
         """Partitions on hold."""
         self.held_before: frozenset[str] = frozenset()
@@ -159,7 +169,7 @@ class World:
 
     def do(self, step: Happening) -> Act:
         """Let a step happen."""
-        self.held_before = frozenset(self.held)
+        self.held_before, self._half = frozenset(self.held), None
         method: Callable[..., Act] = getattr(self, "_" + step.kind.replace("-", "_"))
         return method(**step.options)
 
@@ -172,7 +182,8 @@ class World:
 
     def in_force(self, partition: str) -> Stated | None:
         """Return what is stated of a partition; None where nobody stated a policy."""
-        said, by_cluster = self.stated.get(partition.rpartition("-")[0]), self.cluster_retention_ms
+        stated = self.stated if self._half is None else self._half
+        said, by_cluster = stated.get(partition.rpartition("-")[0]), self.cluster_retention_ms
         if said is None:
             return None if by_cluster is None else Stated("delete", by_cluster, None, 24 * HOUR_MS)
         return replace(said, retention_ms=by_cluster) if said.retention_ms is None else said
@@ -201,11 +212,14 @@ class World:
         self.stated = {**self.stated, topic: said}
         if file == "half":  # the editor is killed while it writes; then the file is saved again
             whole = self._text(self.stated)
-            self._put(whole[: len(whole) // 2])
+            half = whole[: len(whole) // 2]
+            self._half = _read(half)
+            self._put(half)
             told = self.command("clean", "--yes", "--json")
             self._file = "plain"
             self._write_config()
-            return Act(May(retains=True, compacts=True), (told,))
+            may_run = self._half is not None
+            return Act(May(retains=may_run, compacts=may_run), (told,))
         self._write_config()
         return TRUSTED
 
@@ -644,6 +658,15 @@ class World:
         for path in self._derived(topic, pick, more=more):
             path.write_bytes(b"")
         return TRUSTED
+
+
+def _read(text: str) -> dict[str, Stated] | None:
+    """Return what a configuration states; None if it is none."""
+    try:
+        topics = tomllib.loads(text).get("topics", {})
+    except tomllib.TOMLDecodeError:
+        return None
+    return {name: Stated.of(keys) for name, keys in topics.items()}
 
 
 def _copy(source: Path, target: Path) -> None:
