@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from storage.records import Record as StoredRecord
 from tests.interop.verdicts import Batch, Log, Record
 
 SECONDS_MAX: Final = 240
@@ -33,11 +34,16 @@ TRANSACTION_MS_MAX: Final = 900_000
 
 @dataclass(slots=True)
 class Writer:
-    """Records with keys drawn from few; its clock is its own, so that segments roll without waiting."""
+    """Records with keys drawn from few; its clock is its own, so that segments roll without waiting.
+
+    Attributes:
+        repeats: how often a value says the same. A client sends a batch as it is if no codec makes it smaller.
+    """
 
     bootstrap: str
     dice: random.Random
     now_ms: int = FIRST_MS
+    repeats: int = 1
 
     def producer(self, **settings: object) -> Producer:
         """A client that delivers in small batches."""
@@ -52,13 +58,16 @@ class Writer:
             producer.produce(
                 topic,
                 key=f"k{self.dice.randrange(12)}",
-                value=None if self.dice.random() < 0.125 else self.dice.randbytes(self.dice.randrange(value_bytes)),
+                value=None if self.dice.random() < 0.125 else self._value(value_bytes),
                 timestamp=self.now_ms,
                 headers=[("trace", b"\x01\x02"), ("none", None)] if self.dice.random() < 0.25 else None,
                 on_delivery=lambda error, _message: failures.append(error) if error else None,
             )
         assert producer.flush(SECONDS_MAX) == 0
         assert not failures, failures
+
+    def _value(self, bytes_max: int) -> bytes:
+        return self.dice.randbytes(self.dice.randrange(bytes_max)) * self.repeats
 
     def send_big(self, topic: str) -> None:
         """One record nearly as large as a segment may be."""
@@ -179,6 +188,12 @@ def record_of(row: Mapping[str, Any]) -> Record:
     time_ms = (row["timestamp"] - EPOCH) // timedelta(milliseconds=1)
     headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
     return _shown_record(row["offset"], time_ms, row["key"], row["value"], headers)
+
+
+def shown(record: StoredRecord) -> Record:
+    """A record of a batch, as a consumer's message."""
+    headers = [(key.decode(), value) for key, value in record.headers]
+    return _shown_record(record.offset, record.timestamp_ms, record.key, record.value, headers)
 
 
 def _record(message: Message) -> Record:

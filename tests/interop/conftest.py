@@ -8,8 +8,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cleaner.engine.compaction import round as round_module
-from tests.interop.kafka_jars import NEWEST, OLD, KafkaUnavailable, judging_version, kafka_classpath, tools_classpath
+from tests.interop import tiering
+from tests.interop.kafka_jars import (
+    NEWEST,
+    OLD,
+    KafkaUnavailable,
+    judging_version,
+    kafka_classpath,
+    tiering_classpath,
+    tools_classpath,
+)
 from tests.interop.referee import KAFKA_2, OLD_JVM_OPTIONS, Referee
+from tests.interop.tiering import Tiered
 
 REQUIRED = "LOGCLEANER_REQUIRE_KAFKA"
 
@@ -60,6 +70,13 @@ def classpath_or_skip(version: str, classpath: Callable[[str], str] = kafka_clas
         if os.environ.get(REQUIRED) == "1":
             pytest.fail(f"{REQUIRED}=1, but real Kafka {version} cannot run here: {unavailable.reason}")
         pytest.skip(f"real Kafka {version} cannot run here: {unavailable.reason}")
+
+
+@pytest.fixture(scope="session")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
+    """What a broker left that tiered and was killed; nothing of it may be changed."""
+    classpath = classpath_or_skip(judging_version(), tiering_classpath)
+    return tiering.tiered(classpath, tmp_path_factory.mktemp("tiered"))
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,8 @@ class Jar:
     module: str
     revision: str
     file_name: str
+    classifier: str = ""
+    """``test`` for the classes of Kafka's own tests."""
 
 
 def judging_version() -> str:
@@ -99,8 +101,24 @@ def kafka_classpath(version: str) -> str:
         KafkaUnavailable: no java, one older than 17, no Ivy, or the download failed.
         WrongJar: a jar differs from the list; names it.
     """
+    return _classpath(pinned_jars(version))
+
+
+def tiering_classpath(version: str) -> str:
+    """A class path of a broker that tiers to a directory, by a class of Kafka's own tests.
+
+    Of the releases here only 4.3.1 has that class on Maven Central, so a newer broker loads it from there, too. What
+    the class needs and the newer release has moved elsewhere comes from 4.3.1's clients, last on the path.
+
+    Raises:
+        KafkaUnavailable, WrongJar: as ``kafka_classpath``.
+    """
+    clients = [jar for jar in pinned_jars(WITH_TOOLS) if jar.module == "kafka-clients"]
+    return os.pathsep.join((kafka_classpath(version), _classpath((*_listed("tiered-storage.jars.txt"), *clients))))
+
+
+def _classpath(jars: Sequence[Jar]) -> str:
     java()
-    jars = pinned_jars(version)
     directory = cache_dir() / "jars"
     with _locked(directory.with_name("jars.lock")):
         directory.mkdir(exist_ok=True)
@@ -143,7 +161,11 @@ def release(version: str) -> tuple[int, ...]:
 
 def pinned_jars(version: str) -> tuple[Jar, ...]:
     """The jars of one Kafka version, in the order of its list."""
-    lines = Path(__file__).with_name(f"kafka-{version}.jars.txt").read_text(encoding="ascii").splitlines()
+    return _listed(f"kafka-{version}.jars.txt")
+
+
+def _listed(name: str) -> tuple[Jar, ...]:
+    lines = Path(__file__).with_name(name).read_text(encoding="ascii").splitlines()
     return tuple(_parse_line(line) for line in lines)
 
 
@@ -179,8 +201,8 @@ def _java_major(executable: str) -> int:
 
 def _parse_line(line: str) -> Jar:
     sha256, artifact, file_name = line.split()
-    organisation, module, revision = artifact.split(":")
-    return Jar(sha256, organisation, module, revision, file_name)
+    organisation, module, revision, *classifier = artifact.split(":")
+    return Jar(sha256, organisation, module, revision, file_name, *classifier)
 
 
 @contextmanager
@@ -206,7 +228,7 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path, destination: Path) -> None:
     description = scratch / "ivy.xml"
     description.write_text(_ivy_xml(jars), encoding="utf-8")
     command = [str(java()), "-jar", str(_ivy_jar()), "-ivy", str(description), "-cache", str(scratch / "ivy")]
-    command += ["-types", "jar", "bundle", "-retrieve", f"{destination}/[artifact]-[revision].[ext]"]
+    command += ["-types", "jar", "bundle", "-retrieve", f"{destination}/[artifact]-[revision](-[classifier]).[ext]"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DOWNLOAD_SECONDS_MAX)
     except subprocess.TimeoutExpired as expired:
@@ -231,14 +253,21 @@ def _ivy_xml(jars: Sequence[Jar]) -> str:
     """Each jar by name and alone: the list is complete, Ivy resolves nothing."""
     dependencies = "".join(
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.module)} "
-        f'rev={quoteattr(jar.revision)} conf="default->default" transitive="false"/>'
+        f'rev={quoteattr(jar.revision)} conf="default->default" transitive="false">{_artifact(jar)}</dependency>'
         for jar in jars
     )
     return (
-        '<ivy-module version="2.0"><info organisation="logcleaner" module="tests"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="logcleaner" module="tests"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
+
+
+def _artifact(jar: Jar) -> str:
+    if not jar.classifier:
+        return ""
+    return f'<artifact name={quoteattr(jar.module)} type="jar" m:classifier={quoteattr(jar.classifier)}/>'
 
 
 def _verify(jar: Jar, directory: Path) -> None:
