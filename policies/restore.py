@@ -16,7 +16,15 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from policies.reasons import moment
-from storage.names import CLEANER_OFFSET_CHECKPOINT, FileIdentity, FileKind, FileState, SegmentFileName, TopicPartition
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    SEGMENT_KINDS,
+    FileIdentity,
+    FileKind,
+    FileState,
+    SegmentFileName,
+    TopicPartition,
+)
 
 
 class RestoreCode(StrEnum):
@@ -179,6 +187,21 @@ class Restoration(NamedTuple):
     def size_bytes(self) -> int:
         """The size of the segments that come back."""
         return sum(verdict.segment.size_bytes for verdict in self.restorable)
+
+    @property
+    def telling(self) -> tuple[SegmentFileName, ...]:
+        """The waiting index files among the segments that come back whose ``.log`` is nowhere: they alone tell of
+        missing records, and the deletion took them along.
+        """
+        logs = {name.base_offset for name in self.facts.files if name.kind is FileKind.LOG}
+        return tuple(
+            name
+            for name in self.facts.files
+            if name.state is FileState.DELETED
+            and name.kind in SEGMENT_KINDS
+            and name.base_offset not in logs
+            and any(v.segment.base_offset < name.base_offset < v.segment.end_offset for v in self.restorable)
+        )
 
     @property
     def has_work(self) -> bool:

@@ -18,6 +18,7 @@ from cleaner.engine.journal import SOURCES, partition_of, read_entries
 from cleaner.engine.undo_notes import RenameTimes, rename_times, retired_file
 from policies.facts import NO_TIMESTAMP, MissingRecords
 from policies.findings.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
+from storage.directory import status_of
 from storage.errors import LogCleanerError, UnreadableFile
 from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of
@@ -29,6 +30,7 @@ from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
     FileIdentity,
     FileKind,
@@ -181,6 +183,7 @@ class _Look:
             max(rule.offsets(name, topic_partition) for name in _ENDS) or newest_snapshot,
             rule.offsets(CLEANER_OFFSET_CHECKPOINT, topic_partition),
             Counter(log.identity.mtime_ms for log in logs),
+            changed_ns_of(listing.directory / PARTITION_METADATA_FILE),
         )
 
     def copies(self, unnamed: Sequence[SegmentFile]) -> dict[int, OnlyCopy]:
@@ -202,14 +205,14 @@ class _Look:
         is_gap, is_compacted = below is not None and above is not None, self._is_named(base, file.identity)
         if is_gap and is_compacted and below and not below.is_untouched:
             return None  # ``is_source`` says the same about a log that was read
-        retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ms, is_compacted)
+        retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ns, is_compacted)
         lacks = lacking(retired, below, above, self._log)
         if lacks is None:
             return None
         if below is not None and above is not None:
-            following = {f.identity.mtime_ms for f in self._waiting if base <= f.name.base_offset < above}
+            following = {f.identity.mtime_ns for f in self._waiting if base <= f.name.base_offset < above}
             if below.is_put_in:  # the kill may have come before the last source was renamed
-                following |= {segment.mtime_ms for segment in self._segments[place:]}
+                following |= {segment.log.identity.mtime_ns for segment in self._segments[place:]}
             if is_source(retired, below, following, self._log):
                 return None
         others = tuple(f.file_name for f in self._beside(base) if f.name.kind is not FileKind.LOG)
@@ -241,7 +244,7 @@ class _Look:
         log, base = segment.log, segment.base_offset
         is_put_in = log.file_name != segment_file_name(base, FileKind.LOG)
         is_named = self._is_named(base, log.identity)
-        return SegmentBelow(base, self._next_offsets[place], log.changed_ns, log.identity.mtime_ms, is_put_in, is_named)
+        return SegmentBelow(base, self._next_offsets[place], log.changed_ns, log.identity.mtime_ns, is_put_in, is_named)
 
     def _is_named(self, base_offset: int, log: FileIdentity) -> bool:
         return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)
@@ -254,6 +257,13 @@ def _newest_ms(time_index: SegmentFile | None) -> int:
             last = last_time_index_entry(time_index.location, time_index.name.base_offset)
             return last.timestamp_ms if last else NO_TIMESTAMP
     return NO_TIMESTAMP
+
+
+def changed_ns_of(path: Path) -> int | None:
+    """Return the change time of a file, epoch ns; None if it cannot be told."""
+    with suppress(OSError):
+        return status_of(path).st_ctime_ns
+    return None
 
 
 def _is_named(file: SegmentFile, renamed_ms: RenameTimes) -> bool:

@@ -7,7 +7,8 @@ Order, each step safe to crash behind, and the next restore goes on where one en
     2. the files whose offsets go down: leader epochs, first dirty offset, log start offset. While the log begins later
        than they say, a broker takes its first segment for the start. The log start comes last: if no segment comes
        back, only the log start shows the next restore that work is left;
-    3. of each segment all files except the ``.log``: without a ``.log`` they mean nothing; fsync of the directory;
+    3. of each segment all files except the ``.log``: without a ``.log`` they mean nothing; so, too, the index files
+       among the segments that tell of missing records; fsync of the directory;
     4. the ``.log`` files, newest first, each followed by an fsync: the log grows at its start and never has a gap;
     5. the empty segment that was rolled because all segments went is removed, its ``.log`` last: then the log ends as
        before. A broker that starts in between deletes the waiting files, and has a log without a gap.
@@ -440,6 +441,8 @@ def _rename_back(fs: FileSystem, directory: Path, planned: Restoration) -> None:
     for file in waiting:
         if file.name.kind is not FileKind.LOG:
             fs.rename(directory / str(file.waiting), directory / str(file.name), Purpose.RESTORE)
+    for name in planned.telling:
+        fs.rename(directory / str(name), directory / str(name._replace(state=FileState.PLAIN)), Purpose.RESTORE)
     fs.fsync_dir(directory, Purpose.RESTORE)
     for file in waiting:
         if file.name.kind is FileKind.LOG:

@@ -14,6 +14,8 @@ from storage.names import TopicPartition
 
 _BOTH: Final = 2
 """A cleaned log, and the last of its sources."""
+_MS: Final = 1_000_000
+"""In ns."""
 
 
 class OnlyCopy(NamedTuple):
@@ -48,7 +50,7 @@ class RetiredLog(NamedTuple):
     """The offset behind its last batch; its base offset where no batch parses."""
     changed_ns: int
     """The change time of the file, which a rename sets."""
-    mtime_ms: int
+    mtime_ns: int
     is_compacted: bool = False
     """Whether a line of our journal names it as a source of a compaction."""
 
@@ -59,7 +61,7 @@ class SegmentBelow(NamedTuple):
     base_offset: int
     next_offset: int
     changed_ns: int
-    mtime_ms: int
+    mtime_ns: int
     is_put_in: bool = False
     """Whether the segment is still called ``.swap``. If so, its sources were renamed before, whatever the times say."""
     is_untouched: bool = False
@@ -78,7 +80,11 @@ class LogAround(NamedTuple):
     cleaned_to: int
     """The first dirty offset by the cleaner's checkpoint; 0 without a line."""
     logs_of_ms: Mapping[int, int]
-    """How many logs have a file time, the retired ones among them."""
+    """How many logs have a file time, epoch ms, the retired ones among them."""
+    metadata_changed_ns: int | None = None
+    """The change time of ``partition.metadata``, which a broker writes once; None without the file. If it is later than
+    a rename, something like ``chown -R`` gave every file a new change time, in any order.
+    """
 
 
 def lacking(
@@ -99,7 +105,7 @@ def lacking(
     return (first, end) if first < end and not (is_tail and log.known_end_offset <= first) else None
 
 
-def is_source(retired: RetiredLog, below: SegmentBelow, following_ms: Collection[int], log: LogAround) -> bool:
+def is_source(retired: RetiredLog, below: SegmentBelow, following_ns: Collection[int], log: LogAround) -> bool:
     """Return whether a compaction put the survivors of a retired log into the segment below.
 
     Any of four signs suffices.
@@ -107,7 +113,7 @@ def is_source(retired: RetiredLog, below: SegmentBelow, following_ms: Collection
     Args:
         retired: a ``.deleted`` log in a gap.
         below: the segment that the gap lies behind.
-        following_ms: the file times of the retired logs in the same gap, of this one and of those behind it; while the
+        following_ns: the file times of the retired logs in the same gap, of this one and of those behind it; while the
             segment below is being put in, also those of the segments above, which may be sources as well.
         log: the rest of the log.
 
@@ -120,6 +126,18 @@ def is_source(retired: RetiredLog, below: SegmentBelow, following_ms: Collection
         return True
     if not (below.is_put_in or below.changed_ns >= retired.changed_ns):
         return False
-    if below.mtime_ms in following_ms and log.logs_of_ms.get(below.mtime_ms) == _BOTH:
+    is_time_of_one = any(_has_time_of(below.mtime_ns, source_ns) for source_ns in following_ns)
+    if is_time_of_one and log.logs_of_ms.get(below.mtime_ns // _MS) == _BOTH:
         return True  # where more logs have it, as after a copy, it tells nothing
-    return retired.base_offset < log.cleaned_to and below.next_offset != retired.base_offset
+    since_ns = log.metadata_changed_ns
+    tells = below.is_put_in or since_ns is None or since_ns < retired.changed_ns
+    return tells and retired.base_offset < log.cleaned_to and below.next_offset != retired.base_offset
+
+
+def _has_time_of(cleaned_ns: int, source_ns: int) -> bool:
+    """Return whether a cleaner gives a log this file time if the last source has the other.
+
+    Kafka's cleaner leaves whole ms, ours the very ns or a ns beside it. Two logs that a broker wrote within a ms have
+    neither.
+    """
+    return cleaned_ns in (source_ns, source_ns ^ 1, source_ns // _MS * _MS)

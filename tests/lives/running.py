@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from cleaner.cli.main import main as command
+from cleaner.engine import only_copies
 from cleaner.engine.clock import SystemClock
 from cleaner.engine.doctor import sweeping
 from policies.facts import Boot
@@ -256,6 +257,12 @@ class at_life_time:  # noqa: N801 - reads as a function
             found = as_listed(directory, file_name, name, status)
             return found._replace(changed_ns=clock.seen_ns(found.changed_ns))
 
+        as_changed = only_copies.changed_ns_of
+
+        def changed_ns_of(path: Path) -> int | None:
+            found_ns = as_changed(path)
+            return found_ns and clock.seen_ns(found_ns)
+
         space_of = LogDir.space
         self._patches: list[Any] = [
             patch.object(SystemClock, "now_ms", lambda _: clock.now_ms),
@@ -264,6 +271,7 @@ class at_life_time:  # noqa: N801 - reads as a function
             patch("storage.lock.SETTLE_SECONDS", 0.0),
             patch.object(segment, "listed", listed),
             patch.object(sweeping, "listed", listed),
+            patch.object(only_copies, "changed_ns_of", changed_ns_of),
         ]
 
     def __enter__(self) -> None:

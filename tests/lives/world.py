@@ -171,7 +171,10 @@ class World:
         """Let a step happen."""
         self.held_before, self._half = frozenset(self.held), None
         method: Callable[..., Act] = getattr(self, "_" + step.kind.replace("-", "_"))
-        return method(**step.options)
+        act = method(**step.options)
+        if act.may.is_trusted:  # a person, or a start of a broker, may take what tells of missing records
+            self.evidence = {name: piece for name, piece in self.evidence.items() if _has_bytes(self.log_dir / name)}
+        return act
 
     def command(self, *words: str, stop: Stop | None = None, has_config: bool = True) -> Told:
         """Run a command of ours on the log dir."""
@@ -532,7 +535,6 @@ class World:
     def _forget_what_is_gone(self) -> None:
         """What a broker deletes at its start, it deletes; segments that it wrote have times of their own."""
         self.by_hand = [name for name in self.by_hand if (self.log_dir / name).exists()]
-        self.evidence = {name: piece for name, piece in self.evidence.items() if (self.log_dir / name).exists()}
 
     # ---- people
 
@@ -667,6 +669,10 @@ def _read(text: str) -> dict[str, Stated] | None:
     except tomllib.TOMLDecodeError:
         return None
     return {name: Stated.of(keys) for name, keys in topics.items()}
+
+
+def _has_bytes(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -16,8 +16,15 @@ from typing import Any, Final
 import pytest
 
 from cleaner.cli.main import main
+from storage.checkpoints import format_offset_checkpoint
 from storage.log import Log
-from storage.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
 from storage.records import Record
 from tests.cleaner.engine.doctor.made import DENSE, FS, HOUR_MS, NOW_MS, Healthy, seen
 
@@ -182,6 +189,41 @@ def test_a_retired_log_tells_of_the_segment_below_only_within_its_gap(
     clean(healthy, [])
     assert retired[0].exists() is stays
     capsys.readouterr()
+
+
+def test_two_logs_that_were_written_within_a_millisecond_are_no_compaction(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``chown -R`` gives every file a new change time, in any order, so the segment below may seem the later."""
+    log = healthy.file(PARTITION, ".log")
+    retired = retire(healthy, 1)
+    for path, at_ns in ((log, 1_000_007), (retired[0], 1_000_900)):
+        os.utime(path, ns=(at_ns, at_ns))
+    clean(healthy, [])
+    assert [path for path in retired if not path.exists()] == []
+
+
+@pytest.mark.parametrize("is_chown", [False, True], ids=["as it is", "behind chown -R"])
+def test_change_times_tell_of_a_compaction_until_all_files_get_new_ones(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], is_chown: bool
+) -> None:
+    """The segment below lost its last batch to a compaction; the log behind it may be one that a person set aside."""
+    log = healthy.file(PARTITION, ".log")
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    for suffix in (".index", ".timeindex"):
+        log.with_suffix(suffix).write_bytes(b"")
+    cleaned = healthy.log_dir / CLEANER_OFFSET_CHECKPOINT
+    cleaned.write_bytes(format_offset_checkpoint({TopicPartition("clicks", 0): 4}))
+    retired = retire(healthy, 1)
+    paths = [*retired, log]
+    if is_chown:
+        paths.append(healthy.log_dir / PARTITION / PARTITION_METADATA_FILE)
+    for path in paths:
+        at_ns = time.time_ns()
+        while path.stat().st_ctime_ns < at_ns:
+            path.chmod(0o640)
+    clean(healthy, [])
+    assert retired[0].exists() is is_chown
 
 
 def told_of(kept: list[Path]) -> set[str]:

@@ -124,6 +124,26 @@ def test_restored_partition_is_as_before_the_deletion_in_every_byte(tmp_path, st
     assert {n: f[1] for n, f in contents(log_dir).items() if n in segment_times} == segment_times
 
 
+def test_index_files_that_tell_of_missing_records_come_back_with_the_segments_around_them(tmp_path):
+    path = tmp_path / "data"
+
+    def run(disk):
+        log = a_log_dir(path) / "clicks-0" / f"{2:020d}.log"
+        log.unlink()
+        log.with_suffix(".timeindex").write_bytes(OLD_MS.to_bytes(8, "big") + (1).to_bytes(4, "big"))
+        before = data(path)
+        clean(path)
+        assert log.with_suffix(".timeindex.deleted").exists()
+        restore(path, disk)
+        return before
+
+    before = run(FileSystem())
+    assert data(path) == before
+    for _ in crashes(run):
+        restore(path)
+        assert data(path) == before
+
+
 def test_of_a_rolled_segment_the_indexes_are_gone_for_good_before_the_log_goes(tmp_path):
     """A log without its indexes would be a segment that recovery has to index anew."""
     steps = []
