@@ -49,6 +49,10 @@ MAY_IMPORT = {
         *("storage.scan", "storage.log", "storage.records", "storage.codecs", "storage.kernels", "storage.stores"),
         *FILES,
     },
+    "storage/tiers": {
+        *("storage.tiers", "storage.stores", "storage.log", "storage.records", "storage.schemas"),
+        *FILES,
+    },
     "storage/stores": {"storage.stores", "storage.errors"},
     "storage/__init__.py": {"storage"},
     "storage": {*FILES, "storage.stores"},

@@ -25,7 +25,9 @@ _LOCAL: Final = "file"
 _ALIKE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
 """Of paths in stores. Other spellings of them are read as these."""
-PREFIXES: Final = tuple(f"{scheme}{SEPARATOR}" for scheme in SCHEMES)
+TIER: Final = "tier"
+"""Of paths in the view of a tier (``storage.tiers.view``), which no user names."""
+PREFIXES: Final = tuple(f"{scheme}{SEPARATOR}" for scheme in (*SCHEMES, TIER))
 _URL: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -37,7 +39,9 @@ class StoredPath(PosixPath):
     def __str__(self) -> str:
         text = super().__str__()
         scheme, found, rest = text.partition(":/")
-        return f"{scheme}{SEPARATOR}{rest}" if found and scheme in SCHEMES else text  # what is relative has no scheme
+        return (
+            f"{scheme}{SEPARATOR}{rest}" if found and scheme in (*SCHEMES, TIER) else text
+        )  # what is relative has no scheme
 
     def __fspath__(self) -> NoReturn:
         raise NotOnThisMachine(str(self))

@@ -1,0 +1,54 @@
+"""The errors of tiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.errors import Corrupt, ErrorKind, LogCleanerError
+
+
+class NotATier(LogCleanerError):
+    """A place that holds no segment of a layout that can be read."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+    cause: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.cause}; name the directory of kafka-tiered-storage, or the bucket and prefix of "
+            f"Aiven's plugin"
+        )
+
+
+class CorruptTier(Corrupt):
+    """A file of a tier that does not say what it must."""
+
+    path: Path
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+
+class NoKey(LogCleanerError):
+    """An encrypted segment, without the private key to its data key."""
+
+    path: Path
+    key_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: is encrypted with the key {self.key_id!r}, which was not named; name the file of its "
+            f"private key with --tier-key {self.key_id}=FILE"
+        )
+
+
+class ClientOfTierMissing(LogCleanerError):
+    """The package that decrypts is not installed."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: is encrypted, and needs the package cryptography; pip install 'logcleaner[remote]'"

@@ -1,0 +1,54 @@
+"""The files of a tier, listed and read by range, on this machine or in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from storage.directory import close, entries, open_file, pread, read_whole
+from storage.stores.errors import ObjectChanged
+from storage.stores.paths import StoredPath
+from storage.stores.store import StoredEntry
+from storage.stores.stored_file import StoredFile
+from storage.tiers.segments import StoredObject
+
+
+def listed(directory: Path) -> Iterator[tuple[str, StoredObject | None]]:
+    """Yield the names in a directory, with the file of each; None for a directory. Raises: OSError, as a store."""
+    with entries(directory) as found:
+        for entry in found:
+            if entry.is_dir():
+                yield entry.name, None
+            elif entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                version = (
+                    entry.version if isinstance(entry, StoredEntry) else _version(status.st_ino, status.st_mtime_ns)
+                )
+                path, mtime_ms = directory / entry.name, status.st_mtime_ns // 1_000_000
+                yield entry.name, StoredObject(path, status.st_size, mtime_ms, version)
+
+
+def read_range(found: StoredObject, start: int, end: int) -> memoryview:
+    """Read ``[start, end)`` of a file as it was listed, by one request. Raises: ObjectChanged, OSError, as a store."""
+    end = min(end, found.size_bytes)
+    if end <= start:
+        return memoryview(b"")
+    if isinstance(found.path, StoredPath):
+        return StoredFile(found.path, found.size_bytes, found.version).range(start, end).data
+    file, _ = open_file(found.path)
+    try:
+        data = memoryview(pread(file, end - start, start))
+    finally:
+        close(file)
+    if len(data) != end - start:
+        raise ObjectChanged(str(found.path))
+    return data
+
+
+def read_all(found: StoredObject) -> bytes:
+    """Read a small file. Raises: OSError, as a store."""
+    return read_whole(found.path)
+
+
+def _version(inode: int, mtime_ns: int) -> str:
+    return f"{inode}-{mtime_ns}"

@@ -1,0 +1,151 @@
+"""One tier: the segments of each partition, of the metadata and of the files together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leader_epochs
+from storage.errors import LogCleanerError, as_unreadable
+from storage.stores.paths import StoredPath
+from storage.tiers.errors import NotATier
+from storage.tiers.joining import merged_epochs, newest
+from storage.tiers.layout import Layout
+from storage.tiers.local import ROOT, LocalLayout, partition_of
+from storage.tiers.metadata import NO_METADATA, TierMetadata, read_metadata
+from storage.tiers.objects import listed
+from storage.tiers.segments import RemoteSegment, SegmentState, StoredSegment, TieredPartition, TierFile
+
+_AT_ONCE: Final = 16
+"""So many segments are asked about at the same time."""
+_CLOCKS_DIFFER_MS: Final = 60_000
+"""A file that was written so long before the metadata end must be named there."""
+
+
+class Tier:
+    """A tier, as a layout and the metadata tell of it. Listings are made when they are asked for, and kept."""
+
+    def __init__(self, path: Path, layout: Layout, metadata: TierMetadata = NO_METADATA) -> None:
+        """Take what reads the files, and what is known of them."""
+        self.path, self.layout, self.metadata = path, layout, metadata
+        self._segments: dict[TieredPartition, tuple[RemoteSegment, ...]] = {}
+
+    @classmethod
+    def open(cls, path: Path, log_dirs: Iterable[Path] = (), keys: Sequence[str] = ()) -> Tier:
+        """Find out the layout of a tier, and read the metadata that lie in log dirs.
+
+        Args:
+            path: of the tier.
+            log_dirs: may hold partitions of ``__remote_log_metadata``.
+            keys: the files of private keys, each as ``ID=FILE`` or ``FILE``.
+
+        Raises: NotATier, UnreadableFile, CorruptBatch; as a store.
+        """
+        return cls(path, layout_of(path, keys), read_metadata(log_dirs))
+
+    @cached_property
+    def partitions(self) -> tuple[TieredPartition, ...]:
+        """The partitions of which files lie there, or of which the metadata name a segment. Raises: as ``Layout``."""
+        with as_unreadable(self.path):
+            return tuple(sorted({*self._stored_partitions, *self.metadata.partitions()}))
+
+    @cached_property
+    def _stored_partitions(self) -> frozenset[TieredPartition]:
+        return frozenset(self.layout.partitions())
+
+    def segments(self, partition: TieredPartition) -> tuple[RemoteSegment, ...]:
+        """Return all segments of a partition, by start offset: those that are named, and those that lie there.
+
+        Raises: UnreadableFile, as a store.
+        """
+        if partition not in self._segments:
+            with as_unreadable(self.path):
+                self._segments[partition] = tuple(self._found(partition))
+        return self._segments[partition]
+
+    def _found(self, partition: TieredPartition) -> Iterator[RemoteSegment]:
+        stored = self._stored(partition)
+        named = self.metadata.segments_of(partition)
+        segments = [self.layout.located(replace(s, stored=stored.get(s.segment_id))) for s in named.values()]
+        deleted = self.metadata.replay.deleted.get(partition, set())
+        for segment_id, found in stored.items():
+            if segment_id in named:
+                continue
+            state = SegmentState.DELETE_SEGMENT_FINISHED if segment_id in deleted else None
+            segments.append(RemoteSegment(partition, segment_id, found.name.start_offset, state=state, stored=found))
+        segments.sort(key=lambda segment: (segment.start_offset, segment.event_ms or 0))
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            yield from threads.map(self._described, segments)
+
+    def _stored(self, partition: TieredPartition) -> Mapping[str, StoredSegment]:
+        if partition not in self._stored_partitions:
+            return {}
+        return {found.name.segment_id: found for found in self.layout.stored(partition)}
+
+    def _described(self, segment: RemoteSegment) -> RemoteSegment:
+        if segment.has_metadata or segment.state is not None:
+            return segment
+        return self.layout.described(segment)
+
+    def is_orphan(self, segment: RemoteSegment) -> bool | None:
+        """Return whether nobody names the files of a segment; None if the metadata that tell are not here."""
+        if segment.has_metadata:
+            return False
+        if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
+            return True
+        end_ms = self.metadata.speaks_of(segment.partition)
+        if end_ms is None or segment.stored is None or segment.stored.newest_ms + _CLOCKS_DIFFER_MS > end_ms:
+            return None
+        return True
+
+    def readable(self, partition: TieredPartition) -> list[RemoteSegment]:
+        """Return the segments that a broker reads, as far as is known, and whose files are there."""
+        return [
+            segment
+            for segment in self.segments(partition)
+            if segment.is_readable and segment.stored and segment.end_offset is not None and not self.is_orphan(segment)
+        ]
+
+    def lineage(self, partition: TieredPartition) -> tuple[LeaderEpochEntry, ...]:
+        """Return the leader epochs of a partition as the latest leader had them when it copied last.
+
+        Raises: as a store.
+        """
+        segments = self.readable(partition)
+        last = newest(segments)
+        if last is not None:
+            try:
+                found = self.layout.files(last).get(TierFile.LEADER_EPOCHS)
+                if found is not None:
+                    data = bytes(found.read(0, found.size_bytes))
+                    return tuple(parse_leader_epochs(data, self.path))
+            except (CorruptCheckpoint, LogCleanerError, FileNotFoundError):
+                pass  # verify tells of the file; the segments tell of the epochs
+        return merged_epochs(segments)
+
+
+def layout_of(path: Path, keys: Sequence[str] = ()) -> Layout:
+    """Find out the layout of a tier, by the names in it. Raises: NotATier, UnreadableFile, as a store."""
+    del keys
+    with as_unreadable(path):
+        try:
+            names = dict(listed(path))
+        except FileNotFoundError:
+            raise NotATier(path, "does not exist") from None
+        except NotADirectoryError:
+            raise NotATier(path, "is not a directory") from None
+        if ROOT in names and names[ROOT] is None:
+            return LocalLayout(path / ROOT)
+        directories = [name for name, found in names.items() if found is None and partition_of(name)]
+        if directories or path.name == ROOT:
+            return LocalLayout(path)
+    raise NotATier(path, "holds no segment of a tier")
+
+
+def is_stored_tier(path: Path) -> bool:
+    """Return whether a tier lies in a store."""
+    return isinstance(path, StoredPath)

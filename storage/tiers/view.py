@@ -1,0 +1,422 @@
+"""Local log dirs and a tier, shown as one log dir that lies in a store.
+
+A path in it is a ``StoredPath`` whose store is named ``tier://TIER+LOGDIR+LOGDIR@KEY``, each part quoted as in a URL.
+So a task on another machine, which has nothing but the path, sees the same log dir.
+
+What it shows:  the files of the local log dirs; for each partition that is tiered its joined log (``joining``) as the
+                files of a partition directory, with the epochs of the lineage and the topic id; the offset checkpoints
+                of all log dirs in one file. Below ``.remote`` each segment of the tier by itself, in a directory
+                TOPIC-PARTITION-TOPICID/SEGMENTID, which no listing names.
+Left out:       segments that cannot be read, such as encrypted ones without a key. ``problems`` names them.
+Never:          a write. A broker's own files stay as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn
+from urllib.parse import quote, unquote
+
+from storage.checkpoints import (
+    LeaderEpochEntry,
+    format_leader_epochs,
+    format_offset_checkpoint,
+    format_partition_metadata,
+)
+from storage.directory import followed
+from storage.errors import Corrupt, LogCleanerError
+from storage.log.end import next_offset_of
+from storage.log.leader_epochs import read_leader_epochs, topic_id_if_sound
+from storage.log.listing import Listing, list_partition
+from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
+from storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    FileKind,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+    segment_file_name,
+)
+from storage.stores.errors import ObjectChanged, StoreFailed, not_there
+from storage.stores.opening import add_kind
+from storage.stores.paths import SEPARATOR, TIER, StoredPath, path_of_text
+from storage.stores.store import Piece as Bytes
+from storage.stores.store import StoredEntry, Upload
+from storage.tiers.cutting import MadeFile, cut
+from storage.tiers.joining import OFFSET_MAX, LocalPart, LogPiece, OffsetSpan, join
+from storage.tiers.layout import OriginalFile
+from storage.tiers.local import LocalFile
+from storage.tiers.objects import listed
+from storage.tiers.segments import RemoteSegment, TieredPartition, TierFile
+from storage.tiers.tier import Tier
+
+_REMOTE: Final = ".remote"
+_KINDS: Final = {
+    TierFile.LOG: FileKind.LOG,
+    TierFile.INDEX: FileKind.INDEX,
+    TierFile.TIME_INDEX: FileKind.TIME_INDEX,
+    TierFile.TXN_INDEX: FileKind.TXN_INDEX,
+}
+
+
+def view_of(tier: Path, log_dirs: Iterable[Path] = (), keys: Iterable[str] = ()) -> StoredPath:
+    """Return the path of the log dir that shows a tier and local log dirs as one.
+
+    Args:
+        tier: where it lies.
+        log_dirs: local log dirs; may be none.
+        keys: private keys, each as ``ID=FILE`` or ``FILE``.
+    """
+    parts = [quote(str(tier.absolute()), safe=":")]
+    parts += [f"+{quote(str(followed(path).absolute()), safe=':')}" for path in log_dirs]
+    parts += [f"@{quote(key, safe=':=')}" for key in keys]
+    return StoredPath(f"{TIER}{SEPARATOR}{''.join(parts)}")
+
+
+def view_at(path: Path) -> TierView | None:
+    """Return the view that a path lies in; None for any other path."""
+    if not isinstance(path, StoredPath) or not path.place.startswith(TIER + SEPARATOR):
+        return None
+    from storage.stores.catalogue import catalogue_of  # noqa: PLC0415 - the catalogue opens the view
+
+    found = catalogue_of(path.place).store
+    assert isinstance(found, TierView)
+    return found
+
+
+class JoinedLog(NamedTuple):
+    """One partition of the view."""
+
+    partition: TieredPartition
+    local: Path | None
+    """The local directory; None without one."""
+    lineage: tuple[LeaderEpochEntry, ...]
+    pieces: tuple[LogPiece, ...]
+    files: Mapping[str, OriginalFile]
+    """The files that the view shows, by name."""
+
+
+@dataclass(slots=True)
+class _Shown:
+    """A name that the view shows: a directory, or a file with what reads it."""
+
+    entry: StoredEntry
+    file: OriginalFile | None = None
+
+
+@dataclass  # no slots: it keeps what it was asked for
+class TierView:
+    """Local log dirs and a tier, as a ``Store`` that only reads."""
+
+    has_empty_directories: ClassVar = True
+    moves_files: ClassVar = False
+
+    place: str
+    tier: Tier
+    log_dirs: tuple[Path, ...]
+    problems: dict[str, None] = field(default_factory=dict)
+    """What is left out, and why, in the order in which it was found."""
+    _shown: dict[str, dict[str, _Shown]] = field(default_factory=dict)
+    _joined: dict[str, JoinedLog] = field(default_factory=dict)
+
+    @classmethod
+    def opened(cls, place: str, config: Mapping[str, Any]) -> TierView:
+        """Open the view that a URL names. Raises: as ``Tier.open``."""
+        del config
+        names, *keys = place.removeprefix(TIER + SEPARATOR).split("@")
+        tier, *log_dirs = (path_of_text(unquote(name)) for name in names.split("+"))
+        return cls(place, Tier.open(tier, log_dirs, [unquote(key) for key in keys]), tuple(log_dirs))
+
+    def tiered(self) -> Mapping[TopicPartition, TieredPartition]:
+        """Return the partitions that are read from the tier; of several topics of one name, the one that counts."""
+        by_name: dict[TopicPartition, list[TieredPartition]] = {}
+        for found in self.tier.partitions:
+            by_name.setdefault(found.topic_partition, []).append(found)
+        chosen = ((name, self._chosen(name, found)) for name, found in by_name.items())
+        return {name: found for name, found in chosen if found is not None}
+
+    def _chosen(self, name: TopicPartition, found: Sequence[TieredPartition]) -> TieredPartition | None:
+        """Return the topic of the local directory, else the one that was copied last."""
+        local = self._local(str(name))
+        topic_id = topic_id_if_sound(local) if local else None
+        if topic_id is not None:
+            return next((one for one in found if one.topic_id == topic_id), None)
+        if len(found) == 1:
+            return found[0]
+
+        def newest_ms(partition: TieredPartition) -> int:
+            segments = self.tier.readable(partition)
+            return max((s.event_ms or (s.stored.newest_ms if s.stored else 0) for s in segments), default=-1)
+
+        return max(found, key=newest_ms)
+
+    def joined(self, name: TopicPartition) -> JoinedLog | None:
+        """Return the joined log of a partition; None if it is not read from the tier. Raises: as a store."""
+        partition = self.tiered().get(name)
+        if partition is None:
+            return None
+        if str(name) not in self._joined:
+            self._joined[str(name)] = self._join(partition)
+        return self._joined[str(name)]
+
+    def _local(self, name: str) -> Path | None:
+        return self._local_dirs.get(name)
+
+    @cached_property
+    def _local_dirs(self) -> Mapping[str, Path]:
+        """The directories of partitions in the local log dirs, by name; the first one of a name counts."""
+        found: dict[str, Path] = {}
+        for log_dir in self.log_dirs:
+            for _, directory in LogDir(log_dir).partitions():
+                found.setdefault(directory.name, directory)
+        return found
+
+    def _join(self, partition: TieredPartition) -> JoinedLog:
+        local = self._local(str(partition))
+        listing = list_partition(local) if local else None
+        files = self._readable(partition)
+        lineage = self.tier.lineage(partition)
+        own = tuple(read_leader_epochs(local)) if local else ()
+        if own and (not lineage or own[-1].epoch >= lineage[-1].epoch):
+            lineage = own
+        part = (
+            _local_part(listing, own, max((s.next_offset or 0 for s in files.values()), default=0)) if listing else None
+        )
+        pieces = join(files.values(), lineage, part, self._log_start(local))
+        shown = self._files_of(listing, pieces)
+        shown[LEADER_EPOCH_CHECKPOINT] = MadeFile(format_leader_epochs(lineage))
+        shown[PARTITION_METADATA_FILE] = MadeFile(format_partition_metadata(partition.topic_id))
+        return JoinedLog(partition, local, lineage, tuple(pieces), shown)
+
+    def _log_start(self, local: Path | None) -> int:
+        if local is None:
+            return 0
+        offsets = LogDir(local.parent).offsets(LOG_START_OFFSET_CHECKPOINT)
+        found = parse_partition_dir_name(local.name)
+        return offsets.get(found.topic_partition, 0) if found else 0
+
+    def _readable(self, partition: TieredPartition) -> dict[str, RemoteSegment]:
+        """Return the segments that can be read, by id; note the others."""
+        found = {}
+        for segment in self.tier.segments(partition):
+            if segment.problem:
+                self._note(segment, segment.problem)
+        for segment in self.tier.readable(partition):
+            try:
+                files = self.tier.layout.files(segment)
+            except (LogCleanerError, FileNotFoundError) as error:
+                self._note(segment, str(error))
+                continue
+            if TierFile.LOG not in files:
+                self._note(segment, "its .log is not there")
+                continue
+            found[segment.segment_id] = segment
+        return found
+
+    def _note(self, segment: RemoteSegment, cause: str) -> None:
+        self.problems[f"{segment}: left out: {cause}"] = None
+
+    def _files_of(self, listing: Listing | None, pieces: Iterable[LogPiece]) -> dict[str, OriginalFile]:
+        shown: dict[str, OriginalFile] = {}
+        for piece in pieces:
+            if piece.remote is None:
+                assert listing is not None
+                shown.update(_local_files(listing, piece))
+            else:
+                shown.update(self._remote_files(piece, piece.remote))
+        return shown
+
+    def _remote_files(self, piece: LogPiece, segment: RemoteSegment) -> dict[str, OriginalFile]:
+        base_offset, files = segment.start_offset, dict(self.tier.layout.files(segment))
+        if piece.is_cut_at_start or piece.is_cut_at_end:
+            try:
+                ((whole,)) = list_partition(self.path_of(segment)).segments
+                base_offset, files = cut(whole, files, piece.start, piece.end)
+            except Corrupt as error:
+                self._note(segment, str(error))
+                return {}
+        shown = {segment_file_name(base_offset, kind): files[name] for name, kind in _KINDS.items() if name in files}
+        if not piece.is_cut_at_end and TierFile.SNAPSHOT in files:
+            shown[segment_file_name(piece.end, FileKind.SNAPSHOT)] = files[TierFile.SNAPSHOT]
+        return shown
+
+    def path_of(self, segment: RemoteSegment) -> StoredPath:
+        """Return the directory in which the view shows a segment of the tier by itself."""
+        partition = f"{segment.partition}-{segment.partition.topic_id}"
+        return StoredPath(self.place, _REMOTE, partition, segment.segment_id)
+
+    def _alone(self, partition: str, segment_id: str) -> dict[str, _Shown]:
+        for found in self.tier.partitions:
+            if f"{found}-{found.topic_id}" == partition:
+                for segment in self.tier.segments(found):
+                    if segment.segment_id == segment_id:
+                        files = self.tier.layout.files(segment)
+                        base = segment.start_offset
+                        return _as_shown(
+                            {
+                                segment_file_name(base, kind): files[name]
+                                for name, kind in _KINDS.items()
+                                if name in files
+                            },
+                            segment.stored.newest_ms if segment.stored else 0,
+                        )
+        return {}
+
+    def _names(self, directory: str) -> dict[str, _Shown]:
+        if directory not in self._shown:
+            self._shown[directory] = self._look_into(directory)
+        return self._shown[directory]
+
+    def _look_into(self, directory: str) -> dict[str, _Shown]:
+        if not directory:
+            return self._root()
+        parts = directory.split("/")
+        if parts[0] == _REMOTE:
+            return self._alone(parts[1], parts[2]) if len(parts) == 3 else {}
+        found: dict[str, _Shown] = {}
+        for log_dir in self.log_dirs:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found = _passed_on(log_dir / directory)
+                break
+        parsed = parse_partition_dir_name(directory)
+        joined = self.joined(parsed.topic_partition) if parsed and str(parsed.topic_partition) == directory else None
+        if joined is not None:
+            found = {name: one for name, one in found.items() if parse_segment_file_name(name) is None}
+            found |= _as_shown(joined.files, _newest_ms(joined))
+        return found
+
+    def _root(self) -> dict[str, _Shown]:
+        shown: dict[str, _Shown] = {}
+        for log_dir in reversed(self.log_dirs):
+            shown |= _passed_on(log_dir)
+        shown.pop(LOCK_FILE, None)
+        for name in OFFSET_CHECKPOINTS:
+            offsets: dict[TopicPartition, int] = {}
+            for log_dir in self.log_dirs:
+                offsets |= LogDir(log_dir).offsets(name)
+            if offsets:
+                shown |= _as_shown({name: MadeFile(format_offset_checkpoint(offsets))}, 0)
+        for found in self.tiered():
+            shown.setdefault(str(found), _Shown(StoredEntry(str(found), is_directory=True)))
+        return shown
+
+    def list(self, directory: str) -> list[StoredEntry]:
+        """Return the names in a directory. Raises: as ``Store``."""
+        return [shown.entry for shown in self._names(directory).values()]
+
+    def walk(self, directory: str) -> Iterator[tuple[str, StoredEntry]]:
+        """Yield every file below a directory. Raises: as ``Store``."""
+        for name, shown in self._names(directory).items():
+            if shown.entry.is_directory:
+                yield from self.walk(f"{directory}/{name}".lstrip("/"))
+            else:
+                yield directory, shown.entry
+
+    def look(self, name: str) -> StoredEntry:
+        """Return the entry of a file. Raises: as ``Store``."""
+        return self._found(name).entry
+
+    def _found(self, name: str) -> _Shown:
+        directory, _, file_name = name.rpartition("/")
+        found = self._names(directory).get(file_name)
+        if found is None:
+            raise not_there(f"{self.place}/{name}")
+        return found
+
+    def range(self, name: str, start: int, end: int, version: str | None) -> Bytes:
+        """Read a range of a file. Arguments and errors as of ``Store.range``; also CorruptTier, NoKey."""
+        found = self._found(name)
+        if found.file is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), f"{self.place}/{name}")
+        if version and version != found.entry.version:
+            raise ObjectChanged(f"{self.place}/{name}")
+        size_bytes = found.file.size_bytes
+        return Bytes(found.file.read(start, min(end, size_bytes)), found.entry.version, size_bytes)
+
+    def whole(self, name: str, version: str | None) -> Bytes:
+        """Read a whole file. Arguments and errors as of ``range``."""
+        found = self._found(name)
+        return self.range(name, 0, found.file.size_bytes if found.file else 0, version)
+
+    def put(self, name: str, data: bytes | bytearray, *, is_new: bool) -> StoredEntry:  # noqa: ARG002
+        """Refuse. Raises: StoreFailed."""
+        self._refuse(name)
+
+    def upload(self, name: str) -> Upload:
+        """Refuse. Raises: StoreFailed."""
+        self._refuse(name)
+
+    def move(self, name: str, target: str, size_bytes: int) -> StoredEntry:  # noqa: ARG002
+        """Refuse. Raises: StoreFailed."""
+        self._refuse(name)
+
+    def delete(self, name: str) -> None:
+        """Refuse. Raises: StoreFailed."""
+        self._refuse(name)
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise StoreFailed(f"{self.place}/{name}", "a tier is only read", is_writing=True)
+
+
+def _newest_ms(joined: JoinedLog) -> int:
+    return max((p.remote.stored.newest_ms for p in joined.pieces if p.remote and p.remote.stored), default=0)
+
+
+def _as_shown(files: Mapping[str, OriginalFile], mtime_ms: int) -> dict[str, _Shown]:
+    """Return files as names of a directory, each with the time of its own file, or else with one for all."""
+    shown = {}
+    for name, file in files.items():
+        own_ms = file.found.mtime_ms if isinstance(file, LocalFile) else mtime_ms
+        entry = StoredEntry(name, file.size_bytes, file.version or f"made-{file.size_bytes}", own_ms * 1_000_000)
+        shown[name] = _Shown(entry, file)
+    return shown
+
+
+def _passed_on(directory: Path) -> dict[str, _Shown]:
+    """Return what lies in a directory, as it is."""
+    shown: dict[str, _Shown] = {}
+    for name, found in listed(directory):
+        if found is None:
+            shown[name] = _Shown(StoredEntry(name, is_directory=True))
+        else:
+            shown |= _as_shown({name: LocalFile(found)}, 0)
+    return shown
+
+
+def _local_part(listing: Listing, epochs: tuple[LeaderEpochEntry, ...], remote_end: int) -> LocalPart | None:
+    """Return what the local log has. Its end is read only if the tier may reach further."""
+    if not listing.segments:
+        return None
+    last = listing.segments[-1]
+    end = next_offset_of(last) if remote_end > last.base_offset else OFFSET_MAX
+    return LocalPart(OffsetSpan(listing.segments[0].base_offset, end), epochs)
+
+
+def _local_files(listing: Listing, piece: LogPiece) -> dict[str, OriginalFile]:
+    """Return the files of a local log, up to the end of a piece."""
+    objects = {name: LocalFile(found) for name, found in listed(listing.directory) if found is not None}
+    shown: dict[str, OriginalFile] = {}
+    for name, file in objects.items():
+        parsed = parse_segment_file_name(name)
+        if parsed and parsed.base_offset < piece.end + (parsed.kind is FileKind.SNAPSHOT):
+            shown[name] = file
+    below = [segment for segment in listing.segments if segment.base_offset < piece.end]
+    if below and piece.end < OFFSET_MAX and (whole := below[-1]) and next_offset_of(whole) > piece.end:
+        files = {
+            kind: shown[n] for kind in _KINDS if (n := segment_file_name(whole.base_offset, _KINDS[kind])) in shown
+        }
+        _, made = cut(whole, files, whole.base_offset, piece.end)
+        shown |= {segment_file_name(whole.base_offset, _KINDS[kind]): file for kind, file in made.items()}
+    return shown
+
+
+add_kind(TIER, TierView.opened)

@@ -1,0 +1,188 @@
+"""Tiers written by tests: segments that are drawn, or those of a log dir, in the layouts of plugins.
+
+The writers share no code with the readers in ``storage.tiers``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from storage.records import Record, encode_batch
+from tests.batches import iter_batches
+from tests.partition_dirs import NOW_MS
+
+TOPIC_ID: Final = "lZ6vvmajTWKDBUTV6SQAtQ"
+COPIED, COPYING, DELETING, DELETED = 1, 0, 2, 3
+
+
+def an_id(name: str) -> str:
+    """An id of 22 characters, always the same for a name."""
+    return base64.urlsafe_b64encode(hashlib.md5(name.encode(), usedforsecurity=False).digest()).decode().rstrip("=")
+
+
+def a_batch(offset: int, *values: str, epoch: int = 0, timestamp_ms: int | None = None, **batch: object) -> bytes:
+    """A batch of records without keys, at consecutive offsets; each a second later than the one before."""
+    first_ms = NOW_MS + offset * 1000 if timestamp_ms is None else timestamp_ms
+    records = [Record(offset + n, first_ms + n, f"k{offset + n}".encode(), v.encode()) for n, v in enumerate(values)]
+    return encode_batch(records, partition_leader_epoch=epoch, **batch)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DrawnSegment:
+    """A segment as a broker copies it, with the files that go with it."""
+
+    batches: tuple[bytes, ...]
+    start: int
+    name: str
+    lineage: tuple[tuple[int, int], ...]
+    """All epochs of the log up to the end of the segment."""
+    topic: str = "orders"
+    partition: int = 0
+    topic_id: str = TOPIC_ID
+    aborted: bytes = b""
+    mtime_ms: int = NOW_MS
+    snapshot: bytes = field(default=b"producers")
+
+    @property
+    def segment_id(self) -> str:
+        return an_id(self.name)
+
+    @property
+    def log(self) -> bytes:
+        return b"".join(self.batches)
+
+    @property
+    def headers(self) -> list[tuple[int, int, int]]:
+        """(position, last offset, largest timestamp) of each batch."""
+        found, position = [], 0
+        for batch in iter_batches(self.log, Path("drawn")):
+            found.append((position, batch.header.last_offset, batch.header.max_timestamp_ms))
+            position += batch.header.size_bytes
+        return found
+
+    @property
+    def end(self) -> int:
+        return self.headers[-1][1]
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """The epochs of the records, as the metadata have them."""
+        older = [epoch for epoch, offset in self.lineage if offset <= self.start]
+        within = {epoch: offset for epoch, offset in self.lineage if self.start < offset <= self.end}
+        return ({older[-1]: self.start} if older else {}) | within
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        return max(newest for _, _, newest in self.headers)
+
+    def files(self) -> dict[str, bytes]:
+        """The files by the suffix in a log dir. Each batch but the first has an entry in the indexes."""
+        index, times, largest, written = b"", b"", (-1, 0), -1
+        for place, (position, last, newest) in enumerate(self.headers):
+            largest = max(largest, (newest, last))
+            if place:
+                index += struct.pack(">ii", last - self.start, position)
+            if (place or len(self.headers) == 1) and largest[0] > written:
+                times += struct.pack(">qi", largest[0], largest[1] - self.start)
+                written = largest[0]
+        epochs = "".join(f"{epoch} {offset}\n" for epoch, offset in self.lineage)
+        found = {
+            ".log": self.log,
+            ".index": index,
+            ".timeindex": times,
+            ".snapshot": self.snapshot,
+            ".leader_epoch_checkpoint": f"0\n{len(self.lineage)}\n{epochs}".encode(),
+        }
+        return found | ({".txnindex": self.aborted} if self.aborted else {})
+
+
+def segment_of(
+    start: int, *batches: bytes, name: str = "", lineage: Sequence[tuple[int, int]] = ((0, 0),), **more: object
+) -> DrawnSegment:
+    """Draw a segment; by default its name is its start."""
+    return DrawnSegment(batches, start, name or f"segment-{start}", tuple(lineage), **more)  # type: ignore[arg-type]
+
+
+def write_local(directory: Path, segments: Iterable[DrawnSegment], *, is_padded: bool = True) -> Path:
+    """Write segments as ``LocalTieredStorage`` does; return the directory that its configuration names."""
+    for segment in segments:
+        holder = directory / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
+        holder.mkdir(parents=True, exist_ok=True)
+        start = f"{segment.start:020d}" if is_padded else str(segment.start)
+        for suffix, data in segment.files().items():
+            path = holder / f"{start}-{segment.segment_id}{suffix}"
+            path.write_bytes(data)
+            os.utime(path, ns=(segment.mtime_ms * 1_000_000,) * 2)
+    return directory
+
+
+class MetadataWriter:
+    """Writes records of ``__remote_log_metadata``, byte by byte."""
+
+    def __init__(self) -> None:
+        self.values: list[tuple[int, bytes]] = []
+
+    def copied(
+        self, segment: DrawnSegment, state: int = COPIED, time_ms: int = NOW_MS, custom: bytes | None = None
+    ) -> None:
+        """Write what a broker writes when it begins to copy, and each state up to ``state``."""
+        self.begun(segment, time_ms, custom)
+        for later in range(1, state + 1):
+            self.updated(segment, later, time_ms + later, custom)
+
+    def begun(self, segment: DrawnSegment, time_ms: int = NOW_MS, custom: bytes | None = None) -> None:
+        epochs = b"".join(struct.pack(">iqB", epoch, offset, 0) for epoch, offset in segment.epochs.items())
+        value = b"\x00\x00" + _segment_id(segment)
+        value += struct.pack(">qqiqq", segment.start, segment.end, 1, segment.max_timestamp_ms, time_ms)
+        value += _uvarint(len(segment.epochs) + 1) + epochs + struct.pack(">i", len(segment.log))
+        self.values.append((time_ms, value + _bytes(custom) + struct.pack(">b", 0) + b"\x00"))
+
+    def updated(self, segment: DrawnSegment, state: int, time_ms: int, custom: bytes | None = None) -> None:
+        value = b"\x01\x00" + _segment_id(segment) + struct.pack(">iq", 1, time_ms) + _bytes(custom)
+        self.values.append((time_ms, value + struct.pack(">b", state) + b"\x00"))
+
+    def partition_deleted(self, segment: DrawnSegment, state: int, time_ms: int) -> None:
+        value = b"\x02\x00" + _topic_id_partition(segment) + struct.pack(">iqb", 1, time_ms, state) + b"\x00"
+        self.values.append((time_ms, value))
+
+    def write(self, log_dir: Path, partition: int) -> Path:
+        """Write the records as a partition of the metadata topic; return the log dir."""
+        directory = log_dir / f"__remote_log_metadata-{partition}"
+        directory.mkdir(parents=True)
+        batches = [encode_batch([Record(n, time_ms, None, value)]) for n, (time_ms, value) in enumerate(self.values)]
+        (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+        (directory / f"{0:020d}.index").touch()
+        (directory / f"{0:020d}.timeindex").touch()
+        return log_dir
+
+
+def _segment_id(segment: DrawnSegment) -> bytes:
+    return _topic_id_partition(segment) + _uuid(segment.segment_id) + b"\x00"
+
+
+def _topic_id_partition(segment: DrawnSegment) -> bytes:
+    name = segment.topic.encode()
+    return _uvarint(len(name) + 1) + name + _uuid(segment.topic_id) + struct.pack(">i", segment.partition) + b"\x00"
+
+
+def _uuid(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return b"\x00" if data is None else _uvarint(len(data) + 1) + data
+
+
+def _uvarint(number: int) -> bytes:
+    out = b""
+    while number >= 0x80:
+        out += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return out + bytes([number])
