@@ -20,6 +20,7 @@ from tests.interop.tally import TALLY as COMPARISONS
 from tests.sampled import DAY, day, is_whole
 from tests.schemas import hold_to_schemas
 from tests.small_disks import MOUNTED
+from tests.tier_samples import TierSamples
 from tests.workers import add_counts, counted, keep_bytecode, longest_first, make_scheduler
 
 DATA = Path(__file__).with_name("data")
@@ -102,6 +103,12 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 def old_samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """Of Kafka 2.8.2, in v0 and v1: ``before`` and ``after`` only."""
     return unpacked("kafka-2.8.2", tmp_path_factory.mktemp("kafka-2.8.2"))
+
+
+@pytest.fixture(scope="session")
+def tiers(tmp_path_factory: pytest.TempPathFactory) -> TierSamples:
+    """Tiers that real brokers wrote."""
+    return TierSamples(unpacked("tiers", tmp_path_factory.mktemp("tiers")).root)
 
 
 @pytest.fixture(scope="session")

@@ -100,6 +100,16 @@ def create_topics(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> N
         created.result(SECONDS_MAX)
 
 
+def create_topic(bootstrap: str, name: str, config: Mapping[str, str], replicas: Sequence[Sequence[int]]) -> None:
+    """A topic whose partitions lie on the nodes that ``replicas`` names for each."""
+    admin = admin_of(bootstrap)
+    wanted = NewTopic(
+        name, num_partitions=len(replicas), replica_assignment=[list(nodes) for nodes in replicas], config=dict(config)
+    )
+    for created in admin.create_topics([wanted]).values():
+        created.result(SECONDS_MAX)
+
+
 def _await_controller(admin: AdminClient) -> None:
     """Wait until the broker names the controller: 2.8 starts before it has one, and the client asks only once."""
     deadline = time.monotonic() + SECONDS_MAX

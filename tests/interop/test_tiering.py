@@ -13,11 +13,14 @@ from tests.batches import iter_batches
 from tests.interop import tiering
 from tests.interop.clients import CODECS, shown
 from tests.interop.tiering import PARTITIONS, TIERED_PARTITIONS, Tiered
+from tests.interop.verdicts import Record as Served
+from tests.tier_samples import AIVEN, TierSamples
 
 pytestmark = pytest.mark.kafka
 
 SUFFIXES = {".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"}
 LIVES = 2
+SERVED_BY_BOTH = 30
 
 
 def batches_of(log: Path) -> Iterator[Batch]:
@@ -44,6 +47,12 @@ def test_tiered_and_local_files_together_hold_what_a_consumer_read(tiered: Tiere
         read = tiered.read[name, "read_uncommitted"]
         assert [found[record.offset] for record in read] == read
         assert sorted(found) == [record.offset for record in read]
+
+
+def test_samples_are_what_such_a_broker_leaves(tiered: Tiered, tiers: TierSamples) -> None:
+    for name in ("local", *AIVEN):
+        kept = tiers[name].read()
+        assert {key: len(records) for key, records in kept.items()} == {key: len(r) for key, r in tiered.read.items()}
 
 
 def test_the_broker_has_deleted_what_it_tiered(tiered: Tiered) -> None:
@@ -74,3 +83,15 @@ def test_records_of_every_kind_were_served(tiered: Tiered) -> None:
     assert any(record.value is None for record in tiered.read["codecs-0", "read_uncommitted"])
     codecs = {batch.header.compression for log in remote_logs(tiered, "codecs-0") for batch in batches_of(log)}
     assert len(codecs) == len(CODECS)
+
+
+def test_unclean_election_leaves_two_copies_of_some_offsets_of_which_one_was_served(tiers: TierSamples) -> None:
+    sample = tiers["divided"]
+    served = sample.read()["divided-0", "read_uncommitted"]
+    copies: dict[int, list[Served]] = {}
+    for record in records_of(sorted(sample.tier.glob(f"{tiering.TIER}/divided-0-*/*.log"))):
+        copies.setdefault(record.offset, []).append(shown(record))
+    twice = [record for record in served if len(set(copies.get(record.offset, ()))) > 1]
+    assert all(record in copies[record.offset] for record in twice)
+    assert len(twice) == SERVED_BY_BOTH
+    assert max(copies) > served[-1].offset

@@ -1,15 +1,16 @@
-"""A real broker that tiers: what it wrote, what consumers read of it, and what lies where after a kill.
+"""Real brokers that tier: what they wrote, what consumers read of them, and what lies where after a kill.
 
-The remote storage is Kafka's own ``LocalTieredStorage``, which keeps a tier in a directory, and the metadata lie where
-production has them, in ``__remote_log_metadata``.
+The remote storage is Kafka's own ``LocalTieredStorage``, which keeps a tier in a directory, or Aiven's plugin. The
+metadata lie where production has them, in ``__remote_log_metadata``.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,13 @@ CONFIGS: Final = {
 }
 """Three topics that tier, two of them all but for the active segment, and one that does not."""
 TIERED_PARTITIONS: Final = tuple(f"{topic}-0" for topic in TOPICS if "remote.storage.enable" in CONFIGS[topic])
+_UNCLEAN: Final = {"unclean.leader.election.enable": "true"}
+_DIVIDED: Final = {
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    "replica.lag.time.max.ms": "2000",
+}
 GROUP: Final = "readers"
 TIERED_SECONDS_MAX: Final = 120
 _POLL_SECONDS: Final = 0.1
@@ -43,21 +51,28 @@ _MAX_TIMESTAMP_END: Final = 43
 """Where maxTimestamp ends in a batch of format v2."""
 
 
-def settings(tier: Path) -> dict[str, str]:
-    """What a broker needs to tier into ``tier`` within a second."""
+def local_storage(tier: Path) -> dict[str, str]:
+    """Have Kafka's own class for tests keep the tier in a directory."""
+    return {
+        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        "rsm.config.dir": str(tier),
+    }
+
+
+def settings(storage: Mapping[str, str]) -> dict[str, str]:
+    """What a broker needs to tier within a second."""
     return {
         **QUIET,
         "log.retention.check.interval.ms": "300",
         "log.initial.task.delay.ms": "100",
         "log.segment.delete.delay.ms": "100",
         "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         "remote.log.manager.task.interval.ms": "300",
-        "rsm.config.dir": str(tier),
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
         "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+        **storage,
     }
 
 
@@ -72,17 +87,22 @@ class Tiered:
         first_local_offsets: where what the disk holds of each partition begins.
     """
 
-    classpath: str
     log_dir: Path
     tier: Path
     read: dict[tuple[str, str], list[Record]]
     first_local_offsets: dict[str, int]
 
 
-def tiered(classpath: str, scratch: Path) -> Tiered:
-    """Write in two lives of a broker, so that leader epochs change, and kill the second one."""
+def tiered(classpath: str, scratch: Path, storage: Mapping[str, str] | None = None) -> Tiered:
+    """Write in two lives of a broker, so that leader epochs change, and kill the second one.
+
+    Args:
+        classpath: of the broker.
+        scratch: an empty directory; ``log`` and ``tier`` are made there.
+        storage: the settings of a plugin that tiers into ``tier``; without them, Kafka's own for tests.
+    """
     log_dir, tier = scratch / "log", scratch / "tier"
-    broker = Broker(classpath, log_dir, settings(tier))
+    broker = Broker(classpath, log_dir, settings(storage or local_storage(tier)))
     writer = Writer(broker.bootstrap, random.Random(39), repeats=4)
     with broker:
         clients.create_topics(broker.bootstrap, CONFIGS)
@@ -95,12 +115,61 @@ def tiered(classpath: str, scratch: Path) -> Tiered:
         _write(writer, "today")
         clients.commit_as_group(broker.bootstrap, GROUP, "codecs")
         _await_tiered(log_dir)
-        read = {
-            (name, isolation): clients.consumed(broker.bootstrap, name.rpartition("-")[0], 0, isolation)
-            for name, isolation in product(PARTITIONS, ISOLATIONS)
-        }
+        read = _read(broker, PARTITIONS)
         broker.kill()
-    return Tiered(classpath, log_dir, tier, read, {name: _first_local_offset(log_dir / name) for name in PARTITIONS})
+    return Tiered(log_dir, tier, read, _first_local_offsets(log_dir, PARTITIONS))
+
+
+def divided(classpath: str, scratch: Path) -> Tiered:
+    """Have a follower that lags elected uncleanly: what both leaders tiered overlaps, and only one copy counts.
+
+    Node 1 is the controller and keeps the metadata topic, the partition lies on nodes 2 and 3. The log dir that is
+    left is that of node 3, the last leader; its tier has what node 2 wrote alone, too.
+    """
+    tier = scratch / "tier"
+    nodes = _nodes(classpath, scratch, settings(local_storage(tier)) | _DIVIDED)
+    one, two, three = nodes
+    log_dir = three.log_dir
+    try:
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            node.wait_until_it_serves()
+        clients.create_topic(one.bootstrap, "divided", {**CONFIGS["remote-only"], **_UNCLEAN}, [[2, 3]])
+        writer = Writer(one.bootstrap, random.Random(40), repeats=4)
+        writer.send(writer.producer(), "divided", 20)
+        three.kill()
+        writer.send(writer.producer(enable_idempotence=True), "divided", 40)
+        _await_tiered(two.log_dir, ("divided-0",), local_ms=1)
+        two.kill()
+        three.launch()
+        three.wait_until_it_serves()
+        writer.send(writer.producer(enable_idempotence=True), "divided", 30)
+        _await_tiered(log_dir, ("divided-0",), local_ms=1)
+        read = _read(one, ("divided-0",))
+    finally:
+        for node in nodes:
+            node.kill()
+    return Tiered(log_dir, tier, read, _first_local_offsets(log_dir, ("divided-0",)))
+
+
+def _nodes(classpath: str, scratch: Path, common: Mapping[str, str]) -> list[Broker]:
+    first = Broker(classpath, scratch / "log-1", common)
+    voter = {"controller.quorum.voters": f"1@127.0.0.1:{first.ports[1]}"}
+    nodes = [first]
+    for number in (2, 3):
+        node = Broker(classpath, scratch / f"log-{number}", {})
+        listener = f"PLAINTEXT://127.0.0.1:{node.ports[0]}"
+        own = {"process.roles": "broker", "node.id": str(number), "listeners": listener, **voter}
+        nodes.append(replace(node, settings={**common, **own}))
+    return nodes
+
+
+def _read(broker: Broker, partitions: Sequence[str]) -> dict[tuple[str, str], list[Record]]:
+    return {
+        (name, isolation): clients.consumed(broker.bootstrap, name.rpartition("-")[0], 0, isolation)
+        for name, isolation in product(partitions, ISOLATIONS)
+    }
 
 
 def _write(writer: Writer, life: str) -> None:
@@ -111,21 +180,18 @@ def _write(writer: Writer, life: str) -> None:
         writer.send(writer.producer(), topic, 12)
 
 
-def _await_tiered(log_dir: Path) -> None:
+def _await_tiered(log_dir: Path, partitions: Sequence[str] = TIERED_PARTITIONS, *, local_ms: int | None = None) -> None:
     """Wait until each old segment of a tiered topic has left the disk: a broker deletes none before it is tiered."""
     deadline = time.monotonic() + TIERED_SECONDS_MAX
-    while left := [str(path) for name in TIERED_PARTITIONS for path in _expired(log_dir / name)]:
+    while left := [str(path) for name in partitions for path in _expired(log_dir / name, local_ms)]:
         assert time.monotonic() < deadline, f"not tiered within {TIERED_SECONDS_MAX} s: {left}"
         time.sleep(_POLL_SECONDS)
 
 
-def _expired(partition: Path) -> list[Path]:
+def _expired(partition: Path, local_ms: int | None) -> list[Path]:
     """The logs but for the newest whose first batch is older than what stays."""
-    return [path for path in _logs(partition)[:-1] if _max_ms(path) < time.time() * 1000 - _local_ms(partition)]
-
-
-def _local_ms(partition: Path) -> int:
-    return int(CONFIGS[partition.name.rpartition("-")[0]]["local.retention.ms"])
+    stays_ms = int(CONFIGS[partition.name.rpartition("-")[0]]["local.retention.ms"]) if local_ms is None else local_ms
+    return [path for path in _logs(partition)[:-1] if _max_ms(path) < time.time() * 1000 - stays_ms]
 
 
 def _max_ms(path: Path) -> int:
@@ -137,8 +203,8 @@ def _max_ms(path: Path) -> int:
     return 0
 
 
-def _first_local_offset(partition: Path) -> int:
-    return int(_logs(partition)[0].stem)
+def _first_local_offsets(log_dir: Path, partitions: Sequence[str]) -> dict[str, int]:
+    return {name: int(_logs(log_dir / name)[0].stem) for name in partitions}
 
 
 def _logs(partition: Path) -> list[Path]:
