@@ -597,7 +597,7 @@ class World:
         return self._derive()
 
     def _derive(self) -> Act:
-        """Follow the remedy of ``doctor`` once a ``.log`` is back: a broker that ran without it lost its transactions."""
+        """Follow the remedy of ``doctor`` once a ``.log`` is back: a broker without it forgot its transactions."""
         told = self.command("verify", "--repair", "derived", "--yes", has_config=False)
         return Act(May(is_trusted=True), (told,))
 
