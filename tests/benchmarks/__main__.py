@@ -22,10 +22,11 @@ from unittest.mock import patch
 
 from tests.benchmarks.compaction import Bench, DifferentRecords
 from tests.benchmarks.logs import StaysWarm, log_dir_of
+from tests.benchmarks.many import many
 from tests.benchmarks.results import OtherRun, Report, Settings, resumed
 from tests.benchmarks.sides import OUR_COMMAND
 from tests.benchmarks.table import markdown
-from tests.benchmarks.workloads import MANY_KEYS, Workload, many_keys, workloads
+from tests.benchmarks.workloads import MANY_KEYS, Workload, many_keys, many_partitions, workloads
 from tests.interop.kafka_jars import OLD, KafkaUnavailable, judging_version, kafka_classpath
 from tests.interop.referee import KAFKA_2, Referee
 
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             old_referee = stack.enter_context(Referee(kafka_classpath(OLD), main=KAFKA_2))
             stack.enter_context(patch.dict(os.environ, CACHE_DIRECTORY=cache))
             _measure(Bench(options.scratch, referee, old_referee, options.ours_command), report, options)
+            _measure_many(referee, report, options)
     except (KafkaUnavailable, DifferentRecords, OtherRun) as reason:
         print(reason, file=sys.stderr)
         return 1
@@ -72,6 +74,15 @@ def _measure(bench: Bench, report: Report, options: argparse.Namespace) -> None:
         _done(report, workload, options)
 
 
+def _measure_many(referee: Referee, report: Report, options: argparse.Namespace) -> None:
+    for workload in many_partitions(options.gib):
+        if workload.name in options.only and workload.name not in report.many:
+            report.many[workload.name] = many(
+                workload, options.scratch, referee, options.ours_command, rounds=options.rounds
+            )
+            _done(report, workload, options)
+
+
 def _done(report: Report, workload: Workload, options: argparse.Namespace) -> None:
     report.save(options.json)
     if not options.keep:
@@ -79,7 +90,7 @@ def _done(report: Report, workload: Workload, options: argparse.Namespace) -> No
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [*(workload.name for workload in workloads(1)), MANY_KEYS]
+    names = [*(workload.name for workload in (*workloads(1), *many_partitions(1))), MANY_KEYS]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--scratch", type=Path, required=True, metavar="DIR")

@@ -24,6 +24,11 @@ FORMATS: Final[Mapping[int, Config]] = {0: {"message.format.version": "0.9.0"}, 
 """The configuration with which Kafka 2.8.2 writes v0 and v1."""
 
 
+def partitions_of(workload: Workload) -> list[TopicPartition]:
+    """The partitions of a workload's log dir."""
+    return [PARTITION._replace(partition=number) for number in range(workload.partitions)]
+
+
 def log_dir_of(workload: Workload, scratch: Path) -> Path:
     """Where the workload's log lies once it is generated."""
     return scratch / f"{workload.name}-{workload.records}"
@@ -36,9 +41,10 @@ def generated(workload: Workload, scratch: Path, referee: Referee) -> Path:
         return log_dir
     unfinished = scratch / f"{log_dir.name}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
-    for number, part in enumerate(workload.parts):
+    numbered = [(partition, *each) for partition in partitions_of(workload) for each in enumerate(workload.parts)]
+    for partition, number, part in numbered:
         referee.generate(
-            unfinished / str(PARTITION),
+            unfinished / str(partition),
             records=part.records,
             keys=part.keys,
             first_key=part.first_key,
@@ -46,7 +52,7 @@ def generated(workload: Workload, scratch: Path, referee: Referee) -> Path:
             value_bytes=workload.value_bytes,
             codec=workload.codec,
             segment_bytes=workload.segment_bytes,
-            seed=number,
+            seed=number + partition.partition * len(workload.parts),
             config=FORMATS.get(workload.magic),
         )
     if workload.is_first_part_clean:

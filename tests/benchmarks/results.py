@@ -110,6 +110,47 @@ class Cold:
 
 
 @dataclass(frozen=True, slots=True)
+class Bus:
+    """Bytes a second that a loop reads, which does nothing but read memory."""
+
+    alone: float
+    beside_ours: float
+    """While we compact with one thread."""
+    beside_another: float
+    """While another such loop reads on the other core."""
+
+    @property
+    def losses_percent(self) -> tuple[float, float]:
+        """What the loop loses to one thread of ours, and to another loop."""
+        ours, another = (100 * max(0.0, 1 - each / self.alone) for each in (self.beside_ours, self.beside_another))
+        return ours, another
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """All rounds of a log dir with many partitions; each side left the same records in each partition."""
+
+    title: str
+    partitions: int
+    log_bytes: int
+    kafka: tuple[Cost, ...]
+    """Its log cleaner with two threads."""
+    ours: dict[int, tuple[Cost, ...]]
+    """By the number of threads."""
+    bus: Bus
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as Kafka we are, both with two threads; ours as a whole process."""
+        return median_seconds(self.kafka) / median_seconds(self.ours[2])
+
+    @property
+    def threads_ratio(self) -> float:
+        """How many times as fast as one thread two are."""
+        return median_seconds(self.ours[1]) / median_seconds(self.ours[2])
+
+
+@dataclass(frozen=True, slots=True)
 class ManyKeys:
     """A log of more distinct keys than the offset map holds."""
 
@@ -141,6 +182,7 @@ class Report:
     comparisons: dict[str, Comparison] = field(default_factory=dict)
     many_keys: ManyKeys | None = None
     cold: dict[str, Cold] = field(default_factory=dict)
+    many: dict[str, Many] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Replace the file in one step: a run that is cut leaves what was measured before."""

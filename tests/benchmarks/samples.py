@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.benchmarks.limits import Least, Machine
 from tests.benchmarks.processes import Cost
-from tests.benchmarks.results import Cold, Comparison, ManyKeys, Report, Settings, Startup
+from tests.benchmarks.results import Bus, Cold, Comparison, Many, ManyKeys, Report, Settings, Startup
 
 SETTINGS: Final = Settings(gib=4, rounds=3, many_keys=1000)
 
@@ -44,5 +44,9 @@ def a_report() -> Report:
     report.cold["cold-none-100"] = Cold(
         "none, 100 B", costs([50, 51, 52]), costs([6, 5, 7]), costs([4]), (3.0, 5.0, 4.5)
     )
+    report.many["many-2000"] = Many(
+        "2,000 of 1 MiB, 100 B", 2000, 2 * 10**9, costs([60, 61, 62], 900), {1: costs([10]), 2: costs([5])},
+        Bus(10e9, 8e9, 9e9),
+    )  # fmt: skip
     report.many_keys = ManyKeys(1000, 1250, 10**9, 128 << 20, costs([60], 300)[0], 1000, 20, costs([10, 20]))
     return report

@@ -20,6 +20,7 @@ from tests.benchmarks.results import (
     BUDGET_BYTES,
     Cold,
     Comparison,
+    Many,
     ManyKeys,
     Report,
     load,
@@ -75,6 +76,7 @@ def markdown(report: Report) -> str:
     parts = [_updates(report, list(of_dirty.values()))] if of_dirty else []
     parts += [_cold(list(report.cold.values()))] if report.cold else []
     parts += [_second_rounds(list(of_clean.values()))] if of_clean else []
+    parts += [_many(list(report.many.values()))] if report.many else []
     parts += [_many_keys(report.many_keys)] if report.many_keys else []
     return "\n\n".join(parts)
 
@@ -169,6 +171,32 @@ def _second_rounds(measured: Sequence[Comparison]) -> str:
                 f"**{one.ratio:.1f}x**",
                 f"{one.ratio_at_work:.1f}x",
                 f"{_mb(one.kafka)}, {_mb(one.ours[2])}",
+            )
+            for one in measured
+        ),
+    ])  # fmt: skip
+
+
+def _many(measured: Sequence[Many]) -> str:
+    return "\n".join([
+        "Many partitions, uncompressed, both sides with two threads: Kafka's log cleaner with a broker's defaults, its",
+        "logs open; ours as a whole process. CPU: seconds of the processor. Bus: what a loop that reads memory on the",
+        "other core loses to one thread of ours, and to another such loop.",
+        "",
+        _row("partitions", "Kafka", "1 thread", "2 threads", "ratio", "2 : 1", "MB/s", "a partition", "CPU", "memory",
+             "bus"),
+        _row(*["---"] * 11),
+        *(
+            _row(
+                one.title,
+                *map(_seconds, seconds := [median_seconds(costs) for costs in (one.kafka, one.ours[1], one.ours[2])]),
+                f"**{one.ratio:.1f}x**",
+                f"{one.threads_ratio:.2f}x",
+                ", ".join(f"{one.log_bytes / 1e6 / each:,.0f}" for each in seconds[::2]),
+                ", ".join(f"{1e3 * each / one.partitions:,.1f} ms" for each in seconds[::2]),
+                ", ".join(_seconds(median(cost.cpu_seconds for cost in costs)) for costs in (one.kafka, one.ours[2])),
+                f"{_mb(one.kafka)}, {_mb(one.ours[2])}",
+                ", ".join(f"{loss:.0f}" for loss in one.bus.losses_percent) + " %",
             )
             for one in measured
         ),

@@ -15,7 +15,7 @@ from tests.interop.kafka_jars import OLD, judging_version
 pytestmark = pytest.mark.kafka
 
 KEYS = 20_000
-ONLY = ["v0-lz4-100", "cold-lz4-1024", "second-round-newest", "many-keys"]
+ONLY = ["v0-lz4-100", "cold-lz4-1024", "second-round-newest", "many-keys", "many-16-100", "many-2000"]
 
 
 def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,7 +28,12 @@ def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([str(word) for word in words]) == 0
     first = capsys.readouterr()
     report = load(file)
-    assert [*report.comparisons, *report.cold, "many-keys"] == ["v0-lz4-100", "second-round-newest", *ONLY[1::2]]
+    assert [*report.comparisons, *report.cold, "many-keys"] == [
+        "v0-lz4-100",
+        "second-round-newest",
+        "cold-lz4-1024",
+        "many-keys",
+    ]
     cold = report.cold["cold-lz4-1024"]
     assert (len(cold.kafka), len(cold.ours), len(cold.ours_warm)) == (1, 1, 1)
     measured = report.comparisons["second-round-newest"]
@@ -37,6 +42,10 @@ def test_workloads_are_measured_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert measured.records_left < measured.records
     assert report.many_keys is not None
     assert (report.many_keys.records_left, len(report.many_keys.kafka)) == (KEYS, 1)
+    assert {name: (one.partitions, len(one.kafka), list(one.ours)) for name, one in report.many.items()} == {
+        "many-16-100": (16, 1, [1, 2]),
+        "many-2000": (2, 1, [1, 2]),
+    }
     assert not list(scratch.glob("second-round-*")), "the generated log stayed"
     assert os.environ.get("CACHE_DIRECTORY") == cache, "the tests behind this one would compile their kernels anew"
 

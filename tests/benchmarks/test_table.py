@@ -27,13 +27,17 @@ def test_every_part_is_told() -> None:
     assert "copies 8.1 GB/s and checks (CRC-32C) 9.2 GB/s" in text
     assert "| 1 % new | 41.0 s | 4.50 s | 2.20 s | **9.1x** | 10.2x | 900 MB, 200 MB |" in text
     assert "| none, 100 B | 51.0 s | 6.00 s | **8.5x** | 4.00 s | 4.50 s | 1.33 |" in text
+    assert (
+        "| 2,000 of 1 MiB, 100 B | 61.0 s | 10.0 s | 5.00 s | **12.2x** | 2.00x | 33, 400 | 30.5 ms, 2.5 ms "
+        "| 0.00 s, 0.00 s | 900 MB, 200 MB | 20, 10 % |"
+    ) in text
     assert "60.0 s in one rewrite, memory 300 MB, within" in text
     assert "at least 20 rounds (measured: 2, 30.0 s)" in text
 
 
 def test_rows_have_as_many_cells_as_their_head() -> None:
     tables = [block.splitlines() for block in markdown(a_report()).split("\n\n") if block.startswith("|")]
-    assert [{row.count("|") for row in table} for table in tables] == [{13}, {8}, {8}]
+    assert [{row.count("|") for row in table} for table in tables] == [{13}, {8}, {8}, {12}]
 
 
 def test_nothing_measured_gives_nothing() -> None:

@@ -22,6 +22,10 @@ TABLE: Final = (
 COLD: Final = (("none", 100), ("none", 1024), ("lz4", 1024))
 LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
 MANY_KEYS: Final = "many-keys"
+LARGE_PARTITIONS: Final = 16
+SMALL_PARTITION_BYTES: Final = 1 << 20
+SMALL_PARTITIONS_A_GIB: Final = 500
+SMALL_PARTITION_KEYS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Workload:
     """Our side did that, and may have noted something for its next round; else another cleaner."""
     is_cold: bool = False
     """The log is not in the page cache."""
+    partitions: int = 1
+    """So many logs, each with all parts."""
 
     @property
     def records(self) -> int:
@@ -82,6 +88,24 @@ def workloads(gib: float) -> list[Workload]:
             gib, "second-round-foreign", "1 % new: newest 5 %, first round Kafka's", newest_first_key, is_foreign=True
         ),
     ]
+
+
+def many_partitions(gib: float) -> list[Workload]:
+    """Log dirs of several partitions: 16 that share ``gib`` GiB and a million keys, and 500 of 1 MiB for each GiB."""
+    small = max(2, int(gib * SMALL_PARTITIONS_A_GIB))
+    large_part = {
+        value_bytes: Part(_records(gib / LARGE_PARTITIONS, value_bytes), KEYS // LARGE_PARTITIONS)
+        for value_bytes in (100, 1024)
+    }
+    small_part = Part(SMALL_PARTITION_BYTES // _record_bytes(100), SMALL_PARTITION_KEYS)
+    each = f"{gib * 1024 / LARGE_PARTITIONS:g} MiB"
+    return [
+        Workload("many-16-100", f"{LARGE_PARTITIONS} of {each}, 100 B", (large_part[100],), 100,
+                 partitions=LARGE_PARTITIONS),
+        Workload("many-16-1024", f"{LARGE_PARTITIONS} of {each}, 1 KiB", (large_part[1024],), 1024,
+                 partitions=LARGE_PARTITIONS),
+        Workload("many-2000", f"{small:,} of 1 MiB, 100 B", (small_part,), 100, partitions=small),
+    ]  # fmt: skip
 
 
 def many_keys(keys: int) -> Workload:

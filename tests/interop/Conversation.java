@@ -139,6 +139,8 @@ abstract class Conversation {
                  double seconds, long bytesRead, long bytesWritten, long recordsRead, long recordsWritten,
                  long invalidRecords) { }
 
+    record CleanedAll(String kind, double seconds, double cpuSeconds) { }
+
     record Expired(String kind, String dir, int segments, long logStartOffset) { }
 
     record LookedUp(String kind, String dir, String by, long target, Long offset, Long timestamp, Long segment,

@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.PropertyNamingStrategies;
+import com.sun.management.OperatingSystemMXBean;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
@@ -20,8 +21,10 @@ import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.Cleaner;
+import org.apache.kafka.storage.internals.log.CleanerConfig;
 import org.apache.kafka.storage.internals.log.CleanerStats;
 import org.apache.kafka.storage.internals.log.FetchDataInfo;
+import org.apache.kafka.storage.internals.log.LogCleaner;
 import org.apache.kafka.storage.internals.log.LogCleanerManager;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
@@ -39,8 +42,11 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 import java.io.File;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.util.ArrayList;
@@ -53,6 +59,7 @@ import java.util.OptionalLong;
 import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ScheduledFuture;
+import java.util.stream.Stream;
 
 /**
  * Kafka's own storage classes as a referee over log directories, without a broker.
@@ -66,6 +73,8 @@ import java.util.concurrent.ScheduledFuture;
  * digest DIR...     one SHA-256 over all records of a log
  * clean DIR...      rounds of Kafka's cleaner, selected and checkpointed by its own manager; --expire: retention first
  * bench DIR         warm-up rounds on copies, which begin where the cleaner's checkpoint says, then one timed round
+ * clean-all DIR...  the log cleaner of a broker with --threads cleaners, over logs of one log dir that were never cleaned;
+ *                   as many of them as --warmups says are first cleaned on copies
  * expire DIR...     Kafka's retention, once
  * lookup DIR...     where a fetch from each --offset begins, and what ListOffsets answers for each --time (both repeatable)
  * generate DIR      keyed records, fast, behind what the log holds: uniformly drawn keys, or --in-order
@@ -86,9 +95,13 @@ public final class Referee extends Conversation {
     private static final int CLEANER_BUFFER_BYTES = 1 << 20;
     private static final int CLEANER_BUFFER_BYTES_MAX = 20 << 20;
     private static final double CLEANER_MAP_LOAD_FACTOR = 0.9;
+    private static final int POLL_MS = 10;
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
     private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
+
+    private static final OperatingSystemMXBean PROCESS =
+        (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
     private SkimpyOffsetMap offsetMap;
     private int offsetMapBytes;
@@ -108,6 +121,7 @@ public final class Referee extends Conversation {
             case "digest" -> forEachDir(arguments, this::digest);
             case "clean" -> forEachDir(arguments, this::clean);
             case "bench" -> forEachDir(arguments, this::bench);
+            case "clean-all" -> cleanAll(arguments);
             case "expire" -> forEachDir(arguments, this::expire);
             case "lookup" -> forEachDir(arguments, this::lookup);
             case "generate" -> forEachDir(arguments, this::generate);
@@ -380,6 +394,65 @@ public final class Referee extends Conversation {
     private void cleanSilently(File dir, Arguments arguments) throws Exception {
         try (Opened opened = open(dir, arguments, COMPACTED)) {
             cleanOnce(opened, manager(opened.log()), (int) arguments.number("map-bytes", BENCH_MAP_BYTES));
+        }
+    }
+
+    /**
+     * Timed from the start of the cleaner's threads to the last checkpoint. The logs are open before, as a broker has
+     * them. The offset map is what a broker has by default for all threads together.
+     */
+    private void cleanAll(Arguments arguments) throws Exception {
+        List<File> dirs = arguments.dirs().stream().map(dir -> new File(dir).getAbsoluteFile()).toList();
+        for (File dir : dirs.subList(0, (int) Math.min(dirs.size(), arguments.number("warmups", 0)))) {
+            WarmUps.onCopy(dir, copy -> cleanSilently(copy, arguments));
+        }
+        offsetMap = null; // the cleaners have their own
+        List<Opened> opened = new ArrayList<>();
+        try {
+            for (File dir : dirs) {
+                opened.add(open(dir, arguments, COMPACTED));
+            }
+            print(cleanedAll(opened, arguments));
+        } finally {
+            for (Opened log : opened) {
+                log.close();
+            }
+        }
+    }
+
+    private static CleanedAll cleanedAll(List<Opened> opened, Arguments arguments) throws Exception {
+        ConcurrentHashMap<TopicPartition, UnifiedLog> logs = new ConcurrentHashMap<>();
+        opened.forEach(one -> logs.put(one.log().topicPartition(), one.log()));
+        File logDir = opened.get(0).log().parentDirFile();
+        CleanerConfig config = new CleanerConfig((int) arguments.number("threads", 1),
+            CleanerConfig.LOG_CLEANER_DEDUPE_BUFFER_SIZE, CLEANER_MAP_LOAD_FACTOR, CLEANER_BUFFER_BYTES,
+            CLEANER_BUFFER_BYTES_MAX, Double.MAX_VALUE, CleanerConfig.LOG_CLEANER_BACKOFF_MS, true);
+        LogCleaner cleaner = new LogCleaner(config, List.of(logDir), logs, new LogDirFailureChannel(4), Time.SYSTEM);
+        Path checkpoint = logDir.toPath().resolve(LogCleanerManager.OFFSET_CHECKPOINT_FILE);
+        long cpuBefore = PROCESS.getProcessCpuTime();
+        long started = System.nanoTime();
+        cleaner.startup();
+        try {
+            while (checkpointed(checkpoint) < logs.size()) {
+                if (cleaner.deadThreadCount() > 0
+                    || !cleaner.cleanerManager().uncleanablePartitions(logDir.getPath()).isEmpty()) {
+                    throw new IllegalStateException("the log cleaner gave up");
+                }
+                Thread.sleep(POLL_MS);
+            }
+            double seconds = (System.nanoTime() - started) / 1e9;
+            return new CleanedAll("cleaned-all", seconds, (PROCESS.getProcessCpuTime() - cpuBefore) / 1e9);
+        } finally {
+            cleaner.shutdown();
+        }
+    }
+
+    /** How many partitions a checkpoint says that it has; the cleaner replaces the file behind each round. */
+    private static int checkpointed(Path file) throws IOException {
+        try (Stream<String> lines = Files.lines(file)) {
+            return lines.skip(1).findFirst().map(Integer::parseInt).orElse(0);
+        } catch (NoSuchFileException notYet) {
+            return 0;
         }
     }
 

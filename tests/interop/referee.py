@@ -18,7 +18,18 @@ from typing import IO, Any, Final, Literal, Self
 
 from tests.interop.kafka_jars import KafkaUnavailable, cache_dir, java
 from tests.interop.tally import TALLY
-from tests.interop.verdicts import Digest, Expired, Generated, Line, Log, LookedUp, RefereeError, Round, logs_from
+from tests.interop.verdicts import (
+    CleanedAll,
+    Digest,
+    Expired,
+    Generated,
+    Line,
+    Log,
+    LookedUp,
+    RefereeError,
+    Round,
+    logs_from,
+)
 
 SOURCES: Final = Path(__file__).parent
 KAFKA_4: Final = "Referee"
@@ -170,6 +181,23 @@ class Referee:
         """Rounds on copies, which are removed, then one on the log: 256 MiB map, 1 MiB buffers."""
         answer = self._ask("bench", [partition_dir], "--warmups", str(warmups), *_settings(config))
         return Round(**answer[0][1])
+
+    def clean_all(
+        self, partition_dirs: Sequence[Path], *, threads: int, warmups: int, config: Config | None = None
+    ) -> CleanedAll:
+        """What a broker's log cleaner takes for logs of one log dir, none of them cleaned before.
+
+        From the start of its threads to the last checkpoint; the logs are open by then. The map, of all threads
+        together, is a broker's default.
+
+        Args:
+            partition_dirs: of the logs.
+            threads: ``log.cleaner.threads``.
+            warmups: so many of the logs are first cleaned on copies.
+            config: topic configuration.
+        """
+        options = ("--threads", str(threads), "--warmups", str(warmups), *_settings(config))
+        return CleanedAll(**self._ask("clean-all", partition_dirs, *options)[0][1])
 
     def expire(
         self,

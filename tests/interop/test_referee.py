@@ -49,6 +49,15 @@ def test_kafkas_cleaner_leaves_the_latest_record_of_each_key(referee: Referee, g
     assert (cleaned.end_offset, cleaned.records_written) == (RECORDS, KEYS)
 
 
+def test_the_log_cleaner_of_a_broker_cleans_all_logs_that_it_is_given(referee: Referee, generated: Path) -> None:
+    other = generated.with_name("orders-1")
+    referee.generate(other, records=RECORDS, keys=KEYS, value_bytes=100, segment_bytes=SEGMENT_BYTES)
+    done = referee.clean_all([generated, other], threads=2, warmups=1, config={"segment.bytes": SEGMENT_BYTES})
+    assert done.seconds > 0
+    assert done.cpu_seconds > 0
+    assert [digest.records for digest in referee.digest([generated, other])] == [KEYS, KEYS]
+
+
 def test_a_second_round_finds_nothing_dirty(referee: Referee, generated: Path) -> None:
     first, second = referee.clean([generated], rounds=2)
     assert first.end_offset == RECORDS

@@ -156,6 +156,14 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanedAll:
+    """What Kafka's log cleaner took for several logs: seconds by the clock, and of the processor."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """What Kafka's retention deleted."""
 
