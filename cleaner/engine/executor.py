@@ -43,6 +43,11 @@ from storage.segment import ensure_changeable
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
 
+CHECKPOINT_SECONDS: Final = 1.0
+"""The time for which lines of the cleaner's checkpoint may wait in memory.
+
+The file holds a line for each partition, so writing it behind each one would take a time that grows with the square of
+their number. A crash in between costs another round of the partitions whose lines were lost."""
 _MAKE_SPACE: Final = "lower a retention, or move something that is not Kafka's off this disk"
 
 
@@ -85,6 +90,10 @@ class Executor:
         self._postponed: list[PartitionPlan] = []
         self._retried: set[PartitionKey] = set()
         self._deleted: list[PartitionPlan] = []
+        self._cleaned: dict[TopicPartition, int | None] = {}
+        """The lines of the cleaner's checkpoint that wait to be written."""
+        self._checkpointed_seconds = -CHECKPOINT_SECONDS
+        """When they were last written, by the stopwatch."""
         self._uncut: list[tuple[Path, int]] = []
         """The directories whose leader epochs could not be written yet on a full disk, with their log start offsets."""
 
@@ -123,12 +132,14 @@ class Executor:
             self._prepare(wave)
             together, in_turn = compaction_crews(wave, self._means.threads, self._means.broker)
             for step in (*self._compact_together(together), *in_turn):
-                self.compact_partition(step)
+                self._attempt(step, self._compact)
+        self._write_cleaned()
         self.correct_checkpoint(plan)
 
     def compact_partition(self, partition: PartitionPlan) -> None:
         """Carry out one compaction."""
         self._attempt(partition, self._compact)
+        self._write_cleaned()
 
     def _compact_together(self, steps: Sequence[PartitionPlan]) -> list[PartitionPlan]:
         """Compact partitions side by side.
@@ -322,9 +333,26 @@ class Executor:
         if done.unkeyed:
             with suppress(JournalFull):  # told already, and the compaction is done
                 self._record(DROPPED, facts.topic_partition, records_unkeyed=done.unkeyed)
-        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, {facts.topic_partition: done.end_offset})
+        self._note_cleaned(facts.topic_partition, done.end_offset)
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return self._with_space_back(partition, before.with_compaction(compaction, done))
+
+    def _note_cleaned(self, topic_partition: TopicPartition, end_offset: int) -> None:
+        """Note a line of the cleaner's checkpoint, behind the swaps of the partition."""
+        now_seconds = self._means.clock.seconds()
+        with self._writing:
+            self._cleaned[topic_partition] = end_offset
+            is_due = now_seconds - self._checkpointed_seconds >= CHECKPOINT_SECONDS
+            if is_due:
+                self._checkpointed_seconds = now_seconds
+        if is_due:
+            self._write_cleaned()
+
+    def _write_cleaned(self) -> None:
+        """Write the lines of the cleaner's checkpoint that wait."""
+        with self._writing:
+            cleaned, self._cleaned = self._cleaned, {}
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, cleaned)
 
     def _checkpoint(self, name: str, changed: dict[TopicPartition, int | None]) -> None:
         """Change some lines of a checkpoint file; a None takes a line out, the other partitions keep theirs."""

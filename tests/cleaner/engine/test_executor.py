@@ -167,6 +167,32 @@ def test_checkpoint_that_cannot_be_written_is_reported(log_dir):
     assert any("cleaner-offset-checkpoint" in error for error in outcome.errors)
 
 
+@pytest.mark.parametrize(("seconds_each", "writes"), [(0.0, 2), (0.4, 3), (2.0, 5)])
+def test_lines_of_the_cleaners_checkpoint_are_written_together_each_second_and_at_the_end(
+    tmp_path, seconds_each, writes
+):
+    names = [f"orders-{number}" for number in range(5)]
+    made = [
+        PartitionDir(tmp_path, name).segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "b=1")) for name in names
+    ]
+    committed(tmp_path, *made)
+    clock, written = FakeClock(), []
+
+    class Slow(FileSystem):
+        def replace_file(self, path, data, purpose):
+            written.append(path.name)
+            super().replace_file(path, data, purpose)
+
+        def create(self, path, like, purpose):
+            if path.name.endswith(".log.cleaned"):
+                clock.sleep(seconds_each)
+            return super().create(path, like, purpose)
+
+    Cleaner(Configured((tmp_path,), LAYERS), Means(Slow(), clock)).clean(request())
+    assert checkpoint(tmp_path, "cleaner-offset-checkpoint") == {TopicPartition("orders", n): 2 for n in range(5)}
+    assert written.count("cleaner-offset-checkpoint") == writes
+
+
 def test_stop_ends_the_run_between_two_steps(log_dir):
     cleaner = a_cleaner(log_dir, LAYERS)
     cleaner.stop()
