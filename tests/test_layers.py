@@ -105,6 +105,7 @@ ONLY_IN = {
     "llvmlite": "storage/compiler",
     "obstore": "storage/stores/objects.py",
     "hdfs_native": "storage/stores/hdfs.py",
+    "cryptography": "storage/tiers/aiven.py",
     "pyspark": "cleaner/spark",
     "pydantic": ("cleaner/config/settings.py", "cleaner/documents"),
     "pygal": "cleaner/report/html/charts.py",

@@ -203,6 +203,11 @@ def _run(args: argparse.Namespace) -> int:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    if getattr(args, "tier", None) is not None:
+        from cleaner.cli.opening import tell_left_out
+
+        if tell_left_out(args) and status == ExitStatus.DONE:
+            return ExitStatus.FAILED
     return status
 
 

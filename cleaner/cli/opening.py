@@ -44,19 +44,25 @@ class Opened(NamedTuple):
     """An error for each log dir that the command leaves out."""
 
 
-def add_log_dir_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
-    """Add the options that name log dirs and the configuration. With ``with_topics``, add ``--topic``, too."""
+def add_log_dir_arguments(
+    parser: argparse.ArgumentParser, *, with_topics: bool = True, with_tier: bool = False
+) -> None:
+    """Add the options that name log dirs and the configuration; also ``--topic``, and those of a tier, if asked to."""
     group = parser.add_argument_group("log dirs and configuration")
     _add_places(group)
+    if with_tier:
+        _add_tier(group)
     if with_topics:
         add_topics_argument(group)
     _add_broker(group)
 
 
-def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True) -> None:
-    """Add the options that name log dirs. With ``with_topics``, add ``--topic``, too."""
+def add_place_arguments(parser: argparse.ArgumentParser, *, with_topics: bool = True, with_tier: bool = False) -> None:
+    """Add the options that name log dirs; also ``--topic``, and those of a tier, if asked to."""
     group = parser.add_argument_group("log dirs")
     _add_places(group)
+    if with_tier:
+        _add_tier(group)
     if with_topics:
         add_topics_argument(group)
     parser.set_defaults(server_properties=None, kafka_defaults=False, set_options=[])
@@ -219,9 +225,34 @@ def read_configuration(
         from storage.log_dir import forbidden
 
         raise forbidden(Path(error.filename).parent, error) from error
+    if getattr(args, "tier", None) is not None:
+        return _joined(loaded, args)
     if log_dirs_needed and not loaded.log_dirs:
         raise InvalidConfig("log.dirs", None, f"no log dir is named; {_perhaps_named(args)}")
     return loaded
+
+
+def _joined(loaded: LoadedLayers, args: argparse.Namespace) -> LoadedLayers:
+    """Return the configuration for the log dir that shows a tier and log dirs as one. Raises: as ``LogDir.open``."""
+    from policies.facts import ConfigFacts
+    from storage.log_dir import LogDir
+    from storage.tiers.view import view_of
+
+    log_dirs = [LogDir.open(path).path for path in loaded.log_dirs]
+    args.view = view_of(args.tier, log_dirs, args.tier_key)
+    facts = next((loaded.facts[path] for path in log_dirs if path in loaded.facts), ConfigFacts())
+    return loaded._replace(log_dirs=(args.view,), facts={args.view: facts}, unread={})
+
+
+def tell_left_out(args: argparse.Namespace) -> bool:
+    """Name the segments of a tier that a command could not read. Return whether there are any."""
+    from storage.tiers.view import view_at
+
+    view = getattr(args, "view", None)
+    found = view_at(view) if view is not None else None
+    for problem in found.problems if found else ():
+        complain(problem)
+    return found is not None and bool(found.problems)
 
 
 def overridden(settings: Settings, args: argparse.Namespace) -> Settings:
@@ -331,6 +362,24 @@ def _add_places(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="read this configuration file: TOML with Kafka's keys; its [topics] match topics, not partitions",
+    )
+
+
+def _add_tier(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--tier",
+        type=place,
+        metavar="URL",
+        help="read also the segments that brokers copied to this tier: the directory of LocalTieredStorage, or bucket "
+        "and prefix of Aiven's plugin. Log dirs may be left out then",
+    )
+    group.add_argument(
+        "--tier-key",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="ID=FILE",
+        help="private keys (PEM) of an encrypted tier; FILE alone is the key of every id",
     )
 
 

@@ -45,10 +45,13 @@ class NoKey(LogCleanerError):
         )
 
 
-class ClientOfTierMissing(LogCleanerError):
+class CipherMissing(LogCleanerError):
     """The package that decrypts is not installed."""
 
     path: Path
 
     def __str__(self) -> str:
-        return f"{self.path}: is encrypted, and needs the package cryptography; pip install 'logcleaner[remote]'"
+        return (
+            f"{self.path}: is encrypted, and needs the package cryptography; pip install '.[remote]' in the sources of "
+            f"logcleaner, or 'FILE.whl[remote]'"
+        )

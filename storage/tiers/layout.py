@@ -57,6 +57,13 @@ class Layout(Protocol):
         """Return the suffixes of the files that a whole copy has and that are not there."""
         ...
 
+    def sizes(self, segment: RemoteSegment) -> Mapping[str, int]:
+        """Return the sizes that objects of a segment must have, by suffix, as far as it is known.
+
+        Raises: CorruptTier, OSError, as a store.
+        """
+        ...
+
     def files(self, segment: RemoteSegment) -> Mapping[TierFile, OriginalFile]:
         """Return the files of a segment. Raises: CorruptTier, NoKey, OSError, as a store."""
         ...

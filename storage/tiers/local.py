@@ -76,11 +76,14 @@ class LocalFile(NamedTuple):
 class LocalLayout:
     """A directory of ``LocalTieredStorage``, as a ``Layout``."""
 
-    name: Final = "LocalTieredStorage"
-
     def __init__(self, root: Path) -> None:
         """Prepare to read below ``root``, which holds the directories of partitions."""
         self.root = root
+
+    @property
+    def name(self) -> str:
+        """Return the name of the layout, for people."""
+        return "LocalTieredStorage"
 
     def partitions(self) -> list[TieredPartition]:
         """Return the partitions that have a directory. Raises: as ``Layout``."""
@@ -129,6 +132,10 @@ class LocalLayout:
     def missing(self, stored: StoredSegment) -> list[str]:
         """Return the suffixes of files that are missing."""
         return [kind.value for kind in TierFile if kind not in _OPTIONAL and kind not in stored.objects]
+
+    def sizes(self, segment: RemoteSegment) -> Mapping[str, int]:
+        """Return the size that the metadata state."""
+        return {TierFile.LOG: segment.size_bytes} if segment.has_metadata and segment.size_bytes is not None else {}
 
     def files(self, segment: RemoteSegment) -> Mapping[TierFile, LocalFile]:
         """Return the files of a segment. Raises: CorruptTier if there is none."""

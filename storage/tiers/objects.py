@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage.directory import close, entries, open_file, pread, read_whole
+from storage.directory import close, entries, open_plain, pread, read_whole
 from storage.stores.errors import ObjectChanged
 from storage.stores.paths import StoredPath
 from storage.stores.store import StoredEntry
@@ -35,12 +36,12 @@ def read_range(found: StoredObject, start: int, end: int) -> memoryview:
         return memoryview(b"")
     if isinstance(found.path, StoredPath):
         return StoredFile(found.path, found.size_bytes, found.version).range(start, end).data
-    file, _ = open_file(found.path)
+    file = open_plain(found.path)
     try:
-        data = memoryview(pread(file, end - start, start))
+        data, status = memoryview(pread(file, end - start, start)), os.fstat(file)
     finally:
         close(file)
-    if len(data) != end - start:
+    if len(data) != end - start or _version(status.st_ino, status.st_mtime_ns) != found.version:
         raise ObjectChanged(str(found.path))
     return data
 

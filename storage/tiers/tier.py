@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Final
 
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leader_epochs
 from storage.errors import LogCleanerError, as_unreadable
-from storage.stores.paths import StoredPath
+from storage.tiers.aiven import AivenLayout, parse_topic
 from storage.tiers.errors import NotATier
 from storage.tiers.joining import merged_epochs, newest
 from storage.tiers.layout import Layout
@@ -129,23 +130,41 @@ class Tier:
 
 
 def layout_of(path: Path, keys: Sequence[str] = ()) -> Layout:
-    """Find out the layout of a tier, by the names in it. Raises: NotATier, UnreadableFile, as a store."""
-    del keys
+    """Find out the layout of a tier, by the names in it.
+
+    A prefix of Aiven's plugin may end within a name; then no directory has the name, and others begin with it.
+
+    Args:
+        path: of the tier.
+        keys: as of ``Tier.open``.
+
+    Raises: NotATier, UnreadableFile, as a store.
+    """
     with as_unreadable(path):
         try:
-            names = dict(listed(path))
+            names = directories_in(path)
         except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                if any(parse_topic(name, path.name) for name in directories_in(path.parent)):
+                    return AivenLayout(path.parent, path.name, keys)
             raise NotATier(path, "does not exist") from None
         except NotADirectoryError:
             raise NotATier(path, "is not a directory") from None
-        if ROOT in names and names[ROOT] is None:
+        if ROOT in names:
             return LocalLayout(path / ROOT)
-        directories = [name for name, found in names.items() if found is None and partition_of(name)]
-        if directories or path.name == ROOT:
+        if path.name == ROOT:
             return LocalLayout(path)
+        for name in names:
+            is_local, is_aiven = partition_of(name) is not None, parse_topic(name) is not None
+            if is_local and is_aiven:  # the topic orders-0 of Aiven, or partition 0 of orders
+                is_local = not any(number.isdecimal() for number in directories_in(path / name))
+            if is_local:
+                return LocalLayout(path)
+            if is_aiven:
+                return AivenLayout(path, keys=keys)
     raise NotATier(path, "holds no segment of a tier")
 
 
-def is_stored_tier(path: Path) -> bool:
-    """Return whether a tier lies in a store."""
-    return isinstance(path, StoredPath)
+def directories_in(path: Path) -> list[str]:
+    """Return the names of the directories in a directory. Raises: OSError, as a store."""
+    return [name for name, found in listed(path) if found is None]

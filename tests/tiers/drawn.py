@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import struct
 from collections.abc import Iterable, Sequence
@@ -14,11 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from zstandard import ZstdCompressor
+
 from storage.records import Record, encode_batch
 from tests.batches import iter_batches
 from tests.partition_dirs import NOW_MS
 
 TOPIC_ID: Final = "lZ6vvmajTWKDBUTV6SQAtQ"
+AIVEN_INDEXES: Final = {
+    "offset": ".index",
+    "timestamp": ".timeindex",
+    "producerSnapshot": ".snapshot",
+    "leaderEpoch": ".leader_epoch_checkpoint",
+    "transaction": ".txnindex",
+}
 COPIED, COPYING, DELETING, DELETED = 1, 0, 2, 3
 
 
@@ -121,6 +133,135 @@ def write_local(directory: Path, segments: Iterable[DrawnSegment], *, is_padded:
             path.write_bytes(data)
             os.utime(path, ns=(segment.mtime_ms * 1_000_000,) * 2)
     return directory
+
+
+@dataclass(frozen=True)
+class AivenForm:
+    """How Aiven's plugin is configured."""
+
+    prefix: str = ""
+    chunk_bytes: int = 100
+    is_compressed: bool = False
+    key: RSAPrivateKey | None = None
+    key_id: str = "key-1"
+    is_variable: bool = False
+    """Even if all chunks have one size, list their sizes."""
+
+
+def write_aiven(directory: Path, segments: Iterable[DrawnSegment], form: AivenForm = AivenForm()) -> Path:
+    """Write segments as Aiven's plugin does, into a directory in the place of a bucket; return the directory."""
+    for segment in segments:
+        for key, data in aiven_objects(segment, form).items():
+            path = directory / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            os.utime(path, ns=(segment.mtime_ms * 1_000_000,) * 2)
+    return directory
+
+
+def aiven_key(segment: DrawnSegment) -> str:
+    topic = f"{segment.topic}-{segment.topic_id}"
+    return f"{topic}/{segment.partition}/{segment.start:020d}-{segment.segment_id}"
+
+
+def aiven_objects(segment: DrawnSegment, form: AivenForm) -> dict[str, bytes]:
+    """The three objects of a segment, by key."""
+    data_key, aad = hashlib.sha256(b"key").digest(), b"0123456789abcdef" * 2
+
+    def sealed(data: bytes) -> bytes:
+        if form.key is None:
+            return data
+        iv = os.urandom(12)
+        return iv + AESGCM(data_key).encrypt(iv, data, aad)
+
+    log = segment.log
+    plain = [log[at : at + form.chunk_bytes] for at in range(0, len(log), form.chunk_bytes)]
+    packed = [ZstdCompressor().compress(chunk) if form.is_compressed else chunk for chunk in plain]
+    chunks = [sealed(chunk) for chunk in packed]
+    sizes = list(map(len, chunks))
+    chunk_index: dict[str, object] = {"originalChunkSize": form.chunk_bytes, "originalFileSize": len(log)}
+    if len({*sizes[:-1]}) <= 1 and not form.is_variable:
+        chunk_index |= {"type": "fixed", "transformedChunkSize": sizes[0], "finalTransformedChunkSize": sizes[-1]}
+    else:
+        listed = base64.b64encode(ZstdCompressor().compress(encoded_sizes(sizes))).decode()
+        chunk_index |= {"type": "variable", "transformedChunks": listed}
+    indexes, places = b"", dict[str, dict[str, int] | None]()
+    for name, suffix in AIVEN_INDEXES.items():
+        data = segment.files().get(suffix)
+        if data is None:
+            places[name] = None
+            continue
+        stored = sealed(data) if data else b""
+        places[name] = {"position": len(indexes), "size": len(stored)}
+        indexes += stored
+    manifest: dict[str, object] = {
+        "version": "1",
+        "chunkIndex": chunk_index,
+        "segmentIndexes": places,
+        "compression": form.is_compressed,
+        "remoteLogSegmentMetadata": {
+            "remoteLogSegmentId": {
+                "topicIdPartition": {
+                    "topicId": segment.topic_id,
+                    "topicPartition": {"topic": segment.topic, "partition": segment.partition},
+                },
+                "id": segment.segment_id,
+            },
+            "startOffset": segment.start,
+            "endOffset": segment.end,
+            "maxTimestampMs": segment.max_timestamp_ms,
+            "brokerId": 1,
+            "eventTimestampMs": segment.mtime_ms,
+            "segmentLeaderEpochs": {str(epoch): offset for epoch, offset in segment.epochs.items()},
+        },
+    }
+    if form.key is not None:
+        locked = locked_by(form.key, data_key)
+        named = f"{form.key_id}:{base64.b64encode(locked).decode()}"
+        manifest["encryption"] = {"dataKey": named, "aad": base64.b64encode(aad).decode()}
+    key = f"{form.prefix}{aiven_key(segment)}"
+    return {
+        f"{key}.log": b"".join(chunks),
+        f"{key}.indexes": indexes,
+        f"{key}.rsm-manifest": json.dumps(manifest).encode(),
+    }
+
+
+def locked_by(key: RSAPrivateKey, data: bytes) -> bytes:
+    """Encrypt with RSA, OAEP, SHA3-512 and its MGF1, step by step as RFC 8017 7.1.1 numbers them."""
+    numbers = key.public_key().public_numbers()
+    k, h_len = key.key_size // 8, 64
+    ps = bytes(k - len(data) - 2 * h_len - 2)
+    db = hashlib.sha3_512(b"").digest() + ps + b"\x01" + data
+    seed = os.urandom(h_len)
+    masked_db = bytes(x ^ y for x, y in zip(db, _mgf1(seed, k - h_len - 1), strict=True))
+    masked_seed = bytes(x ^ y for x, y in zip(seed, _mgf1(masked_db, h_len), strict=True))
+    em = b"\x00" + masked_seed + masked_db
+    return pow(int.from_bytes(em, "big"), numbers.e, numbers.n).to_bytes(k, "big")
+
+
+def _mgf1(seed: bytes, length: int) -> bytes:
+    blocks = (hashlib.sha3_512(seed + struct.pack(">I", counter)).digest() for counter in range(-(-length // 64)))
+    return b"".join(blocks)[:length]
+
+
+def encoded_sizes(sizes: Sequence[int]) -> bytes:
+    if len(sizes) == 1:
+        return struct.pack(">ii", 1, sizes[0])
+    base = min(sizes[:-1])
+    width = max(1, -(-max(size - base for size in sizes[:-1]).bit_length() // 8))
+    between = b"".join((size - base).to_bytes(width, "big") for size in sizes[:-1])
+    return struct.pack(">iiB", len(sizes), base, width) + between + struct.pack(">i", sizes[-1])
+
+
+def custom_metadata(prefix: str | None = None, key: str | None = None) -> bytes:
+    """The custom metadata of Aiven's plugin: where a segment lies."""
+    fields = {tag: text.encode() for tag, text in ((1, prefix), (2, key)) if text is not None}
+    body = b""
+    for tag, text in fields.items():
+        value = _uvarint(len(text) + 1) + text
+        body += _uvarint(tag) + _uvarint(len(value)) + value
+    return _uvarint(len(fields)) + body
 
 
 class MetadataWriter:

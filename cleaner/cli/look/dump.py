@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("result")
     output.add_argument("--only-batches", action="store_true", help="show batches, and none of their records")
     output.add_argument("--json", action="store_true", help="print JSON lines, schema logcleaner.dump/1")
-    add_place_arguments(parser, with_topics=False)
+    add_place_arguments(parser, with_topics=False, with_tier=True)
     parser.set_defaults(reads_stores=True)
 
 

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed leaves out aborted records, and those from the last stable offset on",
     )
     add_selection_arguments(parser)
-    add_place_arguments(parser, with_topics=False)
+    add_place_arguments(parser, with_topics=False, with_tier=True)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.export/1")
     parser.set_defaults(reads_stores=True)
 

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="find the first record from this time on: epoch ms, ISO 8601, -36h; or earliest, latest, max-timestamp",
     )
     parser.add_argument("--trace", action="store_true", help="tell each step: its file, entry and position")
-    add_place_arguments(parser, with_topics=False)
+    add_place_arguments(parser, with_topics=False, with_tier=True)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.lookup/1")
     parser.set_defaults(reads_stores=True)
 

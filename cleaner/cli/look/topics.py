@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``topics``."""
     parser.epilog = help_on(ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.NOT_YET)
     add_log_dirs_operand(parser)
-    add_log_dir_arguments(parser)
+    add_log_dir_arguments(parser, with_tier=True)
     output = parser.add_argument_group("result")
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.topics/1")
     add_view_arguments(output, "partitions or topics")
