@@ -8,8 +8,6 @@ perhaps one zstd frame, then perhaps encrypted; ``.indexes`` is the index files 
 encrypted, never compressed. Whatever is encrypted is 12 bytes of IV, the ciphertext and a tag of 16 bytes: AES-GCM over
 the manifest's ``aad``, by a data key that the manifest holds, encrypted with RSA (OAEP, SHA3-512).
 
-Read from the plugin's public sources; no writer of theirs ran in our tests.
-
 Source: Aiven ``ObjectKeyFactory``, ``SegmentManifestV1``, ``ChunkSizesBinaryCodec``, ``SegmentCustomMetadataField``,
 ``RsaEncryptionProvider``, ``AesEncryptionProvider``.
 """

@@ -1,6 +1,7 @@
 """The records of ``__remote_log_metadata``, replayed into the state of each remote segment.
 
-A record is the key of a message and its version, as varints, and the message. The topic is deleted by time, so its
+A record is the version of the frame, the key of a message and its version, as varints, and the message. The topic is
+deleted by time, so its
 beginning may be gone: an update whose first record is gone tells of nothing but the segment's state.
 
 Source: Kafka ``RemoteLogMetadataSerde``, ``RemotePartitionMetadataStore``, ``RemoteLogMetadataTopicPartitioner``.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -28,10 +29,9 @@ from storage.schemas.remote_log import REMOTE_LOG
 from storage.tiers.segments import RemoteSegment, SegmentState, TieredPartition
 
 TOPIC: Final = "__remote_log_metadata"
-PARTITIONS_DEFAULT: Final = 50
-"""Kafka's default of ``remote.log.metadata.topic.num.partitions``."""
-_PREFIX_BYTES: Final = 2
-"""The key of the message and its version, each of one byte."""
+_PREFIX_BYTES: Final = 3
+"""The versions and the key, each of one byte."""
+_FRAME_VERSION: Final = 1
 _MESSAGES: Final = {message.api_key: message for message in REMOTE_LOG.values() if message.api_key is not None}
 _SEGMENT, _UPDATE, _PARTITION_DELETE = 0, 1, 2
 _MURMUR_SEED: Final = 0x9747B28C
@@ -72,22 +72,26 @@ class Unknown:
     """A record of a message or a version that nobody here knows."""
 
 
-Event = SegmentAdded | SegmentUpdated | PartitionDeleted | Unknown
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """Bytes that are no such record."""
+
+
+Event = SegmentAdded | SegmentUpdated | PartitionDeleted | Unknown | Undecodable
 
 
 def parse_event(value: bytes) -> Event:
     """Decode the value of one record. Raises: InvalidRecord."""
     if len(value) < _PREFIX_BYTES:
         raise InvalidRecord(f"a record of {len(value)} bytes")
-    message = _MESSAGES.get(value[0])
-    if (
-        message is None
-        or not message.versions.holds(value[1])
-        or value[0] not in (_SEGMENT, _UPDATE, _PARTITION_DELETE)
-    ):
+    frame, kind, version = value[:_PREFIX_BYTES]
+    if frame != _FRAME_VERSION:
+        raise InvalidRecord(f"a frame of version {frame}")
+    message = _MESSAGES.get(kind)
+    if message is None or not message.versions.holds(version) or kind not in (_SEGMENT, _UPDATE, _PARTITION_DELETE):
         return Unknown()
-    fields = decode(message, value[1], value, _PREFIX_BYTES)
-    if value[0] == _PARTITION_DELETE:
+    fields = decode(message, version, value, _PREFIX_BYTES)
+    if kind == _PARTITION_DELETE:
         partition = _partition(fields["topicIdPartition"])
         return PartitionDeleted(partition, fields["remotePartitionDeleteState"], fields["eventTimestampMs"])
     segment_id: Fields = fields["remoteLogSegmentId"]
@@ -97,7 +101,7 @@ def parse_event(value: bytes) -> Event:
     except ValueError as error:
         raise InvalidRecord(f"state {fields['remoteLogSegmentState']} of a remote segment") from error
     custom, event_ms, broker_id = fields["customMetadata"], fields["eventTimestampMs"], fields["brokerId"]
-    if value[0] == _UPDATE:
+    if kind == _UPDATE:
         return SegmentUpdated(partition, segment_id["id"], state, event_ms, broker_id, custom)
     epochs = (LeaderEpochEntry(entry["leaderEpoch"], entry["offset"]) for entry in fields["segmentLeaderEpochs"])
     return SegmentAdded(
@@ -118,8 +122,8 @@ def parse_event(value: bytes) -> Event:
     )
 
 
-def events_of(batches: Iterable[AnyBatch]) -> Iterable[tuple[Record, Event]]:
-    """Yield the records of batches, decoded; one that does not decode is Unknown. Raises: CorruptBatch."""
+def events_of(batches: Iterable[AnyBatch]) -> Iterator[tuple[Record, Event]]:
+    """Yield the records of batches, each with what it tells. Raises: CorruptBatch."""
     for batch in batches:
         if getattr(batch.header, "is_control", False):
             continue
@@ -127,7 +131,7 @@ def events_of(batches: Iterable[AnyBatch]) -> Iterable[tuple[Record, Event]]:
             try:
                 yield record, parse_event(record.value or b"")
             except InvalidRecord:
-                yield record, Unknown()
+                yield record, Undecodable()
 
 
 def _partition(fields: Fields) -> TieredPartition:
@@ -158,7 +162,7 @@ class SegmentReplay:
         elif isinstance(event, PartitionDeleted):
             self.deletions[event.partition] = event
         else:
-            self.unknown += 1
+            self.unknown += 1  # Unknown, Undecodable
 
     def _add(self, segment: RemoteSegment) -> None:
         self.segments[segment.partition][segment.segment_id] = segment
@@ -192,8 +196,10 @@ class TierMetadata:
     replay: SegmentReplay
     ends_ms: Mapping[int, int]
     """By partition of the metadata topic that is here: the largest timestamp of its records, epoch ms; -1 for none."""
-    partition_count: int
-    """The number of partitions that the metadata topic has, as far as that is known."""
+    places: Mapping[TieredPartition, int]
+    """The partition of the metadata topic in which an event of a partition was found."""
+    partition_count: int | None = None
+    """The number of partitions that the metadata topic has, if somebody states it."""
 
     def segments_of(self, partition: TieredPartition) -> Mapping[str, RemoteSegment]:
         """Return the segments of a partition that are not deleted, by id."""
@@ -205,10 +211,13 @@ class TierMetadata:
 
     def speaks_of(self, partition: TieredPartition) -> int | None:
         """Return until when, epoch ms, the metadata here tell of a partition; None if its part is not here."""
-        return self.ends_ms.get(metadata_partition(partition, self.partition_count))
+        place = self.places.get(partition)
+        if place is None and self.partition_count is not None:
+            place = metadata_partition(partition, self.partition_count)
+        return None if place is None else self.ends_ms.get(place)
 
 
-NO_METADATA: Final = TierMetadata(SegmentReplay(), {}, PARTITIONS_DEFAULT)
+NO_METADATA: Final = TierMetadata(SegmentReplay(), {}, {})
 
 
 def read_metadata(log_dirs: Iterable[Path], partition_count: int | None = None) -> TierMetadata:
@@ -220,25 +229,32 @@ def read_metadata(log_dirs: Iterable[Path], partition_count: int | None = None) 
 
     Raises: CorruptBatch, UnreadableFile, CorruptCheckpoint.
     """
-    replay, ends_ms = SegmentReplay(), dict[int, int]()
+    replay, ends_ms, places = SegmentReplay(), dict[int, int](), dict[TieredPartition, int]()
     for path in log_dirs:
         log_dir = LogDir(path)
         starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
         for topic_partition, directory in log_dir.partitions(lambda found: found.topic == TOPIC):
-            end_ms = _replay_partition(replay, directory, starts.get(topic_partition, 0))
+            end_ms, seen = _replay_partition(replay, directory, starts.get(topic_partition, 0))
             ends_ms[topic_partition.partition] = max(end_ms, ends_ms.get(topic_partition.partition, -1))
-    count = partition_count or max(PARTITIONS_DEFAULT, max(ends_ms, default=0) + 1)
-    return TierMetadata(replay, ends_ms, count)
+            places |= dict.fromkeys(seen, topic_partition.partition)
+    return TierMetadata(replay, ends_ms, places, partition_count)
 
 
-def _replay_partition(replay: SegmentReplay, directory: Path, log_start_offset: int) -> int:
-    segments, newest_ms = list_partition(directory).segments, -1
+def _replay_partition(
+    replay: SegmentReplay, directory: Path, log_start_offset: int
+) -> tuple[int, set[TieredPartition]]:
+    """Apply the events of one partition; return its largest timestamp, and the partitions that it tells of."""
+    segments, newest_ms, seen = list_partition(directory).segments, -1, set[TieredPartition]()
     if not segments:
-        return newest_ms
+        return newest_ms, seen
     for record, event in events_of(read_batches(segments, log_start_offset, next_offset_of(segments[-1]))):
         newest_ms = max(newest_ms, record.timestamp_ms)
         replay.take(event)
-    return newest_ms
+        if isinstance(event, SegmentAdded):
+            seen.add(event.segment.partition)
+        elif isinstance(event, SegmentUpdated | PartitionDeleted):
+            seen.add(event.partition)
+    return newest_ms, seen
 
 
 def metadata_partition(partition: TieredPartition, count: int) -> int:

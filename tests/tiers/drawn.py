@@ -280,17 +280,17 @@ class MetadataWriter:
 
     def begun(self, segment: DrawnSegment, time_ms: int = NOW_MS, custom: bytes | None = None) -> None:
         epochs = b"".join(struct.pack(">iqB", epoch, offset, 0) for epoch, offset in segment.epochs.items())
-        value = b"\x00\x00" + _segment_id(segment)
+        value = b"\x01\x00\x00" + _segment_id(segment)
         value += struct.pack(">qqiqq", segment.start, segment.end, 1, segment.max_timestamp_ms, time_ms)
         value += _uvarint(len(segment.epochs) + 1) + epochs + struct.pack(">i", len(segment.log))
         self.values.append((time_ms, value + _bytes(custom) + struct.pack(">b", 0) + b"\x00"))
 
     def updated(self, segment: DrawnSegment, state: int, time_ms: int, custom: bytes | None = None) -> None:
-        value = b"\x01\x00" + _segment_id(segment) + struct.pack(">iq", 1, time_ms) + _bytes(custom)
+        value = b"\x01\x01\x00" + _segment_id(segment) + struct.pack(">iq", 1, time_ms) + _bytes(custom)
         self.values.append((time_ms, value + struct.pack(">b", state) + b"\x00"))
 
     def partition_deleted(self, segment: DrawnSegment, state: int, time_ms: int) -> None:
-        value = b"\x02\x00" + _topic_id_partition(segment) + struct.pack(">iqb", 1, time_ms, state) + b"\x00"
+        value = b"\x01\x02\x00" + _topic_id_partition(segment) + struct.pack(">iqb", 1, time_ms, state) + b"\x00"
         self.values.append((time_ms, value))
 
     def write(self, log_dir: Path, partition: int) -> Path:

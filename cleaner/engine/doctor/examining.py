@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from cleaner.engine.doctor.glancing import LogEnd
 from cleaner.engine.doctor.missing import loss_symptoms
@@ -48,7 +48,7 @@ from policies.findings.diagnosis import Diagnosis, diagnose
 from policies.findings.findings import NOT_WALKED, HeaderWalk
 from policies.findings.of_history import NO_EPOCHS, ReadEpochs
 from policies.findings.of_log_dir import PartitionNames, TopicId
-from policies.findings.of_tiering import COPY_FINISHED, COPY_STARTED, DELETE_STARTED, UNKNOWN_START
+from policies.findings.of_tiering import COPY_STARTED, DELETE_STARTED, UNKNOWN_START
 from policies.findings.symptoms import (
     NO_NAMES,
     DamagedMetadata,
@@ -65,10 +65,10 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.preflight.lost import LostPartition, SetAside
 from policies.preflight.metadata import METADATA_DIR
 from storage.directory import despite_vanishing, entries, status_of
-from storage.errors import Corrupt, InvalidRecord, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, UnreadableFile, as_unreadable
 from storage.log.end import find_end
 from storage.log.listing import Listing, list_partition
-from storage.log.read import AnyBatch, read_batches
+from storage.log.read import read_batches
 from storage.log_dir import LogDir
 from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -81,10 +81,10 @@ from storage.names import (
     parse_segment_file_name,
     parse_topic_partition,
 )
-from storage.schemas.decoding import Fields, decode
-from storage.schemas.remote_log import REMOTE_LOG
 from storage.segment import Segment
 from storage.stores.paths import path_of_text
+from storage.tiers.metadata import SegmentAdded, SegmentUpdated, Unknown, events_of
+from storage.tiers.segments import SegmentState
 
 COLLECTED_WITHIN_MS: Final = 3_600_000
 """A broker lets go of what it deleted itself within this time."""
@@ -157,20 +157,10 @@ def unlinked_of(log_dir: Path, files: Iterable[UnlinkedFile], now_ms: int) -> Un
 TOPIC: Final = "__remote_log_metadata"
 BYTES_MAX: Final = 64 << 20
 """A larger partition is read only if all is asked for."""
-_DELETED: Final = "DELETE_SEGMENT_FINISHED"
-_STATES: Final = {0: COPY_STARTED, 1: COPY_FINISHED, 2: DELETE_STARTED, 3: _DELETED}
-_SEGMENT, _UPDATE = 0, 1
-_PREFIX_BYTES: Final = 2
-"""The key of the message and its version, as varints, of one byte each."""
-_NAMES: Final = {_SEGMENT: "RemoteLogSegmentMetadataRecord", _UPDATE: "RemoteLogSegmentMetadataUpdateRecord"}
-
-
-class _Event(NamedTuple):
-    is_first: bool
-    segment_id: str
-    topic_partition: str
-    state: str
-    time_ms: int
+_UNFINISHED: Final = {
+    SegmentState.COPY_SEGMENT_STARTED: COPY_STARTED,
+    SegmentState.DELETE_SEGMENT_STARTED: DELETE_STARTED,
+}
 
 
 def remote_metadata(
@@ -184,45 +174,23 @@ def remote_metadata(
     """
     copies: dict[str, RemoteCopy] = {}
     known: set[str] = set()
-    for event in _events(read_batches(segments, log_start_offset, log_end_offset)):
-        if event is None:
+    for _, event in events_of(read_batches(segments, log_start_offset, log_end_offset)):
+        if isinstance(event, Unknown):
             return RemoteMetadata(path, 0, ())
-        if event.is_first:
-            known.add(event.segment_id)
-        state = event.state if event.segment_id in known else UNKNOWN_START
-        if state in (COPY_STARTED, DELETE_STARTED, UNKNOWN_START):
-            copies[event.segment_id] = RemoteCopy(state, event.topic_partition, event.time_ms)
+        if isinstance(event, SegmentAdded):
+            segment_id, partition = event.segment.segment_id, event.segment.partition
+            reached, event_ms = event.segment.state, event.segment.event_ms or 0
+            known.add(segment_id)
+        elif isinstance(event, SegmentUpdated):
+            segment_id, partition, reached, event_ms = event.segment_id, event.partition, event.state, event.event_ms
         else:
-            copies.pop(event.segment_id, None)
-        if event.state == _DELETED:
-            copies.pop(event.segment_id, None)
+            continue
+        state = _UNFINISHED.get(reached) if segment_id in known else UNKNOWN_START
+        if state is not None and reached is not SegmentState.DELETE_SEGMENT_FINISHED:
+            copies[segment_id] = RemoteCopy(state, str(partition), event_ms)
+        else:
+            copies.pop(segment_id, None)
     return RemoteMetadata(path, len(known | copies.keys()), tuple(copies.values()))
-
-
-def _events(batches: Iterable[AnyBatch]) -> Iterator[_Event | None]:
-    """Yield the events about segments; None for one of a version that nobody here knows."""
-    for batch in batches:
-        for record in batch.records():
-            data = record.value or b""
-            if len(data) < _PREFIX_BYTES or data[0] not in _NAMES:
-                continue
-            if not REMOTE_LOG[_NAMES[data[0]]].versions.holds(data[1]):
-                yield None
-                continue
-            with suppress(InvalidRecord):
-                yield _event(data)
-
-
-def _event(data: bytes) -> _Event:
-    """Decode an event about a segment. Raises: InvalidRecord."""
-    fields = decode(REMOTE_LOG[_NAMES[data[0]]], data[1], data, _PREFIX_BYTES)
-    segment: Fields = fields["remoteLogSegmentId"]
-    partition: Fields = segment["topicIdPartition"]
-    state = _STATES.get(fields["remoteLogSegmentState"])
-    if state is None:
-        raise InvalidRecord(f"state {fields['remoteLogSegmentState']} of a remote segment")
-    name = f"{partition['name']}-{partition['partition']}"
-    return _Event(data[0] == _SEGMENT, segment["id"], name, state, fields["eventTimestampMs"])
 
 
 Progress = Callable[[int], object]

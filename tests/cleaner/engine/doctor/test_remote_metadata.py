@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.doctor.examining import remote_metadata
+from storage.log.listing import list_partition
 from storage.records import Record
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
+from tests.tier_samples import SAMPLES, TierSamples
 
 TOPIC = "__remote_log_metadata-0"
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
@@ -23,12 +26,12 @@ def segment_id(number: int) -> bytes:
 def begun(number: int, time_ms: int) -> bytes:
     """The event that an upload begins."""
     fields = struct.pack(">qqiqq", 0, 9, 1, time_ms, time_ms) + b"\x02" + struct.pack(">iqb", 0, 0, 0)
-    return b"\0\0" + segment_id(number) + fields + struct.pack(">ibbb", 1000, 0, COPY_STARTED, 0)
+    return b"\1\0\0" + segment_id(number) + fields + struct.pack(">ibbb", 1000, 0, COPY_STARTED, 0)
 
 
 def went_on(number: int, state: int, time_ms: int) -> bytes:
     """An event that changes the state of a segment."""
-    return b"\1\0" + segment_id(number) + struct.pack(">iqbbb", 1, time_ms, 0, state, 0)
+    return b"\1\1\0" + segment_id(number) + struct.pack(">iqbbb", 1, time_ms, 0, state, 0)
 
 
 def written(healthy: Healthy, *events: bytes) -> Path:
@@ -37,6 +40,14 @@ def written(healthy: Healthy, *events: bytes) -> Path:
         log.append_records(records, now_ms=NOW_MS, leader_epoch=2)
     healthy.stopped()
     return healthy.log_dir
+
+
+def test_metadata_that_a_real_broker_wrote_are_understood_and_sound(tiers: TierSamples) -> None:
+    for name in SAMPLES:
+        directories = list(tiers[name].log_dir.glob("__remote_log_metadata-*"))
+        found = [remote_metadata(str(path), list_partition(path).segments, 0, 1 << 62) for path in directories]
+        assert sum(one.segments for one in found) > 0
+        assert all(one.copies == () for one in found)
 
 
 @pytest.fixture
@@ -69,7 +80,7 @@ def test_segment_that_does_not_add_up_is_named(healthy, capsys, events: list[byt
 
 def test_events_of_a_later_kafka_say_nothing(healthy, capsys) -> None:
     later = bytearray(went_on(1, COPY_FINISHED, OLD_MS))
-    later[1] = 9
+    later[2] = 9
     assert seen(capsys, written(healthy, begun(1, OLD_MS), bytes(later))) == (0, [])
 
 
@@ -79,6 +90,6 @@ def test_segments_that_add_up_are_none(healthy, capsys) -> None:
         *(begun(2, OLD_MS), went_on(2, COPY_FINISHED, OLD_MS)),
         *(went_on(2, DELETE_STARTED, OLD_MS), went_on(2, DELETE_FINISHED, OLD_MS)),
         begun(3, NOW_MS - HOUR_MS // 2),
-        *(b"", b"\0", b"\x7f\0", begun(4, OLD_MS)[:40]),
+        *(b"", b"\0", b"\7", begun(4, OLD_MS)[:40]),
     ]
     assert seen(capsys, written(healthy, *events)) == (0, [])
