@@ -123,6 +123,7 @@ class Event(StrEnum):
     LEFTOVER_SWEPT = "leftover_swept"
     PARTITION_RECOVERED = "partition_recovered"
     PARTITION_IMPORTED = "partition_imported"
+    PARTITION_MOVED = "partition_moved"
     PARTITION_RESTORED = "partition_restored"
     FILE_REPAIRED = "file_repaired"
     REPAIR_REVERTED = "repair_reverted"

@@ -84,6 +84,8 @@ class Purpose(Enum):
     """Writing a cleaned copy beside an untouched original."""
     IMPORT = "import"
     """Making a new partition."""
+    MOVE = "move"
+    """Copying a partition into another log dir, and setting the old directory aside."""
     SWEEP = "sweep"
     """The removal of a leftover that a person named."""
 

@@ -30,7 +30,7 @@ PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(
 COMMANDS = PAGES["docs/commands.md"]
 REACHED_FROM_OTHERS = {
     "docs/conventions.md", "docs/delete-records.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md",
-    "docs/import.md", "docs/new-release.md", "docs/testing.md",
+    "docs/import.md", "docs/move.md", "docs/new-release.md", "docs/testing.md",
 }  # fmt: skip
 """Pages that the README leads to by another page, or that are for developers."""
 README_WORDS_MAX = 1600

@@ -49,6 +49,7 @@ _GROUPS: Final = {
         "export": "look.export",
         "import": "change.import_records",
         "fetch": "change.fetch",
+        "move": "change.move",
     },
     "service": {
         "run": "change.run",
@@ -177,7 +178,7 @@ def _acts(args: argparse.Namespace) -> bool:
     """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
     if getattr(args, "dry_run", False) or getattr(args, "output", None):
         return False
-    asked = args.command in {"clean", "free", "delete-records", "import"} or (
+    asked = args.command in {"clean", "free", "delete-records", "import", "move"} or (
         args.command == "restore" and args.topic_partition
     )
     return bool(asked or getattr(args, "repair", None) or getattr(args, "sweep", None))

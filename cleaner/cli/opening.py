@@ -178,6 +178,20 @@ def one_partition(args: argparse.Namespace) -> FoundPartition:
     return FoundPartition(wanted, directory, log_dir.offsets(LOG_START_OFFSET_CHECKPOINT).get(wanted, 0))
 
 
+def target_of(named: Path | None, log_dirs: Sequence[LogDir]) -> LogDir:
+    """Return the log dir that ``--to-dir`` names, of those of the run. Raises: InvalidConfig."""
+    if named is None:
+        if len(log_dirs) > 1:
+            paths = ", ".join(str(log_dir.path) for log_dir in log_dirs)
+            raise InvalidConfig("--to-dir", None, f"say which log dir gets the partition: {paths}")
+        return log_dirs[0]
+    wanted = named.resolve()
+    for log_dir in log_dirs:
+        if log_dir.path == wanted:
+            return log_dir
+    raise InvalidConfig("--to-dir", str(named), "is none of the log dirs that are named or configured")
+
+
 def load(args: argparse.Namespace, *, with_cluster_metadata: bool = True) -> LoadedLayers:
     """Read the configuration once.
 

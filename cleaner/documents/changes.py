@@ -1,7 +1,7 @@
 """The documents of commands that change or copy data, or list changes.
 
-``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``, ``manifest/1`` and
-``history/1``.
+``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``, ``manifest/1``,
+``move/1`` and ``history/1``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from cleaner.documents.parts import Count, PartitionPlace, Positive, Sha256
 from policies.findings.repairs import RevertCode
 from policies.findings.sweeping import LeftoverKind, SweepAct
+from policies.moving import MoveStep
 from policies.reasons import Action, ReasonCode
 from policies.restore import RestoreCode
 
@@ -188,7 +189,7 @@ class HistoryEntry(TypedDict):
     """The wall clock, epoch ms."""
     what: str
     """The kind: `delete`, `compact`, `recover`, `restore`, `restore-failed`, `release`, `repair`, `repair-failed`,
-    `revert`, `failed`, `sweep`, `import`, `evidence` or `clock`.
+    `revert`, `failed`, `sweep`, `import`, `move`, `evidence` or `clock`.
     """
     boot: NotRequired[tuple[str, int]]
     """Linux's boot id, and the wall clock at boot, epoch ms."""
@@ -227,7 +228,13 @@ class HistoryEntry(TypedDict):
     act: NotRequired[str]
     """Of `sweep`: `unlink` or `rename`."""
     renamed_to: NotRequired[str | None]
-    """Of `sweep`: the new name of a stray directory; null if it was unlinked."""
+    """Of `sweep`: the new name of a stray directory; null if it was unlinked. Of `move`: the new name of the old
+    directory.
+    """
+    from_dir: NotRequired[str]
+    """Of `move`: the log dir that had the partition."""
+    to_dir: NotRequired[str]
+    """Of `move`: the log dir that got the partition."""
     fingerprint: NotRequired[str]
     """Of `failed`: SHA-256 of the names and identities of the files."""
     text: NotRequired[str]
@@ -321,6 +328,42 @@ class ImportDocument(PartitionPlace):
     """The size of the `.log` files."""
     warning: str | None
     """What a broker will do with the partition instead of serving it; null if a broker serves the partition."""
+
+
+class MovedPartition(PartitionPlace):
+    """A partition."""
+
+    log_dir: str | None
+    """The path of the log dir that has or had the partition; null if nothing is left to do, or if it was refused."""
+    step: MoveStep
+    """The step at which the move begins: `copy`; `set-aside` or `forget` where an earlier run was killed; `nothing`."""
+    done: bool
+    """True if the partition is in `to_dir`, and nowhere else."""
+    files: Count
+    """The files that are copied."""
+    bytes: Count
+    """The size of these files."""
+    records: Count | None
+    """The data records that were read, with their checksums; null if nothing was copied."""
+    set_aside: str | None
+    """The name of the old directory, in `log_dir`; null if there is none."""
+    rebuilt: list[str]
+    """Index files that were not copied, because the next start makes them anew."""
+    error: str | None
+    """Why the partition was not moved; null if nothing failed."""
+
+
+class MoveDocument(TypedDict):
+    """The document that `move --json` prints."""
+
+    schema: Literal["logcleaner.move/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """True if nothing was changed."""
+    to_dir: str
+    """The path of the log dir that gets the partitions."""
+    partitions: list[MovedPartition]
+    """The partitions, in the order in which they were named."""
 
 
 class ExportDocument(PartitionPlace):

@@ -22,6 +22,7 @@ from cleaner.documents.changes import (
     HistoryDocument,
     ImportDocument,
     ManifestDocument,
+    MoveDocument,
     RestoreDocument,
     SweepDocument,
 )
@@ -54,6 +55,7 @@ _DOCUMENTS: Final = (
     ImportDocument,
     LookupDocument,
     ManifestDocument,
+    MoveDocument,
     OwnersDocument,
     PlanDocument,
     PreflightDocument,

@@ -78,8 +78,8 @@ class Journal:
 
         Args:
             what: ``delete``, ``compact``, ``guarded``, ``dropped``, ``recover``, ``restore``, ``restore-failed``,
-                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``append``, ``failed``,
-                ``evidence``, or ``clock``, for a clock that looked wrong and was confirmed.
+                ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``append``, ``move``,
+                ``failed``, ``evidence``, or ``clock``, for a clock that looked wrong and was confirmed.
             time_ms: epoch ms.
             fields: JSON values.
 
@@ -224,12 +224,14 @@ def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:
 def read_last_run(log_dir: Path) -> LastRun | None:
     """Return when the last run wrote its last entry, and in which boot; None without an entry.
 
-    Restores and repairs do not count: they work by any clock, so their times prove nothing. Raises: UnreadableFile.
+    Restores, repairs and moves do not count: they work by any clock, so their times prove nothing.
+
+    Raises: UnreadableFile.
     """
     for name in (JOURNAL_FILE, ROTATED_JOURNAL_FILE):
         for line in reversed((read_file(log_dir / name) or b"").splitlines()):
             match decode_entry(line):
-                case {"what": "restore" | "restore-failed" | "release" | "repair" | "revert"}:
+                case {"what": "restore" | "restore-failed" | "release" | "repair" | "revert" | "move"}:
                     continue
                 case {"time_ms": int(time_ms), "boot": [str(boot_id), int(booted_ms)]}:
                     return LastRun(time_ms, Boot(boot_id, booted_ms))

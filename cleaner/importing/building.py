@@ -29,12 +29,12 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means
+from cleaner.engine.private import name_of_private, names_in, private_directory, remove_private
 from cleaner.importing.records import LOG_APPEND_TIME, ImportedRecord
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.codecs.compression import Compression
-from storage.directory import opened
-from storage.errors import ErrorKind, LogCleanerError, as_unreadable
+from storage.errors import ErrorKind, LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log import Log, LogConfig
 from storage.log.roll import create_segment
@@ -52,8 +52,6 @@ from storage.names import (
     parse_topic_partition,
 )
 from storage.records import Record, encode_batch
-
-_NAME_BYTES_MAX: Final = 255
 
 LEADER_EPOCH: Final = 0
 """The leader epoch of all imported records. No leader has a lower epoch, and a broker forgets epochs above its own."""
@@ -138,7 +136,7 @@ def build(
         then as it was.
     """
     fs, private = means.fs, log_dir.path / private_name(wanted)
-    with _as_no_space(log_dir), _private(fs, private, log_dir.path):
+    with _as_no_space(log_dir), private_directory(fs, private, Purpose.IMPORT):
         directory = private / str(wanted)
         built = _write(fs, directory, topic_id, policy, made, means.clock.now_ms())
         ensure_absent()
@@ -220,7 +218,7 @@ def remove_leftovers(fs: FileSystem, log_dir: LogDir) -> Iterator[tuple[Path, st
         path = log_dir.path / name
         strange = _strange(path)
         if not strange:
-            remove(fs, path)
+            remove_private(fs, path, Purpose.IMPORT)
         yield path, strange
 
 
@@ -232,23 +230,8 @@ def check_private(log_dir: LogDir, wanted: TopicPartition) -> None:
 
 
 def private_name(wanted: TopicPartition) -> str:
-    """Return the name of the private directory. A long topic is cut, as Kafka cuts it for a deleted one."""
-    suffix = f"-{wanted.partition}{IMPORT_SUFFIX}"
-    return wanted.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
-
-
-def remove(fs: FileSystem, private: Path) -> None:
-    """Remove a private directory with the partition in it; nothing in it is followed."""
-    for name in _names(private):
-        inner = private / name
-        if inner.is_dir() and not inner.is_symlink():
-            for file_name in _names(inner):
-                fs.unlink(inner / file_name, Purpose.IMPORT)
-            fs.remove_dir(inner, Purpose.IMPORT)
-        else:
-            fs.unlink(inner, Purpose.IMPORT)
-    fs.remove_dir(private, Purpose.IMPORT)
-    fs.fsync_dir(private.parent, Purpose.IMPORT)
+    """Return the name of the private directory of an import."""
+    return name_of_private(wanted, IMPORT_SUFFIX)
 
 
 @contextmanager
@@ -257,18 +240,6 @@ def _as_no_space(log_dir: LogDir) -> Iterator[None]:
         yield
     except OutOfSpace as error:
         raise NoSpaceToImport(log_dir.path, 0, 0) from error
-
-
-@contextmanager
-def _private(fs: FileSystem, private: Path, log_dir: Path) -> Iterator[None]:
-    """Make the private directory, and remove it at the end, with the files that are still in it."""
-    try:
-        fs.make_dir(private, log_dir, Purpose.IMPORT)
-        fs.fsync_dir(log_dir, Purpose.IMPORT)
-        yield
-    finally:
-        with suppress(LogCleanerError, OSError):  # the next import finds it
-            remove(fs, private)
 
 
 def _write(
@@ -381,18 +352,13 @@ def _strange(private: Path) -> str:
     stem = private.name.removesuffix(IMPORT_SUFFIX)
     if parse_topic_partition(stem) is None:
         return "no partition, as its name says"
-    inner = [name for name in _names(private) if not _is_file(private, name, _PRIVATE_FILES)]
+    inner = [name for name in names_in(private) if not _is_file(private, name, _PRIVATE_FILES)]
     if not inner:
         return ""
     directory = private / inner[0]
     if len(inner) > 1 or directory.is_symlink() or not directory.is_dir() or not _is_of(inner[0], stem):
         return min((name for name in inner if name != stem), default=stem)
-    return next((f"{inner[0]}/{n}" for n in sorted(_names(directory)) if not _is_segment_file(directory, n)), "")
-
-
-def _names(directory: Path) -> list[str]:
-    with as_unreadable(directory), opened(directory) as descriptor:
-        return os.listdir(descriptor)  # noqa: PTH208 - a path would be followed
+    return next((f"{inner[0]}/{n}" for n in sorted(names_in(directory)) if not _is_segment_file(directory, n)), "")
 
 
 def _is_of(name: str, stem: str) -> bool:

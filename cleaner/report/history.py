@@ -79,8 +79,8 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
         case "dropped":
             return _dropped(entry).removeprefix("; ") or "-"
-        case "import" | "append":
-            return _added(entry)
+        case "import" | "append" | "move":
+            return _carried(entry) if entry["what"] == "move" else _added(entry)
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -107,6 +107,13 @@ def _added(entry: Mapping[str, Any]) -> str:
         return f"{who}, offsets {entry.get('start_offset')} up to {end_offset}"
     until = f"offsets {entry.get('log_start_offset')} up to {end_offset}"
     return f"{counted(records, 'record') if type(records) is int else 'records'}, {until}"
+
+
+def _carried(entry: Mapping[str, Any]) -> str:
+    """Return between which log dirs a partition was moved."""
+    if "from_dir" in entry:
+        return f"out of {entry['from_dir']}"
+    return f"to {entry.get('to_dir')}; the old directory: {entry.get('renamed_to')}"
 
 
 def _kept(entry: Mapping[str, Any]) -> str:

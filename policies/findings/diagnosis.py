@@ -214,11 +214,13 @@ def entry_findings(entries: Iterable[EntrySymptoms], *, is_live: bool) -> Iterat
                 text = f"The topic was deleted{_since(entry)}, and its directory ({held}) is still here."
                 remedy = "The next start of the broker removes it; doctor --sweep NAME does it now, by its delay."
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
-            case EntryKind.IMPORT if not is_live:
-                text = (
-                    f"An import that was killed {duration(entry.age_ms)} ago left its directory ({held}): no partition."
-                )
-                remedy = "The next import into this log dir removes it, or the next start of the broker."
+            case EntryKind.IMPORT | EntryKind.MOVE if not is_live:
+                what, next_one = ("An import", "The next import into this log dir")
+                if entry.kind is EntryKind.MOVE:
+                    what, next_one = "A move", "The same move, run again,"
+                age = duration(entry.age_ms)
+                text = f"{what} that was killed {age} ago left its directory ({held}): no partition."
+                remedy = f"{next_one} removes it, or the next start of the broker."
                 yield Finding(FindingCode.DELETE_DIRECTORY, Harm.WASTE, entry.path, text, remedy)
             case _:
                 pass

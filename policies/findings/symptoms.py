@@ -99,6 +99,8 @@ class EntryKind(StrEnum):
     """``remote-log-index-cache``."""
     IMPORT = "import"
     """A directory that a killed ``import`` left."""
+    MOVE = "move"
+    """A directory that a killed ``move`` left."""
 
 
 class EntrySymptoms(NamedTuple):

@@ -89,12 +89,14 @@ ALTERED = (
     ("/var/lib/kafka/data", "{world}/data"),
     ("/var/lib/kafka/restored", "{world}/restored"),
     ("/backup/", "{world}/backup/"),
+    ("/disk2/", "{world}/disk2/"),
     ("/etc/logcleaner.toml", "{world}/etc/logcleaner.toml"),
 )
 """What a command names -> what stands for that here."""
 FIRST = {
     "logcleaner history": "logcleaner clean --log-dir /var/lib/kafka/data",
     "logcleaner diff": "logcleaner clean --log-dir /backup/kafka-1 --output /backup/kafka-1-clean --yes",
+    "logcleaner move": "mkdir -p /disk2/kafka && cp /var/lib/kafka/data/meta.properties /disk2/kafka",
     "logcleaner digest": (
         "logcleaner digest /var/lib/kafka/data --output broker-2.json && cp broker-2.json broker-3.json"
     ),

@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import OPERAND, check_importable
-from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
+from cleaner.cli.opening import add_log_dir_arguments, open_cleaner, target_of
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
 from cleaner.cli.values import topic_partition
 from cleaner.cli.waiting import Waiting
-from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cleaner.cli.parser import Parser
     from cleaner.engine.means import OpenLogDirs
     from cleaner.importing.inputs import Inputs
     from cleaner.report.imports import ImportReport
-    from storage.log_dir import LogDir
 
 HELP = "make a new partition of what export wrote"
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -111,7 +107,7 @@ def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> 
     from cleaner.report.imports import ImportReport
     from storage.codecs.compression import Compression
 
-    wanted, log_dir = args.topic_partition, _target(args, opened.log_dirs)
+    wanted, log_dir = args.topic_partition, target_of(args.to_dir, opened.log_dirs)
     if not args.dry_run:
         for path, strange in remove_leftovers(opened.means.fs, log_dir):
             left = f"holds {strange}, which import did not write: left as it is"
@@ -146,17 +142,3 @@ def _imported(args: argparse.Namespace, opened: OpenLogDirs, inputs: Inputs) -> 
         bytes=built.size_bytes,
         warning=placed.warning or None,
     )
-
-
-def _target(args: argparse.Namespace, log_dirs: Sequence[LogDir]) -> LogDir:
-    """Return the log dir that gets the partition. Raises: InvalidConfig."""
-    if args.to_dir is None:
-        if len(log_dirs) > 1:
-            named = ", ".join(str(log_dir.path) for log_dir in log_dirs)
-            raise InvalidConfig("--to-dir", None, f"say which log dir gets the partition: {named}")
-        return log_dirs[0]
-    wanted = args.to_dir.resolve()
-    for log_dir in log_dirs:
-        if log_dir.path == wanted:
-            return log_dir
-    raise InvalidConfig("--to-dir", str(args.to_dir), "is none of the log dirs that are named or configured")

@@ -411,13 +411,23 @@ class OutputDir:
         for path in directory.iterdir():
             self._fs.unlink(path, Purpose.COPY)
 
-    def copy(self, source: Path, planned: EntrySeen, target: Path) -> None:
+    def copy(
+        self,
+        source: Path,
+        planned: EntrySeen,
+        target: Path,
+        *,
+        like: Path | None = None,
+        purpose: Purpose = Purpose.COPY,
+    ) -> None:
         """Copy a file with its time and its holes, within the operating system's kernel if it can.
 
         Args:
             source: a plain file.
             planned: the state of the file when the plan was made.
-            target: a new file, which gets the owner and mode of its directory.
+            target: a new file.
+            like: whose owner and mode it gets; by default those of its directory.
+            purpose: of the copy.
 
         Raises: SourceChanged, UnreadableFile, OutOfSpace.
         """
@@ -425,7 +435,7 @@ class OutputDir:
         try:
             if (cause := planned.change_to(_seen(source, file))) is not None:
                 raise SourceChanged(source, cause)
-            with self._fs.create(target, target.parent, Purpose.COPY) as new:
+            with self._fs.create(target, like or target.parent, purpose) as new:
                 new.copy_sparse(file, planned.identity.size_bytes)
                 new.set_mtime(planned.identity.mtime_ns)
                 new.fsync()
@@ -542,12 +552,12 @@ def _segments_bytes(
     A compacted log counts whole, because its result has no holes and is at most as long.
     """
     if isinstance(planned, UnreadablePartition):
-        return _as_it_is(moment.directories[str(planned.topic_partition)])
+        return as_it_is_bytes(moment.directories[str(planned.topic_partition)])
     directory = moment.directories[str(planned.facts.topic_partition)]
     try:
         files = left_of(planned).files
     except LogCleanerError:
-        return _as_it_is(directory)
+        return as_it_is_bytes(directory)
     bases = planned.compaction.base_offsets if planned.compaction else set()
     written_bytes, copied = 0, []
     for file in files:
@@ -558,7 +568,8 @@ def _segments_bytes(
     return written_bytes + _data_of(directory.path, copied)
 
 
-def _as_it_is(directory: SeenDirectory) -> int:
+def as_it_is_bytes(directory: SeenDirectory) -> int:
+    """Return the bytes of data in all plain files of a directory."""
     return _data_of(directory.path, directory.plain_files())
 
 

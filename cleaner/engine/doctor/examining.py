@@ -73,6 +73,7 @@ from storage.log_dir import LogDir
 from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
     IMPORT_SUFFIX,
+    MOVE_SUFFIX,
     REMOTE_INDEX_CACHE,
     DirState,
     FileState,
@@ -131,8 +132,9 @@ def _kind_of(name: str) -> tuple[EntryKind | None, str]:
     """Return the kind of a directory, and its topic; None for one that is live, or moving, or of no partition."""
     if name == REMOTE_INDEX_CACHE:
         return EntryKind.INDEX_CACHE, ""
-    if name.endswith(IMPORT_SUFFIX) and parse_topic_partition(name.removesuffix(IMPORT_SUFFIX)):
-        return EntryKind.IMPORT, ""
+    for suffix, kind in ((IMPORT_SUFFIX, EntryKind.IMPORT), (MOVE_SUFFIX, EntryKind.MOVE)):
+        if name.endswith(suffix) and parse_topic_partition(name.removesuffix(suffix)):
+            return kind, ""
     parsed = parse_partition_dir_name(name)
     return (_KINDS.get(parsed.state), parsed.topic_partition.topic) if parsed else (None, "")
 
