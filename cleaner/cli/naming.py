@@ -18,7 +18,7 @@ from storage.directory import is_there
 from storage.errors import ErrorKind, InvalidConfig, InvalidConfigs, LogCleanerError, UnreadableFile
 from storage.names import CLUSTER_METADATA_TOPIC, DirState, TopicPartition, parse_partition_dir_name
 from storage.stores.errors import WrongUrl
-from storage.stores.paths import StoredPath, located, names_a_store
+from storage.stores.paths import SEPARATOR, TIER, StoredPath, located, names_a_store
 
 if TYPE_CHECKING:
     from cleaner.config.layers import LoadedLayers
@@ -63,6 +63,8 @@ class NotReadThere(LogCleanerError):
 
 def place(text: str) -> Path:
     """Parse what names a directory or file: a path, or a URL. Raises: argparse.ArgumentTypeError."""
+    if text.startswith(f"{TIER}{SEPARATOR}"):
+        import storage.tiers.view  # noqa: F401 - opens such paths
     try:
         return located(text)
     except WrongUrl as error:

@@ -26,7 +26,7 @@ _ALIKE: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "
 SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
 """Of paths in stores. Other spellings of them are read as these."""
 TIER: Final = "tier"
-"""Of paths in the view of a tier (``storage.tiers.view``), which no user names."""
+"""Of paths in the view of a tier (``storage.tiers.view``), which commands print."""
 PREFIXES: Final = tuple(f"{scheme}{SEPARATOR}" for scheme in (*SCHEMES, TIER))
 _URL: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -173,7 +173,7 @@ def located(text: str) -> Path:
     scheme = _ALIKE.get(scheme.lower(), scheme.lower())
     if scheme == _LOCAL:
         return _local(text)
-    if scheme not in SCHEMES:
+    if scheme not in (*SCHEMES, TIER):
         raise WrongUrl(
             text, f"{scheme}:// cannot be read; a path, file://, {', '.join(f'{s}://' for s in SCHEMES)} can"
         )

@@ -187,7 +187,7 @@ def remote_metadata(
             segment_id, partition, reached, event_ms = event.segment_id, event.partition, event.state, event.event_ms
         else:
             continue
-        state = _UNFINISHED.get(reached) if segment_id in known else UNKNOWN_START
+        state = (_UNFINISHED.get(reached) if reached is not None else None) if segment_id in known else UNKNOWN_START
         if state is not None and reached is not SegmentState.DELETE_SEGMENT_FINISHED:
             copies[segment_id] = RemoteCopy(state, str(partition), event_ms)
         else:

@@ -33,7 +33,7 @@ _NAMES: Final = (
     "columns", "keysOnly", "includeMetadata", "mode", "maxPartitionBytes", "isolation.level",
     "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger", "replica",
+    "maxBytesPerTrigger", "replica", "tier", "tierKeys",
 )  # fmt: skip
 _EPOCH_MS_MAX: Final = 2**63 - 1
 _SEGMENT_BYTES_MAX: Final = 2**31 - 1
@@ -118,12 +118,16 @@ class Options:
     bytes_per_trigger_max: int | None = None
     """The bytes of ``.log`` files that a micro-batch reads. Spark takes one limit: this one or that of offsets."""
     replica: ReplicaChoice = ReplicaChoice.ERROR
+    has_tier: bool = False
+    """Whether ``paths`` is the view of a tier and of the log dirs that were named."""
     s3: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The configuration of buckets, of ``s3_of``. It holds secrets: nothing prints it."""
 
     def open_stores(self) -> None:
         """Have this process read buckets as the session says that registered the source."""
         open_stores(self.s3)
+        if self.has_tier:
+            import storage.tiers.view  # noqa: F401, PLC0415 - opens such paths, in the workers too
 
 
 def open_stores(s3: Mapping[str, str]) -> None:
@@ -144,6 +148,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise InvalidConfig("maxBytesPerTrigger", said["maxBytesPerTrigger"], cause, _WHERE)
     return Options(
         paths=_paths(said),
+        has_tier="tier" in said,
         choice=_choice(said),
         columns=_columns(said, mode),
         mode=mode,
@@ -261,9 +266,23 @@ def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
     listed = _read(said, "paths", lambda text: [str(path) for path in json.loads(text)], none)
     given = (*said.get("path", "").split(","), *listed)
     paths = tuple(path.strip() for path in given if path.strip())
+    if "tier" in said:
+        return (_with_tier(said, paths),)
     if not paths:
         raise InvalidConfig("path", None, 'name a log dir: load("/var/lib/kafka/data")', _WHERE)
     return paths
+
+
+def _with_tier(said: Mapping[str, str], paths: Sequence[str]) -> str:
+    """Return the path of the log dir that shows a tier and log dirs as one. Raises: InvalidConfig."""
+    from glob import has_magic  # noqa: PLC0415 - with a tier alone
+
+    from storage.tiers.view import view_of  # noqa: PLC0415
+
+    for path in filter(has_magic, paths):
+        raise InvalidConfig("path", path, "a glob cannot be joined with a tier: name the log dirs", _WHERE)
+    keys = [key.strip() for key in said.get("tierKeys", "").split(",") if key.strip()]
+    return str(view_of(_read(said, "tier", located, Path()), map(located, paths), keys))
 
 
 def _choice(said: Mapping[str, str]) -> Choice:

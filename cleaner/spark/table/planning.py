@@ -18,6 +18,7 @@ from cleaner.engine.copy.manifest import ensure_whole
 from cleaner.spark.table.bounds import check_chosen, check_named, range_of
 from cleaner.spark.table.options import Mode, Options
 from storage.directory import despite_vanishing, is_stored
+from storage.errors import LogCleanerError
 from storage.names import TopicPartition
 from storage.records.v2 import OFFSET_MAX
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
@@ -133,7 +134,28 @@ def plan_read(options: Options, narrowing: Narrowing = EVERYTHING) -> list[tuple
     wanted = [partition for partition in found if narrowing.wants(partition.topic_partition)]
     check_whole(options, wanted, narrowing.wants)
     found_extents = for_each(wanted, lambda place: despite_vanishing(partial(_extents, place, options, narrowing)))
+    check_tier(options, found)
     return list(packed([one for extents in found_extents.values() for one in extents], options.partition_bytes_max))
+
+
+class TierLacksSegments(LogCleanerError):
+    """Segments of a tier that cannot be read."""
+
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = f", and {len(self.problems) - 1} more" if len(self.problems) > 1 else ""
+        return f"{self.problems[0]}{more}; set failOnDataLoss to false to do without"
+
+
+def check_tier(options: Options, found: Sequence[FoundPartition]) -> None:
+    """Check that no segment of a tier was left out. Raises: TierLacksSegments."""
+    if options.has_tier and options.fail_on_data_loss and found:
+        from storage.tiers.view import view_at  # noqa: PLC0415 - with a tier alone
+
+        view = view_at(found[0].directory)
+        if view is not None and view.problems:
+            raise TierLacksSegments(tuple(view.problems))
 
 
 def for_each(places: Sequence[FoundPartition], ask: Callable[[FoundPartition], _T]) -> dict[TopicPartition, _T]:

@@ -64,6 +64,10 @@ class KafkaLogSource(DataSource):
         """Return the reader of one streaming query. Raises: InvalidConfig, also if the options name an end."""
         from cleaner.spark.table.stream import KafkaLogStreamReader  # noqa: PLC0415  (Spark 4.2; batch reads need 4.0)
 
+        if tier := self.options.get("tier"):
+            raise InvalidConfig(
+                "tier", tier, "a stream reads local log dirs alone: read the tier as a batch", "kafka-log"
+            )
         return KafkaLogStreamReader(replace(parse_options(self.options), s3=self.s3), column_names(schema))
 
     @WITHOUT_STACK
