@@ -24,10 +24,30 @@ from typing import Final, NamedTuple
 
 from policies.config.policy import TopicPolicy
 from policies.facts import MissingRecords, PartitionFacts, SegmentFacts
-from policies.reasons import Action, Limit, Reason, ReasonCode, Verdict, age_beside, as_int64, moment, size_beside
+from policies.reasons import (
+    INT64_MAX,
+    Action,
+    Limit,
+    Reason,
+    ReasonCode,
+    Verdict,
+    age_beside,
+    as_int64,
+    moment,
+    size_beside,
+)
 
 Rule = Callable[[int], Reason | None]
 """A function that takes a segment's place, and returns the reason why the segment goes, or None."""
+_OF_TIME: Final = frozenset(
+    {
+        ReasonCode.TIME_NOT_REACHED,
+        ReasonCode.FUTURE_TIMESTAMP,
+        ReasonCode.BEHIND_KEPT_SEGMENT,
+        ReasonCode.RECORDS_MISSING,
+    }
+)
+"""Reasons to stay that time may end."""
 NO_HIGH_WATERMARK: Final = Reason(
     ReasonCode.NO_HIGH_WATERMARK,
     "no high watermark was checkpointed, so nothing is known to be committed (--assume-committed for copies)",
@@ -74,7 +94,7 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
     held: dict[int, Reason] = {}
     for place, reason in enumerate(reasons):
         if reason.code is not ReasonCode.LOG_START_OFFSET and (missing := missing_below(log, place, policy, now_ms)):
-            held = dict.fromkeys(range(place, len(reasons)), before_missing(missing, ", and no limit lets them go"))
+            held = dict.fromkeys(range(place, len(reasons)), before_missing(missing, ", and no limit lets them go yet"))
             del reasons[place:]
             break
     oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
@@ -104,15 +124,25 @@ def missing_below(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: 
     Records that are missing above the active segment count for the active segment. The size limit counts the bytes
     above the missing records alone. If nobody knows their age, no limit of time lets them go.
     """
+    return next((one for one in _missing_over(log, place, policy) if now_ms < _missing_until_ms(one, policy)), None)
+
+
+def _missing_over(log: PartitionFacts, place: int, policy: TopicPolicy) -> Iterator[MissingRecords]:
+    """Yield the missing records that go with this segment, and that no limit of size lets go."""
     is_active = place + 1 == len(log.segments)
     left = left_bytes(log) if log.missing else []
     for missing in log.missing:
         if is_active or missing.base_offset < log.upper_offset(place):
             above = bisect_left(log.segments, missing.base_offset, key=attrgetter("base_offset"))
-            is_old = 0 <= policy.retention_ms < now_ms - missing.newest_ms and missing.newest_ms >= 0
-            if not is_old and not 0 <= policy.retention_bytes <= left[above]:
-                return missing
-    return None
+            if not 0 <= policy.retention_bytes <= left[above]:
+                yield missing
+
+
+def _missing_until_ms(missing: MissingRecords, policy: TopicPolicy) -> int:
+    """Return the first moment at which a limit of time lets missing records go; INT64_MAX if none does."""
+    if policy.retention_ms < 0 or missing.newest_ms < 0:
+        return INT64_MAX
+    return as_int64(missing.newest_ms + policy.retention_ms + 1)
 
 
 def below_log_start(log: PartitionFacts) -> list[Reason]:
@@ -135,8 +165,11 @@ def left_bytes(log: PartitionFacts) -> list[int]:
 
 def before_missing(missing: MissingRecords, so: str) -> Reason:
     """Return the reason that a segment stays because records are missing above it."""
-    text = f"records are missing from offset {missing.base_offset} on, as {missing.name} tells{so}"
-    return Reason(ReasonCode.RECORDS_MISSING, f"{text}; logcleaner doctor says what to do")
+    return Reason(ReasonCode.RECORDS_MISSING, f"{_missing(missing)}{so}; logcleaner doctor says what to do")
+
+
+def _missing(missing: MissingRecords) -> str:
+    return f"records are missing from offset {missing.base_offset} on, as {missing.name} tells"
 
 
 def newest(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> tuple[int, str]:
@@ -172,9 +205,20 @@ def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tupl
     Returns:
         The points by rising limit. No limit is below 0: a segment whose age is negative always stays.
     """
-    ages_ms = (now_ms - newest(log.segments[place], policy, now_ms)[0] for place in _deletable(log))
+    ages_ms = (_age_ms(log, place, policy, now_ms) for place in _deletable(log))
     youngest_so_far_ms = accumulate(ages_ms, min)  # a segment goes once it and all older ones are beyond the limit
     return _curve(log, [age_ms - 1 for age_ms in youngest_so_far_ms])
+
+
+def _age_ms(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> int:
+    """Return the age of a segment, or of the youngest missing records that go with it; -1 if nobody knows theirs."""
+    is_active = place + 1 == len(log.segments)
+    ages_ms = [
+        now_ms - missing.newest_ms if missing.newest_ms >= 0 else -1
+        for missing in log.missing
+        if is_active or missing.base_offset < log.upper_offset(place)
+    ]
+    return min([now_ms - newest(log.segments[place], policy, now_ms)[0], *ages_ms])
 
 
 def curve_by_size(log: PartitionFacts) -> tuple[CurvePoint, ...]:
@@ -267,11 +311,21 @@ def _kept(
     verdicts: list[Verdict] = []
     stays = _stays(log, first, policy, now_ms)
     is_by_time, until_ms = policy.cleanup_delete and policy.retention_ms >= 0, 0
+    waits_for: MissingRecords | None = None
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
         if is_by_time:
             until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
-        reason = barrier(log, place) or held.get(place) or stays(place, until_ms)
+            for missing in _missing_over(log, place, policy):
+                if until_ms < (go_ms := _missing_until_ms(missing, policy)):
+                    until_ms, waits_for = go_ms, missing
+        reason = barrier(log, place) or held.get(place)
+        if reason is None:
+            reason = stays(place, until_ms)
+            if waits_for:
+                reason = reason._replace(text=f"{reason.text}; {_missing(waits_for)}")
+        if waits_for and reason.code in _OF_TIME:
+            reason = reason._replace(until_ms=until_ms if until_ms < INT64_MAX else None)
         verdicts.append(Verdict(segment.base_offset, segment.size_bytes, Action.KEEP, reason))
     return verdicts
 

@@ -82,7 +82,9 @@ class PlanResult(TypedDict):
     compacted_from_bytes: Count
     """The size of the `.log` files that the compaction read; 0 without a compaction."""
     compacted_to_bytes: Count
-    """The size of these files after the compaction; for an estimate, the largest possible size."""
+    """The size of these files after the compaction; for an estimate, that before it. Delete horizons, and batches
+    compressed anew, can make it a little larger.
+    """
     index_saved_bytes: NotRequired[int]
     """How many bytes smaller the index files of the compacted segments are afterwards; 0 for an estimate, absent
     without a compaction.

@@ -301,7 +301,7 @@ def survey_partition(
         torn_bytes,
         len(listing.in_state(FileState.DELETED)) + len(kept_others(listing.others)),
         tuple(file.file_name for file in recovery.evidence),
-        rule.missing(topic_partition, listing, recovery.evidence),
+        rule.missing(topic_partition, listing, recovery),
         _held_since_ms(listing.directory, topic_partition, checkpoints),
     )
 

@@ -24,7 +24,7 @@ from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
-from storage.log.recovery import plan_recovery
+from storage.log.recovery import Recovery, plan_recovery
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -103,23 +103,23 @@ class OnlyCopies:
         return Kept(copies)
 
     def missing(
-        self, topic_partition: TopicPartition, listing: Listing, evidence: Sequence[SegmentFile]
+        self, topic_partition: TopicPartition, listing: Listing, recovery: Recovery
     ) -> tuple[MissingRecords, ...]:
         """Return the known facts about records that a log lacks. If the journal cannot be read, no line names any file.
 
         Args:
             topic_partition: the partition.
             listing: of its directory.
-            evidence: its index files without a ``.log`` that tell of missing records (``Recovery.evidence``).
+            recovery: of the listing. Its evidence tells of missing records; the index files that it retires, of the age
+                of those that wait.
         """
         waiting = listing.in_state(FileState.DELETED)
-        names = {file.name.base_offset: file.file_name for file in evidence}
+        names = {file.name.base_offset: file.file_name for file in recovery.evidence}
         if any(file.name.kind is FileKind.LOG for file in waiting):
             kept = self.of(topic_partition, listing)
             names |= {base: segment_file_name(base, FileKind.LOG, FileState.DELETED) for base in kept.copies}
-        indexes = {
-            file.name.base_offset: file for file in (*evidence, *waiting) if file.name.kind is FileKind.TIME_INDEX
-        }
+        telling = (*recovery.evidence, *waiting, *recovery.retired)  # the last named take the others' places
+        indexes = {file.name.base_offset: file for file in telling if file.name.kind is FileKind.TIME_INDEX}
         return tuple(MissingRecords(base, names[base], _newest_ms(indexes.get(base))) for base in sorted(names))
 
     def by_path(self, topic_partition: TopicPartition, listing: Listing) -> Iterator[tuple[str, OnlyCopy]]:

@@ -416,7 +416,8 @@ def _told_by_retention(fate: SegmentFate, reason: Reason, planned: PartitionPlan
     own_ms = newest_ms + planned.policy.retention_ms + 1
     told = f"{what} {moment(newest_ms)}, {limit}"
     if own_ms < reason.until_ms:
-        turn = f"old enough from {_shown(own_ms)} on, but older segments go first"
+        first = "older segments and missing records go first" if planned.facts.missing else "older segments go first"
+        turn = f"old enough from {_shown(own_ms)} on, but {first}"
         return f"{told}: {turn}; {_expires(reason.until_ms, now_ms)}"
     return f"{told}: {_expires(reason.until_ms, now_ms)}"
 

@@ -24,6 +24,7 @@ _EXPIRING: Final = frozenset(
         ReasonCode.TIME_NOT_REACHED,
         ReasonCode.FUTURE_TIMESTAMP,
         ReasonCode.BEHIND_KEPT_SEGMENT,
+        ReasonCode.RECORDS_MISSING,
         ReasonCode.RETENTION_TIME,
     }
 )

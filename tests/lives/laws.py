@@ -11,14 +11,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tests.lives.foretold import Refused
 from tests.lives.running import CRASHED, Told
 from tests.lives.seen import Fact, Look, Piece, Placed, SeenLog
 from tests.lives.world import Act, Stated, World
 
 STATUSES: Final = frozenset({0, 1, 2, 3, 4, 5, 6, 10})
 _SHOWN: Final = 5
+_FIGURES: Final = ("deleted_segments", "deleted_bytes", "compacted_from_bytes")
+"""Of a result; a dry run states the most that they can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     """Return the laws that an act broke."""
     found = [broken for told in act.told for broken in _of_command(told)]
     found += _of_kafka(before, act)
+    found += [Broken("what is foretold comes true", told) for told in act.untrue]
     if act.may.is_trusted:
         return found
     if act.copy:
@@ -98,7 +102,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         found += _of_restores(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
     found += _of_evidence(world, before, act, after)
-    found += [*_of_plans(act), *_of_looks(before, act, after), *_of_owners(world, before, after)]
+    found += [*_of_plans(act, after), *_of_looks(before, act, after), *_of_owners(world, before, after)]
     found += _of_promises(act, after)
     if act.imported:
         source, made = (after.logs[name] for name in act.imported)
@@ -134,10 +138,14 @@ def _of_promises(act: Act, after: Look) -> Iterator[Broken]:
 
 def _of_kafka(before: Look, act: Act) -> Iterator[Broken]:
     """Kafka's classes read what was there."""
-    for name, offsets in (act.read_by_kafka or {}).items():
+    for name, found in (act.started or {}).items():
         log = before.logs[name]
-        if not log.trouble and offsets != log.records.keys():
-            differing = sorted(offsets ^ log.records.keys())
+        if log.trouble:
+            continue
+        if isinstance(found, Refused):
+            yield Broken("Kafka reads every record", f"{name}: {found.error}")
+        elif found.offsets != log.records.keys():
+            differing = sorted(found.offsets ^ log.records.keys())
             yield Broken("Kafka reads every record", f"{name}: {differing[:_SHOWN]}")
 
 
@@ -320,27 +328,54 @@ def _may_leave_aside(before: _Log, act: Act, piece: Piece, placed: Placed) -> bo
     return _is_allowed(before, act, placed.fact.offset, is_held=False)
 
 
-def _of_plans(act: Act) -> Iterator[Broken]:
-    """A run does not more than the dry run before it said."""
+def _of_plans(act: Act, after: Look) -> Iterator[Broken]:
+    """A run does not more than the dry run before it said, and what the dry run measured, exactly that."""
     if act.planned is None or not act.told[0].stdout or not act.is_whole:
         return
     try:
         done = json.loads(act.told[0].stdout)
     except ValueError:
         return
-    planned, deleted = (_deleted(document) for document in (act.planned, done))
-    if more := {
-        name: bases - planned.get(name, set()) for name, bases in deleted.items() if bases - planned.get(name, set())
-    }:
-        yield Broken("no plan is exceeded by its run", f"{more}")
+    planned = _by_name(act.planned)
+    for name, partition in _by_name(done).items():
+        plan = planned.get(name)
+        if plan is None:
+            yield Broken("no plan is exceeded by its run", f"{name} was in no plan")
+            continue
+        if more := _deleted(partition) - _deleted(plan):
+            yield Broken("no plan is exceeded by its run", f"{name}: segments {sorted(more)}")
+        if figure := _exceeded(plan["result"] or {}, partition["result"] or {}):
+            yield Broken("no plan is exceeded by its run", f"{name}: {figure}")
+        start = _start_of(plan)
+        if name in after.logs and start is not None and after.logs[name].log_start > start:
+            yield Broken(
+                "no plan is exceeded by its run", f"{name} begins at {after.logs[name].log_start}, not {start}"
+            )
 
 
-def _deleted(document: Mapping[str, object]) -> dict[str, set[int]]:
-    partitions = document.get("partitions")
-    assert isinstance(partitions, list)
-    return {
-        f"{one['topic']}-{one['partition']}": {
-            segment["base_offset"] for segment in one["segments"] if segment["action"] == "delete"
-        }
-        for one in partitions
-    }
+def _by_name(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {f"{one['topic']}-{one['partition']}": one for one in document["partitions"]}
+
+
+def _deleted(partition: Mapping[str, Any]) -> set[int]:
+    return {segment["base_offset"] for segment in partition["segments"] if segment["action"] == "delete"}
+
+
+def _exceeded(planned: Mapping[str, Any], done: Mapping[str, Any]) -> str:
+    """Return the first figure of a run that is above that of its plan; or another, if the plan measured it."""
+    for key in _FIGURES:
+        if done.get(key, 0) > planned.get(key, 0):
+            return f"{key} {done[key]}, and {planned.get(key, 0)} were planned"
+    is_whole = done.get("compacted_from_bytes") == planned.get("compacted_from_bytes")
+    if planned.get("basis") == "exact" and is_whole and done["compacted_to_bytes"] != planned["compacted_to_bytes"]:
+        return (
+            f"compacted_to_bytes {done['compacted_to_bytes']}, and exactly {planned['compacted_to_bytes']} were planned"
+        )
+    return ""
+
+
+def _start_of(plan: Mapping[str, Any]) -> int | None:
+    """Return where a log begins behind its plan; None if it could not be read."""
+    stays = [segment["base_offset"] for segment in plan["segments"] if segment["action"] != "delete"]
+    begins = min(stays, default=plan["log_end_offset"])
+    return None if begins is None else max(begins, plan["log_start_offset"])

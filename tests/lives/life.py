@@ -161,7 +161,8 @@ def _clean(dice: Random) -> dict[str, Any]:
         "at_once": dice.random() < 0.4,
         "yes": dice.random() < 0.6,
         "only": dice.choice((None, None, None, None, "retention", "compaction")),
-        "asked": dice.random() < 0.2,
+        "asked": (is_asked := dice.random() < 0.25),
+        "exact": is_asked and dice.random() < 0.4,
         **_stop(dice),
     }
 
@@ -246,6 +247,7 @@ _KINDS: Final[Kinds] = {
     "repair": (1.5, _plain),
     "sweep": (1, _plain),
     "look": (4, _look),
+    "foretold": (1, _roll),
     "snapshot": (1, _nothing),
     "bring-back": (1, _bring_back),
     "set-aside": (1.5, _pick),
@@ -305,7 +307,13 @@ def _cleaned(dice: Random, /, **said: Any) -> Happening:
     share = 0.1
     return Happening(
         "clean",
-        {"at_once": dice.random() < 0.5, "yes": True, "only": None, "asked": dice.random() < 0.3}
+        {
+            "at_once": dice.random() < 0.5,
+            "yes": True,
+            "only": None,
+            "asked": dice.random() < 0.3,
+            "exact": dice.random() < 0.3,
+        }
         | _stop(dice, share)
         | said,
     )

@@ -132,6 +132,12 @@ class LifeClock:
         self.booted_ms += ms
         self.passes(ms)
 
+    def ahead_to(self, now_ms: int) -> LifeClock:
+        """Return a clock that agrees on what was, and says another time from now on."""
+        other = LifeClock(self.now_ms, self.booted_ms, list(self._moments))
+        other.passes(now_ms - self.now_ms)
+        return other
+
     def seen_ns(self, ns: int) -> int:
         """Return the time of the life at a real moment."""
         place = bisect_right(self._moments, (ns, 1 << 62))

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -24,6 +25,8 @@ from storage.names import parse_topic_partition
 from storage.records import ControlType, Record
 from tests.batches import encode_control_batch
 from tests.interop.referee import Referee
+from tests.interop.verdicts import KafkaRefused
+from tests.lives.foretold import Opened, Refused, untrue_of_explain, untrue_of_preflight
 from tests.lives.life import HOUR_MS, TOPICS, Happening
 from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of
@@ -129,8 +132,10 @@ class Act:
     """A partition, and the one that was made of it."""
     is_same: bool = False
     """The copy has all that its source has."""
-    read_by_kafka: Mapping[str, frozenset[int]] | None = None
-    """The offsets that Kafka read, by partition."""
+    started: Mapping[str, Opened | Refused] | None = None
+    """What a start of Kafka opened, by partition."""
+    untrue: tuple[str, ...] = ()
+    """What a command said, and did not come true."""
 
 
 TRUSTED: Final = Act(May(is_trusted=True))
@@ -182,6 +187,17 @@ class World:
         with self._fed():
             whole = (*words, *log_dir, *(("--config", str(self.config)) if has_config else ()))
             return run(whole, self.clock, self.room, self.log_dir, stop, self._breaks)
+
+    def later(self, name: str, now_ms: int, *words: str) -> tuple[Told, frozenset[int]]:
+        """Run a command on a copy of the log dir, for one partition, at a later time; return its segments, too."""
+        copy = self.room / "later"
+        shutil.rmtree(copy, ignore_errors=True)
+        _copy(self.log_dir, copy)
+        clock = self.clock.ahead_to(now_ms)
+        with self._fed():
+            options = ("--topic", name, "--log-dir", str(copy), "--config", str(self.config))
+            told = run((*words, *options), clock, self.room, copy, None, self._breaks)
+        return told, frozenset(int(path.stem) for path in (copy / name).glob("*.log"))
 
     def in_force(self, partition: str) -> Stated | None:
         """Return what is stated of a partition; None where nobody stated a policy."""
@@ -327,8 +343,9 @@ class World:
         return TRUSTED
 
     def _append(self, log: Log, drawn: Random, producer_id: int, *, transactional: bool) -> None:
-        """A producer that connects anew goes on with its sequence."""
+        """A producer that connects anew goes on with its sequence, also in a transaction of a workload."""
         entry = log.producer_state(self.clock.now_ms).producers.get(producer_id)
+        transactional |= entry is not None and entry.open_txn_first_offset is not None
         last = entry.last_batch if entry else None
         producer = Producer(
             producer_id, entry.epoch if entry else 0, last.last_sequence + 1 if last else 0, transactional
@@ -372,10 +389,12 @@ class World:
 
     # ---- our commands
 
-    def _clean(self, *, at_once: bool, yes: bool, only: str | None, asked: bool = False, **stopped: Any) -> Act:
+    def _clean(
+        self, *, at_once: bool, yes: bool, only: str | None, asked: bool = False, exact: bool = False, **stopped: Any
+    ) -> Act:
         words = ["clean", "--json", *(("--yes",) if yes else ()), *(("--only", only) if only else ())]
         words += ["--delete-delay", "0"] if at_once else []
-        planned = _document(self.command(*words, "--dry-run")) if asked else None
+        planned = _document(self.command(*words, "--dry-run", *(("--exact",) if exact else ()))) if asked else None
         told = self.command(*words, stop=_stop_of(stopped))
         may = May(retains=only != "compaction", compacts=only != "retention")
         return Act(may, (told,), not stopped, settles=not only, planned=planned)
@@ -441,6 +460,20 @@ class World:
         takes_config = command not in {"dump", "verify", "history", "restore", "lookup"}
         return Act(May(), (self.command(*words, has_config=takes_config),), looked=command)
 
+    def _foretold(self, topic: str) -> Act:
+        """What ``explain`` says of one partition, and what runs later do."""
+        name = f"{topic}-0"
+        if not self._directory(topic).exists():
+            return TRUSTED
+        told = self.command("explain", name, "--json")
+        dry = self.command("clean", "--json", "--dry-run", "--topic", name)
+        said, planned = _document(told), _document(dry)
+        if told.status or dry.status or said is None or planned is None:
+            return Act(May(), (told, dry), looked="explain")
+        run_later = partial(self.later, name)
+        untrue = untrue_of_explain(said["partitions"][0], self.clock.now_ms, run_later, planned["partitions"][0])
+        return Act(May(), (told, dry), looked="explain", untrue=tuple(untrue))
+
     def _daemon(self) -> Act:
         told = self.command("run", "--once")
         return Act(May(retains=True, compacts=True), (told,))
@@ -502,10 +535,12 @@ class World:
             return TRUSTED
         if unclean:
             (self.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
-        found = read_by_kafka(self._referee, self.log_dir, self.clock.now_ms, self.in_force)
+        told = self.command("preflight", "--json", has_config=False)
+        started = started_by_kafka(self._referee, self.log_dir, self.clock.now_ms, self.in_force)
         (self.log_dir / ".kafka_cleanshutdown").touch()
         self._forget_what_is_gone()
-        return Act(May(is_trusted=True), read_by_kafka=found)
+        untrue = tuple(untrue_of_preflight(json.loads(told.stdout), started)) if told.stdout else ()
+        return Act(May(is_trusted=True), (told,), started=started, untrue=untrue)
 
     def _kafka_cleans(self, *, keep: bool) -> Act:
         """Kafka's retention and its cleaner."""
@@ -708,18 +743,31 @@ def partitions_of(log_dir: Path) -> list[Path]:
     return sorted(path for path in log_dir.glob("*-0") if path.is_dir() and path.name != METADATA_DIR)
 
 
-def read_by_kafka(
+def started_by_kafka(
     referee: Referee, log_dir: Path, now_ms: int, in_force: Callable[[str], Stated | None]
-) -> dict[str, frozenset[int]]:
-    """Have Kafka open and read every partition, as a start does. Return the offsets of data records.
+) -> dict[str, Opened | Refused]:
+    """Have Kafka open and read every partition, as a start does."""
+    return {
+        directory.name: _started(referee, directory, now_ms, in_force(directory.name))
+        for directory in partitions_of(log_dir)
+    }
 
-    Raises: KafkaRefused.
-    """
-    found = {}
-    for directory in partitions_of(log_dir):
-        stated = in_force(directory.name)
+
+def _started(referee: Referee, directory: Path, now_ms: int, stated: Stated | None) -> Opened | Refused:
+    try:
         config = stated.keys() if stated else {}
         (log,) = referee.read([directory], now_ms=now_ms, shutdown="auto", checkpoints=True, config=config)
-        records = (record for batch in log.batches() if not batch.control for record in batch.records)
-        found[directory.name] = frozenset(one.offset for one in records if one.offset >= log.log_start_offset)
-    return found
+    except KafkaRefused as refused:
+        return Refused(str(refused), _opens(referee, directory))
+    records = (record for batch in log.batches() if not batch.control for record in batch.records)
+    offsets = frozenset(one.offset for one in records if one.offset >= log.log_start_offset)
+    return Opened(log.log_start_offset, log.log_end_offset, offsets)
+
+
+def _opens(referee: Referee, directory: Path) -> bool:
+    """Return whether Kafka opens what it does not read."""
+    try:
+        referee.lookup(directory, (), (), shutdown="auto")
+    except KafkaRefused:
+        return False
+    return True

@@ -251,6 +251,21 @@ def test_missing_records_behind_the_end_keep_the_active_segment() -> None:
     assert retention(facts, a_policy(retention_ms=DAY_MS), NOW_MS).deleted == 4
 
 
+@pytest.mark.parametrize("base_offset", [0, 10, 20, 30, 40, 50])
+@pytest.mark.parametrize("newest_ms", [NOW_MS, 0, NOW_MS + DAY_MS, NO_TIMESTAMP])
+@pytest.mark.parametrize("retention_bytes", [-1, 100])
+def test_each_segment_tells_the_first_moment_at_which_time_lets_it_go(
+    base_offset: int, newest_ms: int, retention_bytes: int
+) -> None:
+    """Also one that waits for missing records, which go when they are due themselves, or never."""
+    facts, policy = missing_at(base_offset, newest_ms), a_policy(retention_ms=DAY_MS, retention_bytes=retention_bytes)
+    for verdict in retention(facts, policy, NOW_MS).kept:
+        at_ms = verdict.reason.until_ms
+        moments = (NOW_MS + 3650 * DAY_MS,) if at_ms is None else (at_ms - 1, at_ms)
+        gone = [verdict.base_offset in {v.base_offset for v in retention(facts, policy, ms).gone} for ms in moments]
+        assert gone == [False, True][: len(moments)], verdict
+
+
 def test_the_log_start_goes_over_missing_records_as_a_user_or_the_cluster_said() -> None:
     facts = replace(missing_at(20), log_start_offset=30)
     assert retention(facts, a_policy(), NOW_MS).deleted == 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.config.policy import TopicPolicy
-from policies.facts import PartitionFacts
+from policies.facts import NO_TIMESTAMP, MissingRecords, PartitionFacts
 from policies.reasons import Action
 from policies.retention import CurvePoint, curve_by_size, curve_by_time, retention
 from tests.builders import NOW_MS, a_log, a_policy
@@ -26,7 +28,10 @@ def logs(draw: st.DrawFn) -> PartitionFacts:
     for size, age in draw(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 9)), min_size=1, max_size=6)):
         log = log.segment(bytes=size, newest_ms=NOW_MS - age)
     offsets = st.integers(0, log.facts().log_end_offset)
-    return log.log_start(draw(offsets)).high_watermark(draw(offsets)).facts()
+    facts = log.log_start(draw(offsets)).high_watermark(draw(offsets)).facts()
+    ages_ms = draw(st.lists(st.integers(-3, 9), max_size=1))
+    missing = tuple(MissingRecords(draw(offsets), "an index", NOW_MS - age_ms) for age_ms in ages_ms)
+    return replace(facts, missing=missing)
 
 
 @given(logs())
@@ -39,6 +44,12 @@ def test_each_limit_leaves_what_the_curve_says(facts: PartitionFacts) -> None:
     for curve in (by_time, by_size):
         limits = [point.limit for point in curve]
         assert limits == [*sorted(x for x in limits if x is not None), None]
+
+
+def test_missing_records_of_an_age_that_nobody_knows_stay_at_each_limit_of_time() -> None:
+    log = a_log().segment(bytes=50, newest_ms=NOW_MS - 9).segment(bytes=30, newest_ms=NOW_MS - 4).facts()
+    log = replace(log, missing=(MissingRecords(10, "an index", NO_TIMESTAMP),))
+    assert curve_by_time(log, a_policy(), NOW_MS) == (CurvePoint(8, 30), CurvePoint(None, 80))
 
 
 def test_each_step_has_the_greatest_limit_that_still_leaves_so_little() -> None:

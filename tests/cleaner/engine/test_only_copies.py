@@ -292,6 +292,22 @@ def test_index_files_below_the_log_go(healthy: Healthy, capsys: pytest.CaptureFi
     capsys.readouterr()
 
 
+def test_a_dry_run_knows_the_age_of_an_only_copy_whose_index_files_were_not_set_aside(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Recovery gives the time index the copy's suffix before a run plans."""
+    log = healthy.file(PARTITION, ".log")
+    log.rename(log.with_name(f"{log.name}.deleted"))
+    words = ["clean", "--log-dir", str(healthy.log_dir), "--yes", "--json", "--set", "retention.ms=1"]
+    documents = []
+    for more in (["--dry-run"], []):
+        main([*words, *more])
+        documents.append(json.loads(capsys.readouterr().out)["partitions"])
+    planned, done = ([[(s["base_offset"], s["action"]) for s in p["segments"]] for p in of] for of in documents)
+    assert planned == done
+    assert "delete" in {action for of in done for _, action in of}
+
+
 @pytest.mark.parametrize("unlink", ["clean", "run", "free"])
 @pytest.mark.parametrize("how", ["set aside", "removed"])
 def test_what_tells_of_missing_records_never_comes_to_lie_below_the_log(

@@ -1,0 +1,125 @@
+"""What ``explain`` and ``preflight`` say of the time to come, against what then comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from tests.lives.running import Told
+
+LATER_MS: Final = 400 * 86_400_000
+"""Long after every limit of a life."""
+_CLEANS: Final = ("clean", "--json", "--yes", "--delete-delay", "0")
+_DECIDES: Final = frozenset(
+    {"TIME_NOT_REACHED", "FUTURE_TIMESTAMP", "BEHIND_KEPT_SEGMENT", "NO_LIMIT", "WITHIN_SIZE", "RECORDS_MISSING"}
+)
+"""What retention says of a segment that only a limit of age keeps, or that none lets go."""
+
+
+class Runs(Protocol):
+    """Runs a command on a copy of the log dir, whose clock is moved."""
+
+    def __call__(self, now_ms: int, *words: str) -> tuple[Told, frozenset[int]]:
+        """Return what it said, and the base offsets that the partition has behind it."""
+
+
+class Opened(NamedTuple):
+    """A partition behind a start of Kafka."""
+
+    log_start: int
+    log_end: int
+    offsets: frozenset[int]
+    """Of the data records that were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Kafka did not open a partition, or did not read it to its end."""
+
+    error: str
+    is_opened: bool
+
+
+def untrue_of_explain(said: Mapping[str, Any], now_ms: int, run: Runs, planned: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ``explain`` said of a partition and does not come true.
+
+    Args:
+        said: the partition in its document.
+        now_ms: when it was said.
+        run: runs ``clean`` on a copy, later.
+        planned: the partition in the document of a dry run of the same moment.
+    """
+    if said["error"]:
+        return
+    now = {one["base_offset"]: (one["action"], one["reason"]["code"]) for one in said["segments"]}
+    plan = {one["base_offset"]: (one["action"], one["reason"]["code"]) for one in planned["segments"]}
+    if now != plan:
+        yield f"what clean does now: {now}, and a dry run says {plan}"
+    yield from _of_expiry(said["segments"], now_ms, run)
+    yield from _of_changes(said["changes"], now_ms, run)
+
+
+def _of_expiry(segments: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Iterator[str]:
+    """Each segment that stays, and the moment from which retention may delete it."""
+    kept = [one for one in segments if one["action"] != "delete" and _decided(one)]
+    moments = sorted({one["expires_ms"] for one in kept if one["expires_ms"] and now_ms < one["expires_ms"] < 1 << 62})
+    for at_ms in dict.fromkeys((*moments[:1], *moments[-1:])):
+        due = {one["base_offset"] for one in kept if one["expires_ms"] and one["expires_ms"] <= at_ms}
+        for moment, is_due in ((at_ms - 1, False), (at_ms, True)):
+            told, bases = run(moment, *_CLEANS, "--only", "retention")
+            goes_now = {one["base_offset"] for one in kept if one["expires_ms"] == at_ms}
+            if not _failed(told) and (wrong := (due & bases if is_due else goes_now - bases)):
+                told_of = f"segments {sorted(goes_now)} go at {at_ms}"
+                yield f"{told_of}: at {moment} {sorted(wrong)} {'stay' if is_due else 'go'}"
+    never = {one["base_offset"] for one in kept if one["expires_ms"] is None}
+    if never:
+        told, bases = run(now_ms + LATER_MS, *_CLEANS, "--only", "retention")
+        if not _failed(told) and never - bases:
+            yield f"time never lets segments {sorted(never)} go, and {sorted(never - bases)} go"
+
+
+def _decided(segment: Mapping[str, Any]) -> bool:
+    return any(rule["rule"] == "retention" and rule["code"] in _DECIDES for rule in segment["rules"])
+
+
+def _of_changes(changes: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Iterator[str]:
+    for change in changes:
+        if change["code"] != "COMPACTION":
+            continue
+        compacts = [
+            _compacts(run(moment, "clean", "--json", "--yes")[0]) for moment in (change["at_ms"] - 1, change["at_ms"])
+        ]
+        if None not in compacts and compacts != [False, True]:
+            yield f"a round is due at {change['at_ms']}: a millisecond before and then, a run compacts: {compacts}"
+
+
+def _failed(told: Told) -> bool:
+    return told.status != 0
+
+
+def _compacts(told: Told) -> bool | None:
+    """Return whether a run compacted the partition that it was asked for; None if it failed."""
+    if _failed(told):
+        return None
+    (partition,) = json.loads(told.stdout)["partitions"]
+    return any(one["action"] == "compact" for one in partition["segments"])
+
+
+def untrue_of_preflight(said: Mapping[str, Any], started: Mapping[str, Opened | Refused]) -> Iterator[str]:
+    """Yield what ``preflight`` said of the partitions of a start, and Kafka does otherwise."""
+    for partition in said["log_dirs"][0]["partitions"]:
+        found = started.get(partition["directory"])
+        if found is None or partition["fate"] not in {"served", "refuses", "takes-offline"}:
+            continue
+        name, is_served = partition["directory"], partition["fate"] == "served"
+        if isinstance(found, Refused):
+            if found.is_opened != is_served:
+                yield f"{name} {partition['fate']}: {partition['cause']}; Kafka says {found.error}"
+        elif not is_served:
+            yield f"{name} {partition['fate']}: {partition['cause']}; Kafka opens it"
+        else:
+            expected = partition["log_start_offset"], partition["log_end_offset"]
+            if expected != (found.log_start, found.log_end):
+                yield f"{name}: {expected} foretold, {(found.log_start, found.log_end)} opened"
