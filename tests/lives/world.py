@@ -332,7 +332,7 @@ class World:
             start = log.log_end_offset
             for _ in range(batches):
                 if by is not None:
-                    self._append(log, drawn, by * 10 + transactional, transactional=transactional)
+                    self._append(log, drawn, _id_of(by, transactional=transactional), transactional=transactional)
                 else:
                     records = _records(drawn, self.clock.now_ms)
                     log.append_records(records, now_ms=self.clock.now_ms, compression=Compression[codec.upper()])
@@ -356,13 +356,13 @@ class World:
         if not self._directory(topic).exists():
             return TRUSTED
         with self._writing(topic) as log:
-            entry = log.producer_state(self.clock.now_ms).producers.get(by * 10 + 1)
+            entry = log.producer_state(self.clock.now_ms).producers.get(_id_of(by, transactional=True))
             if entry and entry.open_txn_first_offset is not None:
                 marker = encode_control_batch(
                     ControlType.ABORT if abort else ControlType.COMMIT,
                     offset=0,
                     timestamp_ms=self.clock.now_ms,
-                    producer_id=by * 10 + 1,
+                    producer_id=_id_of(by, transactional=True),
                     producer_epoch=entry.epoch,
                     coordinator_epoch=0,
                 )
@@ -709,6 +709,11 @@ def _read(text: str) -> dict[str, Stated] | None:
     except tomllib.TOMLDecodeError:
         return None
     return {name: Stated.of(keys) for name, keys in topics.items()}
+
+
+def _id_of(by: int, *, transactional: bool) -> int:
+    """Return the id of a producer; those of the referee's workloads are smaller."""
+    return 10_000 + 10 * by + transactional
 
 
 def _has_bytes(path: Path) -> bool:
