@@ -6,7 +6,7 @@ So a task on another machine, which has nothing but the path, sees the same log 
 What it shows:  the files of the local log dirs; for each partition that is tiered its joined log (``joining``) as the
                 files of a partition directory, with the epochs of the lineage and the topic id; the offset checkpoints
                 of all log dirs in one file. Below ``.remote`` each segment of the tier by itself, in a directory
-                TOPIC-PARTITION-TOPICID/SEGMENTID, which no listing names.
+                TOPICID.SEGMENTID/TOPIC-PARTITION, which no listing names.
 Left out:       segments that cannot be read, such as encrypted ones without a key. ``problems`` names them.
 Never:          a write. A broker's own files stay as they are.
 """
@@ -100,6 +100,8 @@ class JoinedLog(NamedTuple):
     local: Path | None
     """The local directory; None without one."""
     lineage: tuple[LeaderEpochEntry, ...]
+    part: LocalPart | None
+    """The offsets of the local log; None without one."""
     pieces: tuple[LogPiece, ...]
     files: Mapping[str, OriginalFile]
     """The files that the view shows, by name."""
@@ -195,7 +197,7 @@ class TierView:
         shown = self._files_of(listing, pieces)
         shown[LEADER_EPOCH_CHECKPOINT] = MadeFile(format_leader_epochs(lineage))
         shown[PARTITION_METADATA_FILE] = MadeFile(format_partition_metadata(partition.topic_id))
-        return JoinedLog(partition, local, lineage, tuple(pieces), shown)
+        return JoinedLog(partition, local, lineage, part, tuple(pieces), shown)
 
     def _log_start(self, local: Path | None) -> int:
         if local is None:
@@ -239,7 +241,7 @@ class TierView:
         base_offset, files = segment.start_offset, dict(self.tier.layout.files(segment))
         if piece.is_cut_at_start or piece.is_cut_at_end:
             try:
-                ((whole,)) = list_partition(self.path_of(segment)).segments
+                whole = list_partition(self.path_of(segment)).segments[0]
                 base_offset, files = cut(whole, files, piece.start, piece.end)
             except Corrupt as error:
                 self._note(segment, str(error))
@@ -250,26 +252,37 @@ class TierView:
         return shown
 
     def path_of(self, segment: RemoteSegment) -> StoredPath:
-        """Return the directory in which the view shows a segment of the tier by itself."""
-        partition = f"{segment.partition}-{segment.partition.topic_id}"
-        return StoredPath(self.place, _REMOTE, partition, segment.segment_id)
+        """Return the directory in which the view shows a segment of the tier by itself.
 
-    def _alone(self, partition: str, segment_id: str) -> dict[str, _Shown]:
-        for found in self.tier.partitions:
-            if f"{found}-{found.topic_id}" == partition:
-                for segment in self.tier.segments(found):
-                    if segment.segment_id == segment_id:
-                        files = self.tier.layout.files(segment)
-                        base = segment.start_offset
-                        return _as_shown(
-                            {
-                                segment_file_name(base, kind): files[name]
-                                for name, kind in _KINDS.items()
-                                if name in files
-                            },
-                            segment.stored.newest_ms if segment.stored else 0,
-                        )
+        It looks like that of a partition of which the segment is all, sealed, in a log dir of its own.
+        """
+        held = f"{segment.partition.topic_id}.{segment.segment_id}"
+        return StoredPath(self.place, _REMOTE, held, str(segment.partition))
+
+    def _alone(self, held: str, name: str | None) -> dict[str, _Shown]:
+        """Return the names in the log dir of one segment, or in the directory of its partition."""
+        topic_id, _, segment_id = held.partition(".")
+        for partition in self.tier.partitions:
+            if partition.topic_id != topic_id or name not in (None, str(partition)):
+                continue
+            for segment in self.tier.segments(partition):
+                if segment.segment_id != segment_id:
+                    continue
+                if name is None:
+                    return {str(partition): _Shown(StoredEntry(str(partition), is_directory=True))}
+                return self._files_alone(segment)
         return {}
+
+    def _files_alone(self, segment: RemoteSegment) -> dict[str, _Shown]:
+        files, base = self.tier.layout.files(segment), segment.start_offset
+        shown: dict[str, OriginalFile] = {
+            segment_file_name(base, kind): files[name] for name, kind in _KINDS.items() if name in files
+        }
+        if segment.next_offset is not None:  # what follows makes it a sealed one
+            shown[segment_file_name(segment.next_offset, FileKind.LOG)] = MadeFile(b"")
+            if TierFile.SNAPSHOT in files:
+                shown[segment_file_name(segment.next_offset, FileKind.SNAPSHOT)] = files[TierFile.SNAPSHOT]
+        return _as_shown(shown, segment.stored.newest_ms if segment.stored else 0)
 
     def _names(self, directory: str) -> dict[str, _Shown]:
         if directory not in self._shown:
@@ -281,7 +294,7 @@ class TierView:
             return self._root()
         parts = directory.split("/")
         if parts[0] == _REMOTE:
-            return self._alone(parts[1], parts[2]) if len(parts) == 3 else {}
+            return self._alone(parts[1], parts[2] if len(parts) > 2 else None) if 1 < len(parts) <= 3 else {}
         found: dict[str, _Shown] = {}
         for log_dir in self.log_dirs:
             with suppress(FileNotFoundError, NotADirectoryError):

@@ -11,10 +11,11 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from crc32c import crc32c
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from zstandard import ZstdCompressor
@@ -60,7 +61,8 @@ class DrawnSegment:
     topic_id: str = TOPIC_ID
     aborted: bytes = b""
     mtime_ms: int = NOW_MS
-    snapshot: bytes = field(default=b"producers")
+    snapshot: bytes = struct.pack(">hIi", 1, crc32c(bytes(4)), 0)
+    """Without a producer."""
 
     @property
     def segment_id(self) -> str:

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=_OPERAND,
         help="verify these partitions, log dirs or partition directories; by default all of the log dirs",
     )
-    add_place_arguments(parser)
+    add_place_arguments(parser, with_tier=True)
     reading = parser.add_argument_group("reading")
     reading.add_argument("--deep", action="store_true", help="also decompress every batch, and read every record")
     reading.add_argument(
@@ -100,6 +100,8 @@ def run(args: argparse.Namespace) -> int:
     from storage.kernels import check_usable
 
     check_repair_usage(args)
+    if args.tier is not None:
+        return _run_tier(args)
     view = quiet_view(args)
     with before_repairs() if args.repair else nullcontext():
         log_dirs, request = _asked(args)
@@ -114,6 +116,43 @@ def run(args: argparse.Namespace) -> int:
     show(report, as_json=args.json, view=view, pager=args.pager)
     for problem in checked.problems:
         complain(problem)
+    if checked.is_damaged:
+        return ExitStatus.DAMAGED
+    return ExitStatus.FAILED if checked.problems else ExitStatus.DONE
+
+
+def _run_tier(args: argparse.Namespace) -> int:
+    """Check a tier; of log dirs only the metadata of the tier and the epochs and ends of logs are read."""
+    from cleaner.engine.clock import SystemClock
+    from cleaner.engine.inventory import is_named
+    from cleaner.engine.verify.checked import CheckRequest
+    from cleaner.engine.verify.tier_files import look_at_tier, with_content
+    from cleaner.report.verify import VerifyReport
+    from storage.kernels import check_usable
+    from storage.tiers.view import view_at
+
+    for given, option in ((args.repair, "--repair"), (args.resume, "--resume"), (args.places, _OPERAND)):
+        if given:
+            raise InvalidConfig(
+                option, None, "does not go with --tier: the whole tier is checked, or what --topic names"
+            )
+    check_usable()
+    (log_dir,) = open_log_dirs(args)
+    check_topics(args.topic, [log_dir])
+    view = view_at(log_dir.path)
+    assert view is not None
+    began_seconds = stopwatch()
+    found = look_at_tier(view, lambda name: is_named(name, args.topic), SystemClock().now_ms())
+    request = CheckRequest(is_whole=False, is_deep=args.deep, threads=args.threads or len(os.sched_getaffinity(0)))
+    checked = check_unless_signalled(found.log_dirs, request, args.rate)
+    if isinstance(checked, ExitStatus):
+        return checked
+    checked = with_content(checked, found)
+    report = VerifyReport(checked, stopwatch() - began_seconds)
+    show(report, as_json=args.json, view=quiet_view(args), pager=args.pager)
+    for problem in checked.problems:
+        complain(problem)
+    args.view = None  # what was left out is told
     if checked.is_damaged:
         return ExitStatus.DAMAGED
     return ExitStatus.FAILED if checked.problems else ExitStatus.DONE

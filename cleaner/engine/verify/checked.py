@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.findings.findings import Finding, Harm, HeaderWalk
+from storage.errors import Corrupt
 from storage.names import TopicPartition
 
 
@@ -34,6 +35,8 @@ class Checked:
     """Worst first."""
     problems: list[str] = field(default_factory=list)
     """A line for each file that could not be read."""
+    corrupt: list[Corrupt] = field(default_factory=list)
+    """Of the problems, those of files whose bytes cannot be decoded, such as chunks of a tier."""
     partitions: int = 0
     segments: int = 0
     size_bytes: int = 0

@@ -45,7 +45,7 @@ from policies.findings.of_log_dir import (
 from policies.preflight.identity import IdentityBefore
 from policies.preflight.metadata import METADATA_DIR
 from storage.anomalies import Anomaly, CheckedSegment, EpochRun, Gap, LastBatch, SeenAnomaly, TxnEvent
-from storage.errors import LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile
+from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import (
@@ -353,6 +353,7 @@ class _Check:
         facts = [result for _, result in group if isinstance(result, CheckedSegment)]
         if errors or isinstance(listing, LogCleanerError):
             self._checked.problems += map(str, errors)
+            self._checked.corrupt += [error for error in errors if isinstance(error, Corrupt)]
             return [], facts
         try:
             noted = place.dir.checkpoints.noted(place.name)

@@ -1,0 +1,180 @@
+"""Gather what is known of the segments of a tier, for its check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.engine.verify.checked import Checked
+from policies.findings.findings import Finding, worst_first
+from policies.findings.of_tiers import (
+    CONTENT_CODES,
+    RemoteSegmentFacts,
+    TierPartitionFacts,
+    corrupt_finding,
+    of_tier,
+    tier_findings,
+)
+from storage.errors import LogCleanerError
+from storage.log_dir import LogDir
+from storage.names import TopicPartition, parse_segment_file_name
+from storage.stores.paths import StoredPath
+from storage.tiers.errors import CipherMissing, CorruptTier, NoKey
+from storage.tiers.joining import OffsetSpan, join, valid_spans
+from storage.tiers.segments import RemoteSegment, TieredPartition, TierFile
+from storage.tiers.view import TierView
+
+_LOCKED: Final = (NoKey, CipherMissing)
+
+
+class TierToCheck(NamedTuple):
+    """The findings of names and metadata of a tier, and the segments whose content is left to check."""
+
+    findings: list[Finding]
+    problems: list[str]
+    """A line for each segment that cannot be read here, such as one without its key."""
+    log_dirs: list[LogDir]
+    """Each shows one segment by itself."""
+    places: dict[str, RemoteSegment]
+    """By the path of such a log dir."""
+    partitions: set[TieredPartition]
+    """The partitions that were looked at."""
+
+
+def look_at_tier(view: TierView, wants: Callable[[TopicPartition], bool], now_ms: int) -> TierToCheck:
+    """Look at all segments of the wanted partitions. Raises: UnreadableFile, as a store."""
+    found = TierToCheck([], [], [], {}, set())
+    for partition in view.tier.partitions:
+        if not wants(partition.topic_partition):
+            continue
+        found.partitions.add(partition)
+        segments, locked = view.tier.segments(partition), set[str]()
+        facts = tuple(_facts(view, segment, found.problems, locked) for segment in segments)
+        gaps, doubled = _coverage(view, partition, segments)
+        path = f"{view.tier.path}/{partition}"
+        found.findings.extend(tier_findings(TierPartitionFacts(str(partition), path, facts, gaps, doubled), now_ms))
+        for segment, fact in zip(segments, facts, strict=True):
+            if segment.segment_id not in locked and _has_content(segment, fact):
+                log_dir = view.path_of(segment).parent
+                found.log_dirs.append(LogDir(log_dir))
+                found.places[str(log_dir)] = segment
+    return found
+
+
+def with_content(checked: Checked, found: TierToCheck) -> Checked:
+    """Return the check of the content of segments together with what their names told."""
+    corrupt = [error for error in checked.corrupt if isinstance(error, CorruptTier)]
+    told = {str(error) for error in corrupt}
+    damaged = {error.path: corrupt_finding(str(error.path), error.cause) for error in corrupt}
+    content = [*_content_findings(checked.findings, found.places), *damaged.values()]
+    return replace(
+        checked,
+        findings=worst_first([*found.findings, *content]),
+        problems=[*found.problems, *(problem for problem in checked.problems if problem not in told)],
+        partitions=len(found.partitions),
+        segments=len(found.log_dirs),
+    )
+
+
+def _content_findings(findings: Iterable[Finding], places: dict[str, RemoteSegment]) -> Iterator[Finding]:
+    """Yield what is wrong with the content of segments, under the names that their files have in the tier."""
+    for finding in findings:
+        if finding.code in CONTENT_CODES:
+            path = StoredPath(finding.path)
+            segment = places.get(str(path.parent.parent))
+            yield of_tier(finding, _object(segment, path) if segment else finding.path)
+
+
+def _object(segment: RemoteSegment, shown: Path) -> str:
+    """Return the path of the file in the tier that holds what the view shows."""
+    name = parse_segment_file_name(shown.name)
+    objects = segment.stored.objects if segment.stored else {}
+    suffix = name.kind.value if name else ""
+    held = objects.get(suffix) or objects.get(".indexes") or next(iter(objects.values()), None)
+    return str(held.path) if held else str(shown)
+
+
+def _has_content(segment: RemoteSegment, fact: RemoteSegmentFacts) -> bool:
+    is_damaged = fact.missing or fact.wrong_sizes or fact.problem or segment.problem
+    return segment.is_readable and segment.end_offset is not None and not fact.is_orphan and not is_damaged
+
+
+def _facts(view: TierView, segment: RemoteSegment, problems: list[str], locked: set[str]) -> RemoteSegmentFacts:
+    """Return the facts of a segment; note it among the locked ones if it is encrypted, and its key is not here."""
+    layout, stored, problem = view.tier.layout, segment.stored, segment.problem
+    missing = tuple(layout.missing(stored)) if stored else (TierFile.LOG.value,)
+    wrong: list[tuple[str, int, int]] = []
+    if stored and not missing and not problem:
+        try:
+            files = layout.files(segment)
+            for suffix, due in layout.sizes(segment).items():
+                if stored.objects[suffix].size_bytes != due:
+                    wrong.append((str(stored.objects[suffix].path), stored.objects[suffix].size_bytes, due))
+            stated, log = segment.size_bytes, files.get(TierFile.LOG)
+            if (
+                segment.has_metadata
+                and stated is not None
+                and log is not None
+                and log.size_bytes != stated
+                and not wrong
+            ):
+                wrong.append((str(stored.objects[TierFile.LOG].path), log.size_bytes, stated))
+        except _LOCKED as error:
+            problems.append(str(error))
+            locked.add(segment.segment_id)
+        except (LogCleanerError, FileNotFoundError) as error:
+            problem = str(error)
+    return RemoteSegmentFacts(
+        f"{segment.start_offset}-{segment.segment_id}",
+        _path(view, segment),
+        segment.start_offset,
+        segment.end_offset,
+        segment.state.name if segment.state is not None else None,
+        segment.event_ms,
+        segment.has_metadata,
+        view.tier.is_orphan(segment),
+        stored.size_bytes if stored else 0,
+        stored.newest_ms if stored else 0,
+        missing,
+        tuple(wrong),
+        problem,
+    )
+
+
+def _path(view: TierView, segment: RemoteSegment) -> str:
+    if segment.stored is None:
+        directory = f"{view.tier.path}/{segment.partition}-{segment.partition.topic_id}"
+        return f"{directory}/{segment.start_offset}-{segment.segment_id}"
+    suffix, found = next(iter(segment.stored.objects.items()))
+    return str(found.path).removesuffix(suffix)
+
+
+Spans = tuple[tuple[int, int], ...]
+
+
+def _coverage(view: TierView, partition: TieredPartition, segments: Sequence[RemoteSegment]) -> tuple[Spans, Spans]:
+    """Return the offsets that no copy has, and those that two copies of one epoch have."""
+    counted = [
+        segment
+        for segment in segments
+        if segment.is_readable and segment.end_offset is not None and not view.tier.is_orphan(segment)
+    ]
+    joined = view.joined(partition.topic_partition)
+    is_shown = joined is not None and joined.partition == partition
+    lineage = joined.lineage if joined and is_shown else view.tier.lineage(partition)
+    pieces = join(counted, lineage, joined.part if joined and is_shown else None)
+    gaps = [(one.end, other.start - 1) for one, other in pairwise(pieces) if one.end < other.start]
+    spans = sorted(
+        span
+        for segment in counted
+        for span in valid_spans(segment.epochs, OffsetSpan(segment.start_offset, segment.next_offset or 0), lineage)
+    )
+    doubled, reached = [], 0
+    for span in spans:
+        if span.start < reached:
+            doubled.append((span.start, min(span.end, reached) - 1))
+        reached = max(reached, span.end)
+    return tuple(gaps), tuple(doubled)
