@@ -8,6 +8,7 @@ comparisons with Kafka say the exact ones.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.lives.world import Act, Stated, World
 
 STATUSES: Final = frozenset({0, 1, 2, 3, 4, 5, 6, 10})
 _SHOWN: Final = 5
+_ASIDE: Final = re.compile(r"[^/]+\.[0-9a-f]{32}-(stray|delete)/")
 _FIGURES: Final = ("deleted_segments", "deleted_bytes", "compacted_from_bytes")
 """Of a result; a dry run states the most that they can be."""
 
@@ -41,7 +43,8 @@ class _Log:
 
     log: SeenLog
     aside: tuple[Piece, ...]
-    stated: Stated | None
+    stated: tuple[Stated, ...]
+    """What is stated; more than one thing while the configuration is edited."""
     now_ms: int
 
     def piece_of(self, offset: int) -> tuple[Piece, Placed]:
@@ -53,25 +56,33 @@ class _Log:
 
     def retention_lets(self, piece: Piece) -> bool:
         """Return whether a stated limit lets a segment go."""
-        if self.stated is None or not self.stated.deletes:
-            return False
         end = self.log.high_watermark
         if end is None or piece.end_offset > end:
             return False
-        by_age, by_size = self.stated.retention_ms, self.stated.retention_bytes
+        return any(self._limits_let(stated, piece) for stated in self.stated if stated.deletes)
+
+    def _limits_let(self, stated: Stated, piece: Piece) -> bool:
+        by_age, by_size = stated.retention_ms, stated.retention_bytes
         behind = sum(other.size_bytes for other in self.log.pieces if other.base_offset > piece.base_offset)
-        is_old = by_age is not None and by_age >= 0 and piece.newest_ms < self.now_ms - by_age
+        is_old = by_age is not None and by_age >= 0 and piece.aged_from_ms < self.now_ms - by_age
         return is_old or (by_size is not None and behind >= by_size)
 
     def compaction_lets(self, piece: Piece, placed: Placed) -> bool:
         """Return whether a round lets a record go."""
-        if self.stated is None or not self.stated.compacts or not self.log.pieces:
+        compacting = [stated for stated in self.stated if stated.compacts]
+        if not compacting or not self.log.pieces or piece.trouble:
             return False
         end = min(self.log.stable_end, self.log.pieces[-1].base_offset)
         fact = placed.fact
         if fact.offset >= end:
             return False
         is_expired = fact.value is None and placed.horizon_ms is not None and placed.horizon_ms <= self.now_ms
+        if placed.is_legacy and fact.value is None:
+            newest_ms, stays_ms = (
+                max(one.file_ms for one in self.log.pieces),
+                min(s.delete_retention_ms for s in compacting),
+            )
+            is_expired = piece.file_ms <= newest_ms - stays_ms
         return fact.key is None or is_expired or fact.offset in self.log.aborted or self._is_superseded(fact, end)
 
     def _is_superseded(self, fact: Fact, end: int) -> bool:
@@ -95,14 +106,19 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         if name not in after.logs:
             found.append(Broken("a partition stays", f"{name} is gone"))
             continue
-        stated = world.in_force(name)
+        stated = world.all_in_force(name)
         aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
         context = _Log(log, aside, stated, world.clock.now_ms)
         found += _of_partition(context, act, after.logs[name], is_held=name in world.held_before)
         found += _of_restores(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
     found += _of_evidence(world, before, act, after)
-    found += [*_of_plans(act, after), *_of_looks(before, act, after), *_of_owners(world, before, after)]
+    found += [
+        *_of_directories(before, after),
+        *_of_plans(act, after),
+        *_of_looks(before, act, after),
+        *_of_owners(world, before, after),
+    ]
     found += _of_promises(act, after)
     if act.imported:
         source, made = (after.logs[name] for name in act.imported)
@@ -129,6 +145,13 @@ def _of_owners(world: World, before: Look, after: Look) -> Iterator[Broken]:
             yield Broken("new files belong to the broker", f"{path} belongs to {uid}")
 
 
+def _of_directories(before: Look, after: Look) -> Iterator[Broken]:
+    """Nobody touches the directories that a broker set aside."""
+    touched = {path for path, _ in set(before.files.items()) ^ set(after.files.items()) if _ASIDE.match(path)}
+    if touched:
+        yield Broken("a directory that is set aside stays", f"{sorted(touched)[:_SHOWN]}")
+
+
 def _of_promises(act: Act, after: Look) -> Iterator[Broken]:
     """What a command says it did is done."""
     for name, offset in act.may.below.items():
@@ -153,11 +176,14 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
     made = Look.at(copy).logs
     for name, log in before.logs.items():
         if name not in made:
-            yield Broken("a copy has every partition", name)
+            if not log.trouble:
+                yield Broken("a copy has every partition", name)
             continue
+        if log.trouble:
+            continue  # it is left out, as the exit status says
         if act.is_same and made[name].records != log.records:
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
-        context = _Log(log, (), world.in_force(name), world.clock.now_ms)
+        context = _Log(log, (), world.all_in_force(name), world.clock.now_ms)
         yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
 
 
@@ -171,7 +197,7 @@ def _of_evidence(world: World, before: Look, act: Act, after: Look) -> Iterator[
         name = path.partition("/")[0]
         if name not in before.logs or (world.log_dir / path).exists():
             continue
-        context = _Log(before.logs[name], (piece,), world.in_force(name), world.clock.now_ms)
+        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms)
         lost = [placed.fact.offset for placed in piece.placed if not _may_leave_aside(context, act, piece, placed)]
         if lost and not lost[0] < before.logs[name].log_start:
             yield Broken("what tells of missing records stays", f"{path}: {lost[:_SHOWN]}")
@@ -187,7 +213,7 @@ def _of_log_starts(world: World, before: Look, act: Act, after: Look) -> Iterato
         if name not in before.logs or name not in after.logs:
             continue
         passed = range(before.logs[name].log_start, after.logs[name].log_start)
-        context = _Log(before.logs[name], (piece,), world.in_force(name), world.clock.now_ms)
+        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms)
         lost = [
             placed.fact.offset
             for placed in piece.placed
@@ -311,7 +337,7 @@ def _of_aside(world: World, before: Look, act: Act, after: Look) -> Iterator[Bro
         piece, kept = before.aside[path], after.aside.get(path)
         there = {placed.fact for placed in kept.placed} if kept else set()
         there |= set(after.logs[name].records.values())
-        stated = world.in_force(name)
+        stated = world.all_in_force(name)
         context = _Log(before.logs[name], (piece,), stated, world.clock.now_ms)
         lost = [
             placed.fact.offset

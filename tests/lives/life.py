@@ -79,6 +79,7 @@ def drawn(seed: int, steps: int = STEPS, *, has_broker: bool = False) -> LifeSto
     dice = Random(f"life {seed}")
     kinds = {**_KINDS, **(_OF_THE_BROKER if has_broker else {})}
     happenings = [Happening("policy", _policy(dice) | {"topic": topic}) for topic in TOPICS]
+    happenings += [Happening("legacy", _legacy(dice) | {"topic": t}) for t in TOPICS if dice.random() < _OLD]
     happenings += [Happening("produce", _produce(dice) | {"topic": topic, "roll": True}) for topic in TOPICS]
     while len(happenings) < steps:
         if dice.random() < _SCENES:
@@ -191,6 +192,24 @@ def _pick(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000, "more": dice.random() < 0.5}
 
 
+def _pick_one(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000}
+
+
+def _set_dir_aside(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "form": dice.choice(("stray", "delete"))}
+
+
+def _edited(dice: Random) -> dict[str, Any]:
+    drawn = _policy(dice)
+    del drawn["file"]
+    return drawn | {"delay_ms": dice.randrange(40)}
+
+
+def _legacy(dice: Random) -> dict[str, Any]:
+    return {"dice": dice.randrange(1 << 30), "form": dice.randrange(1 << 10), "segments": dice.randrange(2, 6)}
+
+
 def _cluster(dice: Random) -> dict[str, Any]:
     return {"retention_ms": dice.choice((2 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS))}
 
@@ -248,6 +267,10 @@ _KINDS: Final[Kinds] = {
     "sweep": (1, _plain),
     "look": (4, _look),
     "foretold": (1, _roll),
+    "edited": (0.7, _edited),
+    "cut-log": (0.4, _pick_one),
+    "set-dir-aside": (0.4, _set_dir_aside),
+    "bring-dir-home": (0.8, _nothing),
     "snapshot": (1, _nothing),
     "bring-back": (1, _bring_back),
     "set-aside": (1.5, _pick),
@@ -387,6 +410,8 @@ def _two_say(dice: Random, topic: str) -> Iterator[Happening]:
     yield _cleaned(dice)
 
 
+_OLD: Final = 0.1
+"""How often a topic begins with the formats of old brokers."""
 _SCENES: Final = 0.12
 """How often a scene begins, not a step."""
 _SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say)

@@ -13,7 +13,7 @@ from tests.interop.referee import Referee
 from tests.lives.laws import Broken, broken_by, lacking
 from tests.lives.life import LifeStory
 from tests.lives.running import Breaks, Told, load_everything
-from tests.lives.seen import Look
+from tests.lives.seen import Look, SeenLog
 from tests.lives.world import Act, May, World, started_by_kafka
 
 TRIES_MAX: Final = 300
@@ -72,10 +72,14 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
 
     What a person set aside, or what tells of missing records, bounds limits and rounds until the log begins above it,
     so the first run may leave something to the second. So does an open transaction whose records a limit lets go, if
-    no snapshot names it: nothing tells the second run of it.
+    no snapshot names it: nothing tells the second run of it. And so does a round that takes the newest records of the
+    oldest segment, which then is due.
     """
-    is_bounded = before.files.keys() & {*world.by_hand, *world.evidence} or any(
-        name in after.logs and log.stable_end < after.logs[name].log_start for name, log in before.logs.items()
+    both = [(log, after.logs[name]) for name, log in before.logs.items() if name in after.logs]
+    is_bounded = (
+        before.files.keys() & {*world.by_hand, *world.evidence}
+        or any(old.stable_end < new.log_start for old, new in both)
+        or any(_looks_older(old, new) for old, new in both)
     )
     if not (act.settles and act.is_whole and act.told[0].status == 0) or is_bounded:
         return []
@@ -87,12 +91,25 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
     return []
 
 
+def _looks_older(before: SeenLog, after: SeenLog) -> bool:
+    """Return whether the oldest segment lost its newest records to a round."""
+    bases = [piece.base_offset for piece in after.pieces]
+    if len(bases) <= 1:
+        return False
+    merged = [piece.newest_ms for piece in before.pieces if bases[0] <= piece.base_offset < bases[1]]
+    return after.pieces[0].newest_ms < max(merged, default=0)
+
+
 def _at_the_end(world: World, look: Look, referee: Referee | None) -> list[Broken]:
     """The doctor names what is missing, and Kafka reads what is there."""
     found = []
     told = world.command("doctor")
     if "Traceback" in told.stderr or told.status not in {0, 4}:
         found.append(Broken("a doctor looks", f"{told.status} {told.stderr[-1500:]}"))
+    if (
+        cut := [path for path in world.troubled() if not all(name in told.stdout for name in path.split("/"))]
+    ) and told.status in {0, 4}:
+        found.append(Broken("a doctor names a log that was cut", f"{cut}: {told.status} {told.stdout[-1500:]}"))
     if (names := lacking(world, look)) and not (told.status == 4 and all(name in told.stdout for name in names)):
         found.append(Broken("a doctor names what is missing", f"{names}: {told.status} {told.stdout[-1500:]}"))
     if referee is not None:

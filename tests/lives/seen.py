@@ -46,6 +46,8 @@ class Placed(NamedTuple):
     is_transactional: bool
     horizon_ms: int | None
     """The delete horizon of its batch."""
+    is_legacy: bool = False
+    """Of the formats v0 and v1, whose batches have no horizon."""
 
 
 class Marker(NamedTuple):
@@ -71,6 +73,13 @@ class Piece:
     markers: tuple[Marker, ...] = ()
     trouble: str = ""
     """Why the walk ended before the end of the file."""
+    file_ms: int = 0
+    """The time of the file."""
+
+    @property
+    def aged_from_ms(self) -> int:
+        """The time from which its age counts. Source: Kafka LogSegment.largestTimestamp."""
+        return self.newest_ms if self.newest_ms >= 0 else self.file_ms
 
 
 @dataclass(frozen=True)
@@ -188,14 +197,14 @@ def _pieces(directory: Path) -> Iterator[Piece]:
 def piece_of(path: Path, base_offset: int) -> Piece:
     """Read one ``.log``, whatever its suffix."""
     data, placed, markers, newest, end, trouble = path.read_bytes(), [], [], -1, base_offset, ""
-    batches = iter_batches(data, path)
+    batches, file_ms = iter_batches(data, path), path.stat().st_mtime_ns // 1_000_000
     try:
         for batch in batches:
             batch.ensure_valid()
             header = batch.header
             end, newest = header.last_offset + 1, max(newest, header.max_timestamp_ms)
             if isinstance(batch, LegacyBatch):
-                placed += [Placed(_fact(record), -1, False, None) for record in batch.records()]
+                placed += [Placed(_fact(record), -1, False, None, True) for record in batch.records()]
             elif header.is_control:
                 markers += [
                     Marker(record.offset, header.producer_id, record.key == _ABORT) for record in batch.records()
@@ -208,7 +217,7 @@ def piece_of(path: Path, base_offset: int) -> Piece:
         trouble = f"{len(data) - batches.position} bytes are no batch" if batches.position < len(data) else ""
     except LogCleanerError as error:
         trouble = str(error)
-    return Piece(path, base_offset, len(data), end, newest, tuple(placed), tuple(markers), trouble)
+    return Piece(path, base_offset, len(data), end, newest, tuple(placed), tuple(markers), trouble, file_ms)
 
 
 def _fact(record: object) -> Fact:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,11 +27,14 @@ from storage.records import ControlType, Record
 from tests.batches import encode_control_batch
 from tests.interop.referee import Referee
 from tests.interop.verdicts import KafkaRefused
+from tests.legacy_logs import FORMATS
+from tests.legacy_logs import segment as legacy_segment
 from tests.lives.foretold import Opened, Refused, untrue_of_explain, untrue_of_preflight
 from tests.lives.life import HOUR_MS, TOPICS, Happening
 from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of
 from tests.metadata_dirs import METADATA_DIR, alter, write_metadata
+from tests.partition_dirs import PartitionDir
 
 FS: Final = FileSystem()
 TOPIC_IDS: Final = {topic: f"{number:02d}{'A' * 20}" for number, topic in enumerate(TOPICS)}
@@ -49,6 +53,9 @@ _BESIDE: Final = {
     "preflight": ["preflight"],
 }
 """What may run beside another command."""
+_OLD_FORMATS: Final = tuple(form for form in FORMATS if form.magic < 2)
+_HEADER_BYTES: Final = 20
+"""Less than a batch of any format takes."""
 _KEYS: Final = tuple(f"k{number}".encode() for number in range(8))
 
 
@@ -152,6 +159,8 @@ class World:
         self.clock = LifeClock.from_now()
         self.stated: dict[str, Stated] = {}
         """What the configuration states, by topic."""
+        self.others: list[dict[str, Stated]] = []
+        """What else it may have stated, in a step in which it was edited."""
         self._half: dict[str, Stated] | None = None
         """What half of it stated, in a step whose command read that; no command acts on what nobody can read."""
         self.held: set[str] = set()
@@ -168,13 +177,15 @@ class World:
         self._snapshot_evidence: dict[str, Piece] = {}
         self._snapshot_by_hand: list[str] = []
         self._snapshot_held: set[str] = set()
+        self.cut: list[str] = []
+        """The ``.log`` files that a person cut, by path below the log dir."""
         self._file = "plain"
         self._written = self._imported = 0
         self._write_config()
 
     def do(self, step: Happening) -> Act:
         """Let a step happen."""
-        self.held_before, self._half = frozenset(self.held), None
+        self.held_before, self._half, self.others = frozenset(self.held), None, []
         method: Callable[..., Act] = getattr(self, "_" + step.kind.replace("-", "_"))
         act = method(**step.options)
         if act.may.is_trusted:  # a person, or a start of a broker, may take what tells of missing records
@@ -199,9 +210,14 @@ class World:
             told = run((*words, *options), clock, self.room, copy, None, self._breaks)
         return told, frozenset(int(path.stem) for path in (copy / name).glob("*.log"))
 
-    def in_force(self, partition: str) -> Stated | None:
-        """Return what is stated of a partition; None where nobody stated a policy."""
-        stated = self.stated if self._half is None else self._half
+    def all_in_force(self, partition: str) -> tuple[Stated, ...]:
+        """Return what is stated of a partition by any configuration that a command may have read."""
+        found = (self.in_force(partition), *(self.in_force(partition, other) for other in self.others))
+        return tuple(one for one in found if one is not None)
+
+    def in_force(self, partition: str, other: Mapping[str, Stated] | None = None) -> Stated | None:
+        """Return what is stated of a partition, maybe by another configuration; None where nobody stated a policy."""
+        stated = other if other is not None else self.stated if self._half is None else self._half
         said, by_cluster = stated.get(partition.rpartition("-")[0]), self.cluster_retention_ms
         if said is None:
             return None if by_cluster is None else Stated("delete", by_cluster, None, 24 * HOUR_MS)
@@ -241,6 +257,18 @@ class World:
             return Act(May(retains=may_run, compacts=may_run), (told,))
         self._write_config()
         return TRUSTED
+
+    def _edited(self, topic: str, delay_ms: int, **stated: Any) -> Act:
+        """The configuration is saved while a run reads it, or acts on it; for a moment there is none."""
+        if self._file == "fifo":
+            return TRUSTED
+        words = ("clean", "--json", "--yes", "--log-dir", str(self.log_dir), "--config", str(self.config))
+        running = start(words, self.clock, self.room, self.log_dir, None, self._breaks)
+        time.sleep(delay_ms / 1000)
+        self.others = [self.stated, {}]
+        self.stated = {**self.stated, topic: Stated(**stated)}
+        self._write_config()
+        return Act(May(retains=True, compacts=True), (wait_for(running),))
 
     def _text(self, stated: Mapping[str, Stated]) -> str:
         tables = (
@@ -327,6 +355,8 @@ class World:
         roll: bool,
         uncommitted: bool,
     ) -> Act:
+        if self._is_cut(topic):
+            return TRUSTED
         drawn = Random(dice)
         with self._writing(topic) as log:
             start = log.log_end_offset
@@ -353,7 +383,7 @@ class World:
         log.append_records(_records(drawn, self.clock.now_ms), now_ms=self.clock.now_ms, producer=producer)
 
     def _end(self, topic: str, by: int, *, abort: bool) -> Act:
-        if not self._directory(topic).exists():
+        if not self._directory(topic).exists() or self._is_cut(topic):
             return TRUSTED
         with self._writing(topic) as log:
             entry = log.producer_state(self.clock.now_ms).producers.get(_id_of(by, transactional=True))
@@ -372,9 +402,24 @@ class World:
         return TRUSTED
 
     def _roll(self, topic: str) -> Act:
-        if self._directory(topic).exists():
+        if self._directory(topic).exists() and not self._is_cut(topic):
             with self._writing(topic) as log:
                 log.roll(self.clock.now_ms)
+        return TRUSTED
+
+    def _legacy(self, topic: str, dice: int, form: int, segments: int) -> Act:
+        """A log of the formats v0 and v1, as an old broker left it."""
+        if self._directory(topic).exists():
+            return TRUSTED
+        drawn, form_of = Random(dice), _OLD_FORMATS[form % len(_OLD_FORMATS)]
+        made = PartitionDir(self.log_dir, f"{topic}-0")
+        for _ in range(segments):
+            records = _records(drawn, self.clock.now_ms)
+            numbered = [replace(one, offset=made.end_offset + place) for place, one in enumerate(records)]
+            self._written += 1
+            legacy_segment(made, made.end_offset, form_of.encode(numbered), mtime_ms=self.clock.now_ms + self._written)
+        made.segment(made.end_offset, mtime_ms=self.clock.now_ms)
+        self._commit(topic, made.end_offset)
         return TRUSTED
 
     # ---- time
@@ -436,7 +481,7 @@ class World:
         return Act(May(), (told,), not stopped)
 
     def _sweep(self, **stopped: Any) -> Act:
-        names = sorted(str(path.relative_to(self.log_dir)) for path in self.log_dir.glob("*/*.deleted"))
+        names = sorted(str(path.relative_to(self.log_dir)) for path in self.log_dir.glob("*-0/*.deleted"))
         if not names:
             return TRUSTED
         return Act(May(), (self.command("doctor", "--yes", "--sweep", *names, stop=_stop_of(stopped)),), not stopped)
@@ -546,7 +591,7 @@ class World:
         """Kafka's retention and its cleaner."""
         for directory in self._partitions():
             stated = self.in_force(directory.name)
-            if self._referee and stated:
+            if self._referee and stated and not self._is_cut(directory.name.rpartition("-")[0]):
                 self._referee.clean(
                     [directory],
                     config=stated.keys(),
@@ -561,7 +606,7 @@ class World:
     def _workload(self, topic: str, seed: int, steps: int) -> Act:
         """A broker appends records of every kind."""
         directory = self._directory(topic)
-        if self._referee and directory.exists():
+        if self._referee and directory.exists() and not self._is_cut(topic):
             now_ms = self.clock.now_ms
             self._referee.workload([directory], seed, now_ms=now_ms, checkpoints=True, steps=steps)
         self._forget_what_is_gone()
@@ -671,6 +716,47 @@ class World:
                 path.unlink()
             self._note_evidence(log, logs)
             log.unlink()
+        return TRUSTED
+
+    def _cut_log(self, topic: str, pick: float) -> Act:
+        """A closed ``.log`` loses its end, within a batch."""
+        self.clock.passes(MINUTES_MS)
+        logs = [
+            path for path in sorted(self._directory(topic).glob("*.log"))[:-1] if path.stat().st_size > _HEADER_BYTES
+        ]
+        if logs:
+            log = logs[int(pick * len(logs))]
+            os.truncate(log, log.stat().st_size - 1 - int(pick * _HEADER_BYTES) % _HEADER_BYTES)
+            self.cut.append(str(log.relative_to(self.log_dir)))
+        return TRUSTED
+
+    def _is_cut(self, topic: str) -> bool:
+        """Return whether a log of the partition is cut, so that nobody writes to it before it is mended."""
+        return any(self._troubled(path) for path in self.cut if path.startswith(f"{topic}-0/"))
+
+    def _troubled(self, path: str) -> bool:
+        whole = self.log_dir / path
+        return whole.exists() and bool(piece_of(whole, int(whole.stem)).trouble)
+
+    def troubled(self) -> list[str]:
+        """Return the cut logs that are still there."""
+        return [path for path in self.cut if self._troubled(path)]
+
+    def _set_dir_aside(self, topic: str, form: str) -> Act:
+        """A broker sets a partition aside as ``-stray``, or deletes its topic."""
+        directory = self._directory(topic)
+        if directory.exists():
+            self.clock.passes(MINUTES_MS)
+            self._written += 1
+            directory.rename(directory.with_name(f"{directory.name}.{self._written:032x}-{form}"))
+        return TRUSTED
+
+    def _bring_dir_home(self) -> Act:
+        self.clock.passes(MINUTES_MS)
+        for path in sorted((*self.log_dir.glob("*-stray"), *self.log_dir.glob("*-delete"))):
+            home = self.log_dir / path.name.rpartition(".")[0]
+            if not home.exists():
+                path.rename(home)
         return TRUSTED
 
     def _note_evidence(self, log: Path, logs: list[Path]) -> None:
