@@ -497,8 +497,11 @@ class AivenLayout:
         return self.root / f"{self._prefix}{partition.topic}-{partition.topic_id}" / str(partition.partition)
 
     def located(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return a segment with its objects, if its custom metadata say where they lie."""
-        if not segment.custom_metadata:
+        """Return a segment with its objects, if they lie where its custom metadata say, and not where they would else.
+
+        A tier that was copied to another place has custom metadata of its first one.
+        """
+        if not segment.custom_metadata or segment.stored is not None:
             return segment
         try:
             fields = decode(_CUSTOM, 0, segment.custom_metadata)
@@ -535,9 +538,9 @@ class AivenLayout:
 
     def _base_of(self, prefix: str) -> Path:
         """Return the directory at which keys with a prefix begin: the bucket, or the directory of the plugin."""
-        if isinstance(self.root, StoredPath):
-            return StoredPath(self.root.place)
         parts = prefix.split("/")[:-1]
+        if isinstance(self.root, StoredPath) and (not parts or list(self.root.parts[-len(parts) :]) != parts):
+            return StoredPath(self.root.place)
         return (
             self.root.parents[len(parts) - 1] if parts and list(self.root.parts[-len(parts) :]) == parts else self.root
         )
