@@ -13,6 +13,8 @@ class MoveStep(StrEnum):
 
     COPY = "copy"
     """The partition is copied into the other log dir, checked, and gets its name there."""
+    RETURN = "return"
+    """The directory that an earlier move set aside gets its name back: no log has changed since."""
     SET_ASIDE = "set-aside"
     """The old directory gets the name that a start of Kafka keeps and does not serve."""
     FORGET = "forget"
@@ -39,6 +41,8 @@ class MoveFacts(NamedTuple):
     """Where the logs differ, if the target and one more log dir have it; None if they are equal."""
     obstacle: str | None = None
     """Why the directory cannot be copied as it is; None if it can."""
+    aside: str | None = None
+    """The directory in the target that an earlier move set aside; None without one, or if a log changed since."""
 
 
 class DueStep(NamedTuple):
@@ -46,7 +50,7 @@ class DueStep(NamedTuple):
 
     step: MoveStep
     source: str | None = None
-    """The log dir that has or had the partition; None if nothing is left to do."""
+    """The log dir that has or had the partition; None if nothing is left to do, or if no log dir has it any more."""
 
 
 class RefusedMove(NamedTuple):
@@ -62,6 +66,8 @@ def move_verdict(facts: MoveFacts) -> DueStep | RefusedMove:
     if (refused := _never(facts, others)) is not None:
         return refused
     if not others:
+        if facts.target not in facts.holders and facts.aside is not None:
+            return DueStep(MoveStep.RETURN)
         is_left = facts.target in facts.holders and facts.is_noted
         return DueStep(MoveStep.FORGET, facts.begun) if is_left else DueStep(MoveStep.NOTHING)
     (source,) = others
@@ -82,7 +88,7 @@ def _never(facts: MoveFacts, others: list[str]) -> RefusedMove | None:
 def _alone(facts: MoveFacts, source: str) -> DueStep | RefusedMove:
     if facts.obstacle is not None:
         return RefusedMove(facts.obstacle, "mend that first")
-    return DueStep(MoveStep.COPY, source)
+    return DueStep(MoveStep.COPY if facts.aside is None else MoveStep.RETURN, source)
 
 
 def _beside(facts: MoveFacts, source: str) -> DueStep | RefusedMove:

@@ -235,6 +235,10 @@ class HistoryEntry(TypedDict):
     """Of `move`: the log dir that had the partition."""
     to_dir: NotRequired[str]
     """Of `move`: the log dir that got the partition."""
+    offsets: NotRequired[dict[str, int]]
+    """Of `move`: the partition's lines of the checkpoints, by file name."""
+    is_return: NotRequired[bool]
+    """Of `move`: true if it took an earlier move back."""
     fingerprint: NotRequired[str]
     """Of `failed`: SHA-256 of the names and identities of the files."""
     text: NotRequired[str]
@@ -334,11 +338,17 @@ class MovedPartition(PartitionPlace):
     """A partition."""
 
     log_dir: str | None
-    """The path of the log dir that has or had the partition; null if nothing is left to do, or if it was refused."""
+    """The path of the log dir that has or had the partition; null if nothing is left to do, if it was refused, or if no
+    log dir has it any more.
+    """
+    to_dir: str
+    """The path of the log dir that gets the partition."""
     step: MoveStep
-    """The step at which the move begins: `copy`; `set-aside` or `forget` where an earlier run was killed; `nothing`."""
+    """The step at which the move begins: `copy`; `return`, if an earlier move set the same files aside; `set-aside` or
+    `forget` where an earlier run was killed; `nothing`.
+    """
     done: bool
-    """True if the partition is in `to_dir`, and nowhere else."""
+    """True if the partition is there, and nowhere else."""
     files: Count
     """The files that are copied."""
     bytes: Count
@@ -354,14 +364,14 @@ class MovedPartition(PartitionPlace):
 
 
 class MoveDocument(TypedDict):
-    """The document that `move --json` prints."""
+    """The document that `move --json` and `restore --moves --json` print."""
 
     schema: Literal["logcleaner.move/1"]
     """The name of this schema."""
     dry_run: bool
     """True if nothing was changed."""
-    to_dir: str
-    """The path of the log dir that gets the partitions."""
+    to_dir: str | None
+    """The path of the log dir that gets the partitions; null for `restore --moves`."""
     partitions: list[MovedPartition]
     """The partitions, in the order in which they were named."""
 

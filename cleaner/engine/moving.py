@@ -31,8 +31,8 @@ ReplicaManager.maybeAddLogDirFetchers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -43,8 +43,8 @@ from cleaner.engine.copy.manifest import CopyDoesNotFit
 from cleaner.engine.copy.moment import SeenDirectory, SourceChanged
 from cleaner.engine.delete_records import count_records
 from cleaner.engine.journal import Journal, partition_of, read_entries
-from cleaner.engine.means import OpenLogDirs
-from cleaner.engine.private import name_of_private, names_in, private_directory, remove_private
+from cleaner.engine.means import Means, OpenLogDirs
+from cleaner.engine.private import is_of_a_start, name_of_private, names_in, private_directory, remove_private
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
 from cleaner.engine.streams import read_streams
 from cleaner.errors import told
@@ -136,18 +136,32 @@ class _Noted(NamedTuple):
     set_aside: str
 
 
+class MovedAway(NamedTuple):
+    """A partition that a move took out of a log dir, whose directory waits there."""
+
+    topic_partition: TopicPartition
+    target: str
+    """The log dir that it was moved into."""
+    set_aside: str
+    """The name of the directory."""
+    offsets: Mapping[str, int]
+    """Its lines of the checkpoints, by file name."""
+
+
 class Mover:
     """Moves partitions into one log dir."""
 
-    def __init__(self, opened: OpenLogDirs, target: LogDir) -> None:
+    def __init__(self, log_dirs: Sequence[LogDir], target: LogDir, means: Means, *, copies: bool = True) -> None:
         """Look at nothing yet.
 
         Args:
-            opened: the log dirs of the broker, under their locks if something is to be changed.
+            log_dirs: those of the broker, under their locks if something is to be changed.
             target: one of them.
+            means: of the run.
+            copies: whether partitions are copied; else a move is only taken back, or finished.
         """
-        self._log_dirs, self._target, self._means = opened.log_dirs, target, opened.means
-        self._fs = opened.means.fs
+        self._log_dirs, self._target, self._means, self._copies = log_dirs, target, means, copies
+        self._fs = means.fs
 
     def plan(self, wanted: Sequence[TopicPartition]) -> tuple[Move, ...]:
         """Return what there is to do. Changes nothing.
@@ -181,6 +195,11 @@ class Mover:
             verdict = move_verdict(self._facts(name))
             if isinstance(verdict, RefusedMove):
                 raise MoveRefused(name, *verdict)
+            if verdict.step is MoveStep.COPY and not self._copies:
+                cause = f"{verdict.source}/{name} changed since the move"
+                raise MoveRefused(
+                    name, cause, f"logcleaner move {name} --to-dir {self._target.path} moves what it is now"
+                )
             return self._measured(move, verdict)
         except LogCleanerError as error:
             return replace(move, error=told(error))
@@ -193,10 +212,13 @@ class Mover:
         noted = _noted(self._target, name)
         begun = next((d for d in self._log_dirs if noted and str(d.path) == noted.source), None)
         difference = obstacle = None
+        away = moved_away(self._target, name)
         if len(others) == 1:
             (source,) = others
             obstacle = self._obstacle(source, name)
             difference = _difference(source.path / str(name), self._target.path / str(name))
+            if away and _difference(source.path / str(name), self._target.path / away.set_aside) is not None:
+                away = None
         return MoveFacts(
             name,
             str(self._target.path),
@@ -206,6 +228,7 @@ class Mover:
             is_noted=begun is not None and _is_noted(begun, name),
             difference=difference,
             obstacle=obstacle,
+            aside=away and away.set_aside,
         )
 
     def _obstacle(self, source: LogDir, name: TopicPartition) -> str | None:
@@ -220,13 +243,19 @@ class Mover:
         return _other_broker(source, self._target)
 
     def _measured(self, move: Move, verdict: DueStep) -> Move:
+        name, stray = (
+            move.topic_partition,
+            name_of_private(move.topic_partition, f".{uuid4().hex}{DirState.STRAY.value}"),
+        )
         move = replace(move, step=verdict.step, source=verdict.source)
+        if verdict.step is MoveStep.RETURN:
+            return replace(move, set_aside=stray if verdict.source else None)
         if verdict.source is None:
             return move
-        source, name = LogDir(Path(verdict.source)), move.topic_partition
         if verdict.step is not MoveStep.COPY:
             noted = _noted(self._target, name)
             return replace(move, set_aside=noted.set_aside if noted else None)
+        source = LogDir(Path(verdict.source))
         seen = SeenDirectory.look(source.path / str(name))
         left_out = self._not_trusted(source, seen, name)
         sizes = {file: seen.entries[file].identity.size_bytes for file in seen.entries if file not in left_out}
@@ -235,7 +264,7 @@ class Mover:
             files=len(sizes),
             size_bytes=sum(sizes.values()),
             needed_bytes=as_it_is_bytes(seen),
-            set_aside=name_of_private(name, f".{uuid4().hex}{DirState.STRAY.value}"),
+            set_aside=stray,
             left_out=left_out,
         )
 
@@ -252,13 +281,17 @@ class Mover:
     def _moved(self, move: Move) -> Move:
         if move.error is not None:
             return move
-        if move.source is None:
+        if move.step is MoveStep.NOTHING:
             return replace(move, is_done=True)
-        source, name, records = LogDir(Path(move.source)), move.topic_partition, None
+        source = None if move.source is None else LogDir(Path(move.source))
+        name, records = move.topic_partition, None
         try:
-            if move.step is MoveStep.COPY:
+            if move.step is MoveStep.RETURN:
+                records = self._return(source, move)
+            elif move.step is MoveStep.COPY and source is not None:
                 records = self._copy(source, move)
-            self._finish(source, move)
+            if source is not None:
+                self._finish(source, move)
         except (LogCleanerError, OSError) as error:
             return replace(move, error=told(error))
         self._means.listener.event("partition_moved", **name._asdict(), from_dir=move.source, to_dir=move.target)
@@ -284,13 +317,29 @@ class Mover:
         fs.fsync_dir(self._target.path, Purpose.MOVE)
         return records
 
+    def _return(self, source: LogDir | None, move: Move) -> int:
+        """Give the directory that an earlier move set aside its name back: steps 2 and 3 of a move without a copy.
+
+        Return the number of data records. Raises: MoveRefused.
+        """
+        away = moved_away(self._target, move.topic_partition)
+        assert away is not None
+        directory = self._target.path / away.set_aside
+        records = self._checked(move.topic_partition, directory, directory)
+        self._take_name(source, move, directory, away)
+        self._fs.fsync_dir(self._target.path, Purpose.MOVE)
+        return records
+
     def _remove_leftover(self, private: Path, name: TopicPartition) -> None:
         """Remove what a killed move left. Raises: MoveRefused if it holds anything else."""
         if not os.path.lexists(private):
             return
         if private.is_symlink() or not private.is_dir():
             raise MoveRefused(name, f"{private} is no directory", "move it away")
-        if strange := sorted(set(names_in(private)) - {str(name)}):
+        strange = [
+            file for file in sorted(names_in(private)) if file != str(name) and not is_of_a_start(private / file)
+        ]
+        if strange:
             raise MoveRefused(name, f"{private} holds {strange[0]}, which no move wrote", "move it away")
         remove_private(self._fs, private, Purpose.MOVE)
 
@@ -317,34 +366,39 @@ class Mover:
             raise MoveRefused(name, str(damage).replace(str(directory), str(original)), _DAMAGED)
         return records
 
-    def _take_name(self, source: LogDir, move: Move, directory: Path) -> None:
-        """Do steps 2 and 3, but for the last fsync."""
+    def _take_name(self, source: LogDir | None, move: Move, directory: Path, away: MovedAway | None = None) -> None:
+        """Do steps 2 and 3, but for the last fsync. ``away`` has the lines of a partition that is nowhere else."""
         name, fs, clock = move.topic_partition, self._fs, self._means.clock
+        offsets = _offsets_of(source, name) if source else away.offsets if away else {}
         fields: dict[str, Any] = {"partition": str(name), "bytes": move.size_bytes, "renamed_to": move.set_aside}
-        with (
-            closing(Journal(source.path, fs, clock.boot(), may_wait=True)) as old,  # its disk may be full
-            closing(Journal(self._target.path, fs, clock.boot())) as new,
-        ):
+        with ExitStack() as stack:
+            new = stack.enter_context(closing(Journal(self._target.path, fs, clock.boot())))
+            # its disk may be full
+            old = (
+                stack.enter_context(closing(Journal(source.path, fs, clock.boot(), may_wait=True))) if source else None
+            )
             try:
-                new.record(MOVE, clock.now_ms(), **fields, from_dir=move.source)
-                if not old.record(MOVE, clock.now_ms(), **fields, to_dir=move.target):
+                new.record(MOVE, clock.now_ms(), **fields, from_dir=move.source or (away and away.target))
+                notes = {"to_dir": move.target, "offsets": offsets, "is_return": away is not None}
+                if old and not old.record(MOVE, clock.now_ms(), **fields, **notes):
                     self._means.listener.event("journal_waits", **name._asdict(), what=MOVE)
-                self._write_lines(source, name)
+                self._write_lines(source, name, offsets)
                 fs.move_dir(directory, self._target.path / str(name), Purpose.MOVE)
             except (LogCleanerError, OSError, KeyboardInterrupt):
                 if directory.exists():
-                    new.take_back()
-                    old.take_back()
+                    for journal in filter(None, (new, old)):
+                        journal.take_back()
                 raise
 
-    def _write_lines(self, source: LogDir, name: TopicPartition) -> None:
+    def _write_lines(self, source: LogDir | None, name: TopicPartition, offsets: Mapping[str, int]) -> None:
         """Give the target the partition's lines of the checkpoints, and its hold."""
         for checkpoint in OFFSET_CHECKPOINTS:
-            offset = source.offsets(checkpoint).get(name)
             lines = {key: at for key, at in self._target.offsets(checkpoint).items() if key != name}
-            self._target.write_offsets(checkpoint, lines if offset is None else {**lines, name: offset}, self._fs)
-        since_ms = source.holds().get(name)
-        if since_ms is not None:
+            if checkpoint in offsets:
+                lines[name] = offsets[checkpoint]
+            self._target.write_offsets(checkpoint, lines, self._fs)
+        since_ms = source.holds().get(name) if source else None
+        if source and since_ms is not None:
             holds = self._target.holds()
             ids = {**self._target.hold_ids(holds), **_only(source.hold_ids(source.holds()), name)}
             self._target.write_holds({**holds, name: since_ms}, self._fs, ids)
@@ -390,6 +444,42 @@ def reassignment(opened: OpenLogDirs, target: Path, wanted: Sequence[TopicPartit
     return {"version": 1, "partitions": partitions}
 
 
+def moved_away(log_dir: LogDir, name: TopicPartition) -> MovedAway | None:
+    """Return the newest move of a partition out of a log dir, if its directory waits there.
+
+    None if the newest one took an earlier move back. Raises: UnreadableFile.
+    """
+    newest = None
+    for entry in read_entries(log_dir.path, MOVE):
+        match entry:
+            case {"to_dir": str(target), "renamed_to": str(set_aside)} if partition_of(entry) == name:
+                offsets = entry.get("offsets")
+                found = MovedAway(name, target, set_aside, offsets if isinstance(offsets, dict) else {})
+                newest = None if entry.get("is_return") else found
+    path = log_dir.path / newest.set_aside if newest else None
+    return newest if path and path.is_dir() and not path.is_symlink() else None
+
+
+def moved_out_of(log_dir: LogDir) -> list[TopicPartition]:
+    """Return the partitions that a move took, or that one takes back, of which a step may be left, sorted.
+
+    Raises: UnreadableFile.
+    """
+    newest = {partition_of(entry): entry for entry in read_entries(log_dir.path, MOVE)}
+    here = {name for name, _ in log_dir.partitions()}
+    return sorted(
+        name
+        for name, entry in newest.items()
+        if name and (moved_away(log_dir, name) if name not in here else "from_dir" in entry)
+    )
+
+
+def _offsets_of(log_dir: LogDir, name: TopicPartition) -> dict[str, int]:
+    """Return a partition's lines of the checkpoints, by file name. Raises: CorruptCheckpoint, UnreadableFile."""
+    found = {checkpoint: log_dir.offsets(checkpoint).get(name) for checkpoint in OFFSET_CHECKPOINTS}
+    return {checkpoint: offset for checkpoint, offset in found.items() if offset is not None}
+
+
 def _only(ids: TopicIds, name: TopicPartition) -> TopicIds:
     return {name: ids[name]} if name in ids else {}
 
@@ -412,7 +502,7 @@ def _noted(target: LogDir, name: TopicPartition) -> _Noted | None:
 
 def _is_noted(log_dir: LogDir, name: TopicPartition) -> bool:
     """Return whether a log dir has a line of a partition in a checkpoint, or holds it. Raises: CorruptCheckpoint."""
-    return name in log_dir.holds() or any(name in log_dir.offsets(checkpoint) for checkpoint in OFFSET_CHECKPOINTS)
+    return name in log_dir.holds() or bool(_offsets_of(log_dir, name))
 
 
 def _difference(one: Path, other: Path) -> str | None:

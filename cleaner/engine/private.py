@@ -14,7 +14,13 @@ from typing import Final
 from storage.directory import opened
 from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose
-from storage.names import TopicPartition
+from storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    FileKind,
+    TopicPartition,
+    parse_segment_file_name,
+)
 
 NAME_BYTES_MAX: Final = 255
 
@@ -55,3 +61,12 @@ def names_in(directory: Path) -> list[str]:
     """Return the names in a directory. Raises: UnreadableFile."""
     with as_unreadable(directory), opened(directory) as descriptor:
         return os.listdir(descriptor)  # noqa: PTH208 - a path would be followed
+
+
+def is_of_a_start(path: Path) -> bool:
+    """Return whether a start of Kafka put a file into a private directory: it makes an empty log there, which it
+    removes behind its delay."""
+    found = parse_segment_file_name(path.name)
+    is_log = found is not None and found.kind is FileKind.LOG
+    is_known = found is not None or path.name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE)
+    return is_known and not path.is_symlink() and path.is_file() and not (is_log and path.stat().st_size)

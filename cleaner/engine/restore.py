@@ -28,9 +28,11 @@ from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import DROPPED, GUARDED, SOURCES, Journal, JournalFull, partition_of, read_lines
 from cleaner.engine.locks import Locks, OwnLocks, guarded
 from cleaner.engine.means import Means
+from cleaner.engine.moving import Move, Mover, moved_out_of
 from cleaner.engine.repair.reverting import RevertResult, revert_in, survey_reverts
 from cleaner.engine.undo_notes import journalled_deletions, moved_partitions
 from cleaner.errors import told
+from policies.moving import MoveStep
 from policies.restore import DeletionFacts, Restoration, RestoreFacts, belongs_to_another_topic, restoration
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError
@@ -155,6 +157,30 @@ class Restorer:
         with self._locked():
             means = replace(self._means, fs=self._fs)
             return tuple(result for log_dir in self._log_dirs for result in revert_in(log_dir, wanted, means))
+
+    def moves(self, wanted: Wanted) -> tuple[Move, ...]:
+        """Return the moves of the wanted partitions that can be taken back, or why not; takes no lock.
+
+        Raises: UnreadableFile.
+        """
+        return tuple(move for _, move in self._moves(wanted))
+
+    def move_back(self, wanted: Wanted) -> tuple[Move, ...]:
+        """Take the moves of the wanted partitions back, or finish what was begun of that. Raises: as ``restore``."""
+        with self._locked():
+            due = self._moves(wanted)
+            return tuple(done for mover, move in due for done in mover.move([move.topic_partition]))
+
+    def _moves(self, wanted: Wanted) -> list[tuple[Mover, Move]]:
+        """Return what is due, one step of each partition, with who does it: what is to be forgotten comes last."""
+        means, due = replace(self._means, fs=self._fs), []
+        for log_dir in self._log_dirs:
+            mover = Mover(self._log_dirs, log_dir, means, copies=False)
+            planned = mover.plan([name for name in moved_out_of(log_dir) if wanted(name)])
+            due += [(mover, move) for move in planned if move.step is not MoveStep.NOTHING or move.error is not None]
+        due.sort(key=lambda one: one[1].step is MoveStep.FORGET)
+        once = {move.topic_partition: (mover, move) for mover, move in reversed(due)}
+        return [once[name] for name in sorted(once)]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.journal import Journal
 from cleaner.engine.means import Means
-from cleaner.engine.private import name_of_private, names_in, private_directory, remove_private
+from cleaner.engine.private import is_of_a_start, name_of_private, names_in, private_directory, remove_private
 from cleaner.importing.records import LOG_APPEND_TIME, ImportedRecord
 from policies.config.policy import TopicPolicy
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
@@ -352,7 +352,8 @@ def _strange(private: Path) -> str:
     stem = private.name.removesuffix(IMPORT_SUFFIX)
     if parse_topic_partition(stem) is None:
         return "no partition, as its name says"
-    inner = [name for name in names_in(private) if not _is_file(private, name, _PRIVATE_FILES)]
+    unknown = [name for name in names_in(private) if not _is_file(private, name, _PRIVATE_FILES)]
+    inner = [name for name in unknown if not is_of_a_start(private / name)]
     if not inner:
         return ""
     directory = private / inner[0]

@@ -1,4 +1,4 @@
-"""The report of ``move``: text for people, ``logcleaner.move/1`` for machines."""
+"""The report of ``move``: text for people, ``logcleaner.move/1`` for machines. Also of ``restore --moves``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class MoveReport:
     """The moves of some partitions: planned, or done."""
 
     moves: Sequence[Move]
-    target: str
+    target: str | None
+    """The log dir that gets them; None for moves that are taken back."""
     dry_run: bool
 
     def document(self) -> MoveDocument:
@@ -49,14 +50,17 @@ class MoveReport:
 
 def _tell(move: Move, page: Page, would: str) -> None:
     name = str(move.topic_partition)
-    if move.source is None:
+    if move.step is MoveStep.NOTHING:
         page.line(f"{name}  {move.target}", hanging=2)
         page.note("nothing to do: it is there already")
         return
-    page.line(f"{name}  {move.source} -> {move.target}", hanging=2)
+    page.line(f"{name}  {move.source or 'nowhere else'} -> {move.target}", hanging=2)
     if move.step is MoveStep.COPY:
         checked = "" if move.records is None else f"; {counted(move.records, 'record')} read, every checksum is right"
         page.note(f"{counted(move.files, 'file')}, {size(move.size_bytes)} {would}move{'' if would else 'd'}{checked}")
+    elif move.step is MoveStep.RETURN:
+        read = "" if move.records is None else f"; {counted(move.records, 'record')} read, every checksum is right"
+        page.note(f"the directory that an earlier move set aside {would}get{'' if would else 's'} its name back{read}")
     else:
         page.note(f"an earlier move was killed behind its copy: the rest {'would be' if would else 'is'} done")
     if move.left_out:
@@ -74,6 +78,7 @@ def _document(move: Move) -> MovedPartition:
         "topic": move.topic_partition.topic,
         "partition": move.topic_partition.partition,
         "log_dir": move.source,
+        "to_dir": move.target,
         "step": move.step,
         "done": move.is_done,
         "files": move.files,

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from cleaner.engine.means import Means, OpenLogDirs, Silent
+from cleaner.engine.means import Means, Silent
 from cleaner.engine.moving import Move, Mover
-from policies.config.config_layers import ConfigLayers
+from cleaner.engine.restore import Restorer
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.names import TopicPartition
@@ -21,9 +21,8 @@ from tests.crash.power import RecordingFileSystem, lay_down, power_losses
 from tests.crash.promises import State, states_of
 from tests.crash.scenes import Scene, clicks, payments
 from tests.crash.stops import Counting, Stop, by_error, by_kill
-from tests.partition_dirs import FakeClock, configured
+from tests.partition_dirs import FakeClock
 
-LAYERS: Final[ConfigLayers] = configured()
 WANTED: Final = (TopicPartition("clicks", 0), TopicPartition("payments", 0))
 EVERY: Final[dict[Stop, int]] = {by_error: 5, by_kill: 12}
 STATES_AT_A_STEP: Final = 3
@@ -33,8 +32,7 @@ STATES_MAX: Final = 40
 def move(place: Path, fs: FileSystem) -> tuple[Move, ...]:
     """Out of ``old`` into ``new``; failures of a partition are in what it returns."""
     log_dirs = LogDir(place / "old"), LogDir(place / "new")
-    opened = OpenLogDirs(log_dirs, LAYERS, Means(fs, FakeClock(AT_MS), Silent()))
-    return tuple(Mover(opened, log_dirs[1]).move(WANTED))
+    return tuple(Mover(log_dirs, log_dirs[1], Means(fs, FakeClock(AT_MS), Silent())).move(WANTED))
 
 
 @pytest.fixture
@@ -95,6 +93,31 @@ def test_a_move_that_is_stopped_loses_nothing_and_the_next_finishes_it(
     for number, copied in places(place, scratch, stop):
         check(copied, before, number)
         check_finished(copied, before, lines, number)
+
+
+def move_back(place: Path, fs: FileSystem) -> tuple[Move, ...]:
+    log_dirs = LogDir(place / "old"), LogDir(place / "new")
+    return Restorer(log_dirs, Means(fs, FakeClock(AT_MS), Silent())).move_back(lambda _: True)
+
+
+@pytest.mark.parametrize("stop", EVERY)
+def test_taking_a_move_back_that_is_stopped_loses_nothing_and_the_next_finishes_it(
+    place: Path, before: dict[str, State], scratch: Path, stop: Stop
+) -> None:
+    move(shutil.copytree(place, scratch), FS)
+    moved, disk = Path(shutil.move(scratch, place.with_name("moved"))), Counting()
+    move_back(shutil.copytree(moved, scratch), disk)  # the journal names the log dirs by their paths
+    assert disk.steps > 20
+    for number in range(0, disk.steps, 3):
+        shutil.rmtree(scratch)
+        shutil.copytree(moved, scratch)
+        assert stop(move_back, scratch, number), number
+        check(scratch, before, number)
+        assert not [one.error for one in move_back(scratch, FS) if one.error], number
+        assert states_of(scratch / "old") == before, number
+        assert not states_of(scratch / "new"), number
+        assert lines_of(scratch / "old") == lines_of(place / "old"), number
+        assert not any(lines_of(scratch / "new").values()), number
 
 
 def test_power_loss_at_any_step_of_a_move_loses_nothing_and_the_next_finishes_it(

@@ -97,6 +97,10 @@ FIRST = {
     "logcleaner history": "logcleaner clean --log-dir /var/lib/kafka/data",
     "logcleaner diff": "logcleaner clean --log-dir /backup/kafka-1 --output /backup/kafka-1-clean --yes",
     "logcleaner move": "mkdir -p /disk2/kafka && cp /var/lib/kafka/data/meta.properties /disk2/kafka",
+    "logcleaner restore --moves": (
+        "mkdir -p /disk2/kafka && cp /var/lib/kafka/data/meta.properties /disk2/kafka && "
+        "logcleaner move orders-0 --to-dir /disk2/kafka --log-dir /var/lib/kafka/data"
+    ),
     "logcleaner digest": (
         "logcleaner digest /var/lib/kafka/data --output broker-2.json && cp broker-2.json broker-3.json"
     ),

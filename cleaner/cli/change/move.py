@@ -91,11 +91,13 @@ def _moves(args: argparse.Namespace, cleaner: Cleaner, target: LogDir) -> list[M
 
     wanted = list(dict.fromkeys(args.partitions))
     if args.dry_run:
-        return list(Mover(cleaner.opened(), target).plan(wanted))
+        opened = cleaner.opened()
+        return list(Mover(opened.log_dirs, target, opened.means).plan(wanted))
     done: list[Move] = []
     with cleaner.locked() as opened:
         try:
-            done.extend(Mover(opened, target_of(args.to_dir, opened.log_dirs)).move(wanted))
+            target = target_of(args.to_dir, opened.log_dirs)
+            done.extend(Mover(opened.log_dirs, target, opened.means).move(wanted))
         except KeyboardInterrupt:
             complain("stopped: the same command, run again, goes on")
             raise

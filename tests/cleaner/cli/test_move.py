@@ -101,6 +101,59 @@ def test_a_partition_can_be_moved_back(place: Place) -> None:
     assert not (place.new / "orders-0").exists()
 
 
+def test_a_move_back_of_what_did_not_change_copies_nothing(place: Place) -> None:
+    files, lines = files_of(place.old / "orders-0"), lines_of(place.old)
+    inode = min((place.old / "orders-0").glob("*.log")).stat().st_ino
+    assert place.run("orders-0") == 0
+    assert main(["move", "orders-0", "--to-dir", str(place.old), "--log-dir", str(place.new), "--json"]) == 0
+    assert '"step": "return"' in place.capsys.readouterr().out
+    assert min((place.old / "orders-0").glob("*.log")).stat().st_ino == inode
+    assert files_of(place.old / "orders-0") == files_of(aside(place.new)) == files
+    assert lines_of(place.old) == lines
+    assert set(lines_of(place.new).values()) == {None}
+
+
+def restore_moves(place: Place, *words: str) -> int:
+    return main(["restore", "--moves", *words, "--log-dir", str(place.old), str(place.new)])
+
+
+def test_restore_takes_a_move_back(place: Place) -> None:
+    files = files_of(place.old / "orders-0")
+    assert place.run("orders-0", "clicks-0") == 0
+    assert restore_moves(place, "-n", "--all") == restore_moves(place) == 0
+    assert not (place.old / "orders-0").exists()
+    assert restore_moves(place, "orders-0") == 0
+    assert files_of(place.old / "orders-0") == files
+    assert not (place.new / "orders-0").exists()
+    assert (place.new / "clicks-0").is_dir()
+    assert restore_moves(place, "orders-0") == 1
+    assert "no move in the journal can be taken back" in place.capsys.readouterr().err
+
+
+def test_restore_takes_no_move_back_behind_which_a_broker_wrote(place: Place) -> None:
+    assert place.run("orders-0") == 0
+    log = max((place.new / "orders-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + log.read_bytes())
+    assert restore_moves(place, "orders-0") == 1
+    told = place.capsys.readouterr().err
+    assert f"changed since the move; not moved: logcleaner move orders-0 --to-dir {place.old}" in told
+    assert (place.new / "orders-0").is_dir()
+
+
+def test_restore_brings_a_partition_back_whose_new_disk_is_gone(place: Place) -> None:
+    files, lines = files_of(place.old / "orders-0"), lines_of(place.old)
+    assert place.run("orders-0") == 0
+    only_old = ["restore", "--moves", "orders-0", "--log-dir", str(place.old)]
+    assert main([*only_old, "--yes"]) == 2
+    assert f"name {place.new}, too: orders-0 was moved there" in place.capsys.readouterr().err
+    shutil.rmtree(place.new)
+    assert main(only_old) == 5
+    assert not (place.old / "orders-0").exists()
+    assert main([*only_old, "--yes"]) == 0
+    assert files_of(place.old / "orders-0") == files
+    assert lines_of(place.old) == lines
+
+
 def test_a_hold_goes_with_its_partition(place: Place) -> None:
     LogDir(place.old).write_holds({ORDERS: 7}, FileSystem(), {ORDERS: "AAAAAAAAAAAAAAAAAAAAZQ"})
     assert place.run("orders-0") == 0
@@ -218,6 +271,16 @@ def half_moved(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     assert (place.old / "orders-0").is_dir()
     assert (place.new / "orders-0").is_dir()
     return place
+
+
+def test_what_a_start_made_of_a_killed_moves_directory_is_removed(place: Place) -> None:
+    private = place.new / "orders-0.move-delete"
+    (private / "orders-0").mkdir(parents=True)
+    (private / "orders-0" / "00000000000000000000.log").write_bytes(b"half a copy")
+    for name in ("00000000000000000000.log", "00000000000000000000.index", "leader-epoch-checkpoint"):
+        (private / name).touch()
+    assert place.run("orders-0") == 0
+    assert not private.exists()
 
 
 def test_a_half_move_is_told_by_preflight_and_finished_by_the_same_command(half_moved: Place) -> None:

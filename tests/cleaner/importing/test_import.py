@@ -513,3 +513,12 @@ def test_private_directory_of_a_long_topic_is_cleared_away(target, tmp_path, lin
     (inner / f"{0:020d}.log").touch()
     assert imported(tmp_path / "lines", target) == 0
     assert not inner.parent.exists()
+
+
+def test_the_empty_log_that_a_start_made_in_the_private_directory_is_cleared_away(target, tmp_path, lines) -> None:
+    private = target / "orders-0.import-delete"
+    (private / "orders-0").mkdir(parents=True)
+    for name in (f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex", "leader-epoch-checkpoint"):
+        (private / name).touch()
+    assert imported(tmp_path / "lines", target) == 0
+    assert not private.exists()
