@@ -254,6 +254,8 @@ def _joined(loaded: LoadedLayers, args: argparse.Namespace) -> LoadedLayers:
 
     log_dirs = [LogDir.open(path).path for path in loaded.log_dirs]
     args.view = view_of(args.tier, log_dirs, args.tier_key)
+    if log_dirs and getattr(args, "tier_apart", False):
+        return loaded
     facts = next((loaded.facts[path] for path in log_dirs if path in loaded.facts), ConfigFacts())
     return loaded._replace(log_dirs=(args.view,), facts={args.view: facts}, unread={})
 

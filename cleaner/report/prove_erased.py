@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cleaner.report.page import Lines
 
 _LIMITS: Final = (
-    "Only the log dirs named above were searched. Replicas on other brokers, remote storage, mirrors, backups and "
-    "copies elsewhere were not.",
+    "Only the log dirs named above were searched. Replicas on other brokers, mirrors, backups, copies elsewhere, "
+    "and remote storage that --tier did not name, were not.",
     "Keys of records were searched. Values and headers were not: a record of another key may hold the same data.",
     "Blocks of files that were unlinked before, snapshots of the file system and files that a process keeps open after "
     "they were unlinked were not searched.",

@@ -6,7 +6,7 @@ So a task on another machine, which has nothing but the path, sees the same log 
 What it shows:  the files of the local log dirs; for each partition that is tiered its joined log (``joining``) as the
                 files of a partition directory, with the epochs of the lineage and the topic id; the offset checkpoints
                 of all log dirs in one file. Below ``.remote`` each segment of the tier by itself, in a directory
-                TOPICID.SEGMENTID/TOPIC-PARTITION, which no listing names.
+                TOPICID.SEGMENTID.segment/TOPIC-PARTITION, which no listing names.
 Left out:       segments that cannot be read, such as encrypted ones without a key. ``problems`` names them.
 Never:          a write. A broker's own files stay as they are.
 """
@@ -60,6 +60,8 @@ from storage.tiers.segments import RemoteSegment, TieredPartition, TierFile
 from storage.tiers.tier import Tier
 
 _REMOTE: Final = ".remote"
+_HELD: Final = ".segment"
+"""Behind the ids of a segment, so that no such name looks like that of a partition."""
 _KINDS: Final = {
     TierFile.LOG: FileKind.LOG,
     TierFile.INDEX: FileKind.INDEX,
@@ -91,6 +93,33 @@ def view_at(path: Path) -> TierView | None:
     found = catalogue_of(path.place).store
     assert isinstance(found, TierView)
     return found
+
+
+def segments_of(view: StoredPath) -> StoredPath:
+    """Return the directory in which a view shows every segment of its tier by itself, whoever names it."""
+    return StoredPath(view.place, _REMOTE)
+
+
+def is_of_tier(path: Path) -> bool:
+    """Return whether a path is one of ``segments_of``, or lies below it."""
+    return isinstance(path, StoredPath) and path.parts[2:3] == (_REMOTE,) and path.place.startswith(TIER + SEPARATOR)
+
+
+class _UnreadableLog(NamedTuple):
+    """The log of a segment that cannot be read, such as an encrypted one without its key."""
+
+    cause: str
+
+    @property
+    def size_bytes(self) -> int:
+        return 1
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    def read(self, start: int, end: int) -> memoryview:  # noqa: ARG002
+        raise OSError(errno.EIO, self.cause)
 
 
 class JoinedLog(NamedTuple):
@@ -251,30 +280,43 @@ class TierView:
             shown[segment_file_name(piece.end, FileKind.SNAPSHOT)] = files[TierFile.SNAPSHOT]
         return shown
 
+    def object_of(self, path: Path) -> Path:
+        """Return the file of the tier that holds what is shown at a path of ``segments_of``; else the path itself."""
+        name, segment = parse_segment_file_name(path.name), self._held.get(path.parent.parent.name)
+        objects = segment.stored.objects if segment and segment.stored else {}
+        suffixes = (name.kind.value if name else "", ".indexes", *objects)
+        return next((objects[suffix].path for suffix in suffixes if suffix in objects), path)
+
+    @cached_property
+    def _held(self) -> Mapping[str, RemoteSegment]:
+        """All segments of which files lie in the tier, whoever names them, by the names of their log dirs."""
+        segments = (one for partition in self.tier.partitions for one in self.tier.segments(partition))
+        return {self.path_of(segment).parent.name: segment for segment in segments if segment.stored}
+
     def path_of(self, segment: RemoteSegment) -> StoredPath:
         """Return the directory in which the view shows a segment of the tier by itself.
 
         It looks like that of a partition of which the segment is all, sealed, in a log dir of its own.
         """
-        held = f"{segment.partition.topic_id}.{segment.segment_id}"
+        held = f"{segment.partition.topic_id}.{segment.segment_id}{_HELD}"
         return StoredPath(self.place, _REMOTE, held, str(segment.partition))
 
     def _alone(self, held: str, name: str | None) -> dict[str, _Shown]:
         """Return the names in the log dir of one segment, or in the directory of its partition."""
-        topic_id, _, segment_id = held.partition(".")
-        for partition in self.tier.partitions:
-            if partition.topic_id != topic_id or name not in (None, str(partition)):
-                continue
-            for segment in self.tier.segments(partition):
-                if segment.segment_id != segment_id:
-                    continue
-                if name is None:
-                    return {str(partition): _Shown(StoredEntry(str(partition), is_directory=True))}
-                return self._files_alone(segment)
-        return {}
+        segment = self._held.get(held)
+        if segment is None or name not in (None, str(segment.partition)):
+            return {}
+        if name is None:
+            name = str(segment.partition)
+            return {name: _Shown(StoredEntry(name, is_directory=True))}
+        return self._files_alone(segment)
 
     def _files_alone(self, segment: RemoteSegment) -> dict[str, _Shown]:
-        files, base = self.tier.layout.files(segment), segment.start_offset
+        base, newest_ms = segment.start_offset, segment.stored.newest_ms if segment.stored else 0
+        try:
+            files = self.tier.layout.files(segment)
+        except LogCleanerError as error:
+            return _as_shown({segment_file_name(base, FileKind.LOG): _UnreadableLog(str(error))}, newest_ms)
         shown: dict[str, OriginalFile] = {
             segment_file_name(base, kind): files[name] for name, kind in _KINDS.items() if name in files
         }
@@ -282,7 +324,7 @@ class TierView:
             shown[segment_file_name(segment.next_offset, FileKind.LOG)] = MadeFile(b"")
             if TierFile.SNAPSHOT in files:
                 shown[segment_file_name(segment.next_offset, FileKind.SNAPSHOT)] = files[TierFile.SNAPSHOT]
-        return _as_shown(shown, segment.stored.newest_ms if segment.stored else 0)
+        return _as_shown(shown, newest_ms)
 
     def _names(self, directory: str) -> dict[str, _Shown]:
         if directory not in self._shown:
@@ -294,7 +336,9 @@ class TierView:
             return self._root()
         parts = directory.split("/")
         if parts[0] == _REMOTE:
-            return self._alone(parts[1], parts[2] if len(parts) > 2 else None) if 1 < len(parts) <= 3 else {}
+            if len(parts) == 1:
+                return {name: _Shown(StoredEntry(name, is_directory=True)) for name in self._held}
+            return self._alone(parts[1], parts[2] if len(parts) > 2 else None) if len(parts) <= 3 else {}
         found: dict[str, _Shown] = {}
         for log_dir in self.log_dirs:
             with suppress(FileNotFoundError, NotADirectoryError):

@@ -56,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--now", type=moment, metavar="TIME", help="tell dates as of this time: epoch ms, ISO 8601, +7d"
     )
-    add_log_dir_arguments(parser)
+    add_log_dir_arguments(parser, with_tier=True)
+    parser.set_defaults(tier_apart=True)
     parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.erasure/1")
     parser.set_defaults(reads_stores=True)
 
@@ -83,6 +84,10 @@ def run(args: argparse.Namespace) -> int:
     clock_ms = SystemClock().now_ms()
     now_ms = args.now(clock_ms) if args.now else clock_ms
     log_dirs = tuple(dict.fromkeys(path.resolve() for path in opened.loaded.log_dirs))
+    if args.tier is not None:
+        from storage.tiers.view import segments_of
+
+        log_dirs = (*(path for path in log_dirs if path != args.view), segments_of(args.view))
     question = KeySearch(keys, encoding, log_dirs, globs)
     wants = (lambda directory: may_be_named(directory, globs)) if globs else None
     _check_globs(globs, log_dirs, list_places(log_dirs, None).values())
@@ -92,6 +97,13 @@ def run(args: argparse.Namespace) -> int:
         )
         survey = HolderPlans(opened.cleaner.plan, opened.loaded.configured.layers)
         proof = prove(now_ms, question, wants, survey, bar.advance)
+    if args.tier is not None:
+        from cleaner.engine.prove_erased.proving import under_names_in_tier
+        from storage.tiers.view import view_at
+
+        view = view_at(args.view)
+        assert view is not None
+        proof, args.view = under_names_in_tier(proof, view), None
     show(ErasureReport(proof, __version__), as_json=args.json, every_segment=args.verbose > 0, pager=args.pager)
     wanted = partial(is_named, globs=globs)
     lost = [error for path in log_dirs if (error := lost_since_the_copy(LogDir(path), wanted))]

@@ -147,7 +147,7 @@ def _run_tier(args: argparse.Namespace) -> int:
     checked = check_unless_signalled(found.log_dirs, request, args.rate)
     if isinstance(checked, ExitStatus):
         return checked
-    checked = with_content(checked, found)
+    checked = with_content(checked, found, view)
     report = VerifyReport(checked, stopwatch() - began_seconds)
     show(report, as_json=args.json, view=quiet_view(args), pager=args.pager)
     for problem in checked.problems:

@@ -48,6 +48,7 @@ from storage.names import (
     parse_partition_dir_name,
     parse_segment_file_name,
 )
+from storage.tiers.view import is_of_tier
 
 NAME_LENGTH_MAX: Final = 255
 """The length to which Kafka cuts the name of a directory."""
@@ -94,7 +95,7 @@ class FileHome(StrEnum):
     COPY = "copy"
     """A directory of a partition that is not directly in the log dir: somebody copied it there."""
     OTHER = "other"
-    """The log dir itself, or a directory that is no partition's."""
+    """The log dir itself, a directory that is no partition's, or a tier."""
 
 
 _HOMES: Final = {
@@ -196,6 +197,8 @@ def _walk(log_dir: Path, directory: Path, name: PartitionDirName | None, wants: 
 
 
 def _home(log_dir: Path, directory: Path, name: PartitionDirName | None) -> FileHome:
+    if is_of_tier(log_dir):
+        return FileHome.OTHER
     if name is None:
         return FileHome.OTHER
     return _HOMES[name.state] if directory.parent == log_dir else FileHome.COPY

@@ -6,6 +6,7 @@ file, its name and its directory decide.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from storage.log_dir import LogDir, read_file
 from storage.names import FileKind, FileState, TopicPartition
 from storage.segment import SegmentFile
 from storage.stores.paths import path_of_text
+from storage.tiers.view import TierView, is_of_tier
 from storage.txn_index import AbortedTxn, parse_txn_index
 
 Departures = Mapping[tuple[Path, int], Departure]
@@ -44,6 +46,12 @@ _ELSEWHERE: Final = {
     FileHome.COPY: (DepartureCode.COPY, Need.REMOVE, "Somebody copied it here, and nothing removes it."),
     FileHome.OTHER: (DepartureCode.COPY, Need.REMOVE, "It lies in no partition directory, and nothing removes it."),
 }  # fmt: skip
+
+_IN_A_TIER: Final = (
+    DepartureCode.KEPT,
+    Need.BROKER,
+    "It lies in a tier: the topic's retention there removes it, or the deletion of the topic; an orphan stays.",
+)
 
 _NO_PARTITION: Final = "."
 _LOOKS_MAX: Final = 8
@@ -145,6 +153,29 @@ def prove(
     return ErasureProof(now_ms, question, evidences, departures, locked_by, is_settled, tuple(sorted(remote)))
 
 
+def under_names_in_tier(proof: ErasureProof, view: TierView) -> ErasureProof:
+    """Return a proof that names the files of a tier as they lie there."""
+    evidences, departures = list[FileEvidence](), dict(proof.departures)
+    for evidence in proof.evidences:
+        place = evidence.place
+        if not is_of_tier(place.log_dir):
+            evidences.append(evidence)
+            continue
+        found = view.object_of(place.path)
+        if not place.size_bytes and place.content is FileContent.RECORDS:
+            continue  # it only shows that the segment before it is sealed
+        for hits in evidence.hits:
+            departures[found, hits.key] = departures.pop((place.path, hits.key))
+        at_home = place._replace(path=found, log_dir=view.tier.path)
+        evidences.append(dataclasses.replace(evidence, place=at_home))
+    log_dirs = tuple(view.tier.path if is_of_tier(path) else path for path in proof.question.log_dirs)
+    question = dataclasses.replace(proof.question, log_dirs=log_dirs)
+
+    return dataclasses.replace(
+        proof, question=question, evidences=tuple(evidences), departures=departures, remote_topics=()
+    )
+
+
 def list_places(log_dirs: Iterable[Path], wants: Wants | None) -> dict[tuple[Path, int], FilePlace]:
     """Return every file of some log dirs, by path and inode. Raises: UnreadableFile."""
     return {(place.path, place.inode): place for log_dir in log_dirs for place in places_in(log_dir, wants)}
@@ -218,7 +249,7 @@ class Departing:
             at_ms = max(place.changed_ms + delay_ms, self._now_ms)
             text = "The topic was deleted: a broker that runs removes the directory after file.delete.delay.ms."
             return Departure(DepartureCode.TOPIC_DELETED, at_ms, (Need.BROKER,), text)
-        code, need, text = _ELSEWHERE[place.home]
+        code, need, text = _IN_A_TIER if is_of_tier(place.log_dir) else _ELSEWHERE[place.home]
         return Departure(code, None, (need,), text)
 
     def _of_log(self, key: tuple[str, TopicPartition], group: Sequence[FileEvidence]) -> Departures:

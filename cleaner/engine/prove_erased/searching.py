@@ -28,6 +28,7 @@ from storage.scan.chunks import Chunk, aborted_rows, every_chunk
 from storage.scan.segments import open_whole
 from storage.scan.slices import Damage
 from storage.scan.witness import WitnessFile
+from storage.tiers.errors import CorruptTier
 from storage.txn_index import TXN_ENTRY_BYTES, AbortedTxn, parse_txn_index
 
 WIRE_PREFIX_BYTES: Final = 5
@@ -144,7 +145,10 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
             file = WitnessFile(place.path)
         except UnreadableFile as error:
             return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
-        found = _search(place, file, matcher, aborted)
+        try:
+            found = _search(place, file, matcher, aborted)
+        except CorruptTier as error:  # a chunk that does not decompress or decrypt
+            return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, error.cause),))
         if not found.undecoded or not tries_left or not _has_grown(found):
             break
     return found

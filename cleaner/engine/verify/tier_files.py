@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.verify.checked import Checked
@@ -20,7 +19,7 @@ from policies.findings.of_tiers import (
 )
 from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
-from storage.names import TopicPartition, parse_segment_file_name
+from storage.names import TopicPartition
 from storage.stores.paths import StoredPath
 from storage.tiers.errors import CipherMissing, CorruptTier, NoKey
 from storage.tiers.joining import OffsetSpan, join, valid_spans
@@ -38,15 +37,13 @@ class TierToCheck(NamedTuple):
     """A line for each segment that cannot be read here, such as one without its key."""
     log_dirs: list[LogDir]
     """Each shows one segment by itself."""
-    places: dict[str, RemoteSegment]
-    """By the path of such a log dir."""
     partitions: set[TieredPartition]
     """The partitions that were looked at."""
 
 
 def look_at_tier(view: TierView, wants: Callable[[TopicPartition], bool], now_ms: int) -> TierToCheck:
     """Look at all segments of the wanted partitions. Raises: UnreadableFile, as a store."""
-    found = TierToCheck([], [], [], {}, set())
+    found = TierToCheck([], [], [], set())
     for partition in view.tier.partitions:
         if not wants(partition.topic_partition):
             continue
@@ -58,18 +55,16 @@ def look_at_tier(view: TierView, wants: Callable[[TopicPartition], bool], now_ms
         found.findings.extend(tier_findings(TierPartitionFacts(str(partition), path, facts, gaps, doubled), now_ms))
         for segment, fact in zip(segments, facts, strict=True):
             if segment.segment_id not in locked and _has_content(segment, fact):
-                log_dir = view.path_of(segment).parent
-                found.log_dirs.append(LogDir(log_dir))
-                found.places[str(log_dir)] = segment
+                found.log_dirs.append(LogDir(view.path_of(segment).parent))
     return found
 
 
-def with_content(checked: Checked, found: TierToCheck) -> Checked:
+def with_content(checked: Checked, found: TierToCheck, view: TierView) -> Checked:
     """Return the check of the content of segments together with what their names told."""
     corrupt = [error for error in checked.corrupt if isinstance(error, CorruptTier)]
     told = {str(error) for error in corrupt}
     damaged = {error.path: corrupt_finding(str(error.path), error.cause) for error in corrupt}
-    content = [*_content_findings(checked.findings, found.places), *damaged.values()]
+    content = [*_content_findings(checked.findings, view), *damaged.values()]
     return replace(
         checked,
         findings=worst_first([*found.findings, *content]),
@@ -79,22 +74,11 @@ def with_content(checked: Checked, found: TierToCheck) -> Checked:
     )
 
 
-def _content_findings(findings: Iterable[Finding], places: dict[str, RemoteSegment]) -> Iterator[Finding]:
+def _content_findings(findings: Iterable[Finding], view: TierView) -> Iterator[Finding]:
     """Yield what is wrong with the content of segments, under the names that their files have in the tier."""
     for finding in findings:
         if finding.code in CONTENT_CODES:
-            path = StoredPath(finding.path)
-            segment = places.get(str(path.parent.parent))
-            yield of_tier(finding, _object(segment, path) if segment else finding.path)
-
-
-def _object(segment: RemoteSegment, shown: Path) -> str:
-    """Return the path of the file in the tier that holds what the view shows."""
-    name = parse_segment_file_name(shown.name)
-    objects = segment.stored.objects if segment.stored else {}
-    suffix = name.kind.value if name else ""
-    held = objects.get(suffix) or objects.get(".indexes") or next(iter(objects.values()), None)
-    return str(held.path) if held else str(shown)
+            yield of_tier(finding, str(view.object_of(StoredPath(finding.path))))
 
 
 def _has_content(segment: RemoteSegment, fact: RemoteSegmentFacts) -> bool:
