@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -108,7 +109,12 @@ def _compacts(told: Told) -> bool | None:
 
 
 def untrue_of_preflight(said: Mapping[str, Any], started: Mapping[str, Opened | Refused]) -> Iterator[str]:
-    """Yield what ``preflight`` said of the partitions of a start, and Kafka does otherwise."""
+    """Yield what ``preflight`` said of the partitions of a start, and Kafka does otherwise.
+
+    Nothing can be compared if it spoke of a start by another user.
+    """
+    if said.get("uid") not in {None, os.geteuid()}:
+        return
     for partition in said["log_dirs"][0]["partitions"]:
         found = started.get(partition["directory"])
         if found is None or partition["fate"] not in {"served", "refuses", "takes-offline"}:

@@ -69,7 +69,7 @@ class _Log:
 
     def compaction_lets(self, piece: Piece, placed: Placed) -> bool:
         """Return whether a round lets a record go."""
-        compacting = [stated for stated in self.stated if stated.compacts]
+        compacting = [s for s in self.stated if s.compacts and self._is_beyond(s.min_compaction_lag_ms, piece)]
         if not compacting or not self.log.pieces or piece.trouble:
             return False
         end = min(self.log.stable_end, self.log.pieces[-1].base_offset)
@@ -84,6 +84,9 @@ class _Log:
             )
             is_expired = piece.file_ms <= newest_ms - stays_ms
         return fact.key is None or is_expired or fact.offset in self.log.aborted or self._is_superseded(fact, end)
+
+    def _is_beyond(self, lag_ms: int, piece: Piece) -> bool:
+        return not lag_ms or piece.aged_from_ms <= self.now_ms - lag_ms
 
     def _is_superseded(self, fact: Fact, end: int) -> bool:
         aborted = self.log.aborted

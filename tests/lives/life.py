@@ -117,6 +117,7 @@ def _policy(dice: Random) -> dict[str, Any]:
         "retention_ms": dice.choice((None, -1, 2 * HOUR_MS, 24 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)),
         "retention_bytes": dice.choice((None, None, None, 900, 3000)),
         "delete_retention_ms": dice.choice((0, HOUR_MS, 24 * HOUR_MS)),
+        "min_compaction_lag_ms": dice.choice((0, 0, 0, 0, 2 * HOUR_MS)),
         "file": dice.choice(("plain", "plain", "symlink", "half", "fifo")),
     }
 
@@ -315,7 +316,8 @@ def _step(dice: Random, kind: str, **said: Any) -> Happening:
 
 
 def _stated(dice: Random, topic: str, **said: Any) -> Happening:
-    return _step(dice, "policy", topic=topic, **{"file": dice.choice(("plain", "plain", "symlink")), **said})
+    calm = {"file": dice.choice(("plain", "plain", "symlink")), "min_compaction_lag_ms": 0}
+    return _step(dice, "policy", topic=topic, **{**calm, **said})
 
 
 def _written(dice: Random, topic: str, segments: int) -> Iterator[Happening]:

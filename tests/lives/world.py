@@ -67,6 +67,7 @@ class Stated:
     retention_ms: int | None
     retention_bytes: int | None
     delete_retention_ms: int
+    min_compaction_lag_ms: int = 0
 
     @property
     def deletes(self) -> bool:
@@ -81,7 +82,8 @@ class Stated:
         """Return what Kafka's keys state; their defaults where they say nothing, but limits have none."""
         by_age, by_size = (int(keys[name]) if name in keys else None for name in ("retention.ms", "retention.bytes"))
         horizon_ms = int(keys.get("delete.retention.ms", 24 * HOUR_MS))
-        return cls(keys.get("cleanup.policy", "delete"), by_age, by_size, horizon_ms)
+        lag_ms = int(keys.get("min.compaction.lag.ms", 0))
+        return cls(keys.get("cleanup.policy", "delete"), by_age, by_size, horizon_ms, lag_ms)
 
     def keys(self) -> dict[str, str]:
         """Return Kafka's keys."""
@@ -89,6 +91,7 @@ class Stated:
             "cleanup.policy": self.cleanup,
             "delete.retention.ms": str(self.delete_retention_ms),
             "min.cleanable.dirty.ratio": "0.0",
+            "min.compaction.lag.ms": str(self.min_compaction_lag_ms),
             "segment.bytes": "2000",
         }
         found |= {} if self.retention_ms is None else {"retention.ms": str(self.retention_ms)}
