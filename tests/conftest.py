@@ -107,7 +107,7 @@ def old_samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 
 @pytest.fixture(scope="session")
 def tiers(tmp_path_factory: pytest.TempPathFactory) -> TierSamples:
-    """Tiers that real brokers wrote."""
+    """Return tiers that real brokers wrote."""
     return TierSamples(unpacked("tiers", tmp_path_factory.mktemp("tiers")).root)
 
 

@@ -21,16 +21,16 @@ class TierSample:
 
     @property
     def log_dir(self) -> Path:
-        """The ends of the logs, and ``__remote_log_metadata``."""
+        """Return the log dir: the ends of the logs, and ``__remote_log_metadata``."""
         return self.root / "log"
 
     @property
     def tier(self) -> Path:
-        """What the plugin was told as its directory."""
+        """Return what the plugin was told as its directory."""
         return self.root / "tier"
 
     def read(self) -> dict[tuple[str, str], list[Record]]:
-        """What a consumer read before the kill, by partition and isolation level."""
+        """Return what a consumer read before the kill, by partition and isolation level."""
         told = json.loads((self.root / "read.json").read_text())
         return {
             (name, isolation): [_record(fields) for fields in records]
@@ -41,7 +41,7 @@ class TierSample:
 
 @dataclass(frozen=True, slots=True)
 class TierSamples:
-    """All of them."""
+    """All samples of tiers."""
 
     root: Path
 
@@ -50,7 +50,7 @@ class TierSamples:
 
     @property
     def private_key(self) -> Path:
-        """Of those that are encrypted."""
+        """Return the key of those that are encrypted."""
         return self.root / "private.pem"
 
 

@@ -50,6 +50,7 @@ _GROUPS: Final = {
         "import": "change.import_records",
         "fetch": "change.fetch",
         "move": "change.move",
+        "restore-tier": "change.restore_tier",
     },
     "service": {
         "run": "change.run",

@@ -389,6 +389,11 @@ def _add_tier(group: argparse._ActionsContainer) -> None:
         help="read also the segments that brokers copied to this tier: the directory of LocalTieredStorage, or bucket "
         "and prefix of Aiven's plugin. Log dirs may be left out then",
     )
+    add_tier_key_argument(group)
+
+
+def add_tier_key_argument(group: argparse._ActionsContainer) -> None:
+    """Add ``--tier-key``."""
     group.add_argument(
         "--tier-key",
         action="extend",

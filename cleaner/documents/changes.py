@@ -433,6 +433,69 @@ class FetchDocument(TypedDict):
     """What the manifest says otherwise, and what `verify` found."""
 
 
+class OffsetsMissing(TypedDict):
+    """Offsets that no copy has."""
+
+    start: int
+    """The first one."""
+    end: int
+    """The offset behind the last one."""
+
+
+class RestoredFromTier(TypedDict):
+    """A partition that is restored from a tier."""
+
+    topic: str
+    """Its topic."""
+    partition: int
+    """Its number."""
+    topic_id: str
+    """The id of the topic whose segments they are, 22 characters."""
+    start: int
+    """The first offset that is there."""
+    end: int
+    """The offset behind the last one."""
+    remote_bytes: Count
+    """The size of the segments of the tier that it is made of."""
+    local_start: int | None
+    """The first offset that comes from a log dir; null if none does."""
+    missing: list[OffsetsMissing]
+    """The offsets that segments or checkpoints name, and that no copy has."""
+
+
+class RestoreTierDocument(TypedDict):
+    """The document that `restore-tier --json` prints."""
+
+    schema: Literal["logcleaner.restore_tier/1"]
+    """The name of this schema."""
+    tier: str
+    """The URL or path of the tier."""
+    directory: str
+    """The directory that is made."""
+    dry_run: bool
+    """True if nothing was written."""
+    finished: bool
+    """True if the directory is there, checked."""
+    unfinished: str | None
+    """The directory in which the files lie; null if it was finished, or nothing was written."""
+    partitions: list[RestoredFromTier]
+    """The partitions that the tier has."""
+    as_they_are: list[str]
+    """The partitions that come from log dirs alone."""
+    left_out: list[str]
+    """What cannot be restored, and why."""
+    files: Count
+    """Files that were brought."""
+    bytes: Count
+    """Their size."""
+    resumed_bytes: Count
+    """The bytes of them that an earlier run had brought."""
+    remade: list[str]
+    """The partitions whose indexes or snapshots were derived anew, because the check found one wrong."""
+    damaged: list[FetchedFile]
+    """What `verify` found in the end."""
+
+
 class ManifestConfig(TypedDict):
     """A value."""
 

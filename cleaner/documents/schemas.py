@@ -24,6 +24,7 @@ from cleaner.documents.changes import (
     ManifestDocument,
     MoveDocument,
     RestoreDocument,
+    RestoreTierDocument,
     SweepDocument,
 )
 from cleaner.documents.checks import (
@@ -61,6 +62,7 @@ _DOCUMENTS: Final = (
     PreflightDocument,
     ReplicasDocument,
     RestoreDocument,
+    RestoreTierDocument,
     SweepDocument,
     TopicsDocument,
     VerifyDocument,

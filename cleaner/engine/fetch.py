@@ -96,7 +96,10 @@ class _Noted(NamedTuple):
 class Fetch:
     """Brings one copy."""
 
-    def __init__(self, source: Path, directory: Path, means: Means, threads: int = THREADS) -> None:
+    def __init__(
+        self, source: Path, directory: Path, means: Means, threads: int = THREADS,
+        wants: Callable[[str], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
         """Do nothing yet.
 
         Args:
@@ -104,7 +107,9 @@ class Fetch:
             directory: a new or an empty directory of this machine.
             means: of the run; ``progress`` hears of each byte that is here.
             threads: files that are brought at the same time, each with at most 48 MiB in memory.
+            wants: whether the file of a path within the copy is brought at all.
         """
+        self._wants = wants
         self._source, self._directory, self._means, self._threads = source, directory.absolute(), means, threads
         self._is_stopping = False
         self._noting = Lock()
@@ -136,7 +141,7 @@ class Fetch:
         manifest = read_manifest(self._source)
         if manifest and change_since(self._source, manifest):
             manifest = None
-        files = _files_of(moment)
+        files = {path: seen for path, seen in _files_of(moment).items() if self._wants(path)}
         said = {file.path: file for file in manifest.files} if manifest else {}
         self._times_ms = {file.path: file.mtime_ms for file in said.values() if file.mtime_ms}
         extra = {path for path in files if said and path not in said and path != MANIFEST_FILE}
@@ -145,7 +150,9 @@ class Fetch:
         if manifest is not None:  # ``change_since`` goes by it: a store has the times of any order of uploads
             self._times_ms[MANIFEST_FILE] = max(seen.identity.mtime_ms for seen in wanted.values())
         left_out = (*moment.left_out(moment.directories.keys()), *sorted(extra))
-        directories = {path.partition("/")[0] for path in wanted if "/" in path} if said else set(moment.directories)
+        directories = {path.partition("/")[0] for path in wanted if "/" in path}
+        if not said:
+            directories |= {name for name in moment.directories if self._wants(f"{name}/")}
         with self._opened(directories) as noted:
             here = self._kept(wanted, noted)
             self._bring(wanted, here)

@@ -109,6 +109,8 @@ class Catalogue:
             self._spoilt = {}
             self._siblings.clear()
             self.under_way = {name: sent for name, sent in self.under_way.items() if not sent.done()}
+        if (forget := getattr(self.store, "forget", None)) is not None:  # a view keeps what it listed, too
+            forget()
 
     def want_whole(self, directory: str) -> None:
         """Have all below a directory listed at once, as soon as something of it is asked for."""

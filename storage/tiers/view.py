@@ -167,6 +167,13 @@ class TierView:
         tier, *log_dirs = (path_of_text(unquote(name)) for name in names.split("+"))
         return cls(place, Tier.open(tier, log_dirs, [unquote(key) for key in keys]), tuple(log_dirs))
 
+    def forget(self) -> None:
+        """Have the tier, its metadata and the log dirs looked at anew. Raises: as ``opened``."""
+        self.tier = self.opened(self.place, {}).tier
+        for known in (self.problems, self._shown, self._joined):
+            known.clear()
+        self.__dict__.pop("_local_dirs", None)
+
     def tiered(self) -> Mapping[TopicPartition, TieredPartition]:
         """Return the partitions that are read from the tier; of several topics of one name, the one that counts."""
         by_name: dict[TopicPartition, list[TieredPartition]] = {}

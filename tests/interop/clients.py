@@ -28,6 +28,7 @@ FIRST_MS: Final = 1_700_000_000_000
 STEP_MS: Final = 150
 """Between two records: a segment of half a second takes a few."""
 BIG_BYTES: Final = 700_000
+COMMITTED_LAST: Final = 5
 TRANSACTION_MS_MAX: Final = 900_000
 """The most that a broker allows: it must not end itself what was left open."""
 
@@ -101,7 +102,7 @@ def create_topics(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> N
 
 
 def create_topic(bootstrap: str, name: str, config: Mapping[str, str], replicas: Sequence[Sequence[int]]) -> None:
-    """A topic whose partitions lie on the nodes that ``replicas`` names for each."""
+    """Create a topic whose partitions lie on the nodes that ``replicas`` names for each."""
     admin = admin_of(bootstrap)
     wanted = NewTopic(
         name, num_partitions=len(replicas), replica_assignment=[list(nodes) for nodes in replicas], config=dict(config)
@@ -131,9 +132,17 @@ def delete_records(bootstrap: str, topic: str, before_offset: int) -> None:
 def commit_as_group(bootstrap: str, group: str, topic: str) -> None:
     """A consumer group that commits more than once."""
     consumer = _consumer(bootstrap, "read_committed", group)
-    for offset in range(1, 6):
+    for offset in range(1, COMMITTED_LAST + 1):
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    """Return the offset that a group committed last."""
+    consumer = _consumer(bootstrap, "read_committed", group)
+    (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=SECONDS_MAX)
+    consumer.close()
+    return int(found.offset)
 
 
 def watermarks(bootstrap: str, topic: str) -> tuple[int, int]:
@@ -201,7 +210,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
 
 
 def shown(record: StoredRecord) -> Record:
-    """A record of a batch, as a consumer's message."""
+    """Return a record of a batch as a consumer's message."""
     headers = [(key.decode(), value) for key, value in record.headers]
     return _shown_record(record.offset, record.timestamp_ms, record.key, record.value, headers)
 

@@ -74,7 +74,7 @@ def classpath_or_skip(version: str, classpath: Callable[[str], str] = kafka_clas
 
 @pytest.fixture(scope="session")
 def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
-    """What a broker left that tiered and was killed; nothing of it may be changed."""
+    """Return what a broker left that tiered and was killed; nothing of it may be changed."""
     classpath = classpath_or_skip(judging_version(), tiering_classpath)
     return tiering.tiered(classpath, tmp_path_factory.mktemp("tiered"))
 

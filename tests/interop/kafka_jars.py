@@ -105,7 +105,7 @@ def kafka_classpath(version: str) -> str:
 
 
 def tiering_classpath(version: str) -> str:
-    """A class path of a broker that tiers to a directory, by a class of Kafka's own tests.
+    """Return a class path of a broker that tiers to a directory, by a class of Kafka's own tests.
 
     Of the releases here only 4.3.1 has that class on Maven Central, so a newer broker loads it from there, too. What
     the class needs and the newer release has moved elsewhere comes from 4.3.1's clients, last on the path.

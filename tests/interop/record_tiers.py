@@ -48,13 +48,13 @@ def main() -> None:
 
 
 def new(directory: Path) -> Path:
-    """A directory, made with its parents."""
+    """Make a directory with its parents, and return it."""
     directory.mkdir(parents=True)
     return directory
 
 
 def of_plugin(classpath: str, tier: Path) -> dict[str, str]:
-    """The plugin keeps the tier in a directory, in small chunks, with a prefix that ends within a name."""
+    """Return settings by which the plugin keeps the tier in a directory: small chunks, a prefix within a name."""
     return {
         "remote.log.storage.manager.class.name": f"{_PLUGIN}.RemoteStorageManager",
         "remote.log.storage.manager.class.path": classpath,
@@ -70,7 +70,7 @@ def of_plugin(classpath: str, tier: Path) -> dict[str, str]:
 
 
 def plugin_settings(directory: Path) -> dict[str, dict[str, str]]:
-    """What differs between the samples of the plugin."""
+    """Return what differs between the samples of the plugin."""
     pair = f"rsm.config.encryption.key.pairs.{KEY_ID}"
     compressed = {"rsm.config.compression.enabled": "true"}
     encrypted = {
@@ -90,7 +90,7 @@ def plugin_settings(directory: Path) -> dict[str, dict[str, str]]:
 
 
 def make_keys(directory: Path) -> None:
-    """A pair of keys for tests, as the plugin wants them."""
+    """Make a pair of keys for tests, as the plugin wants them."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = serialization.Encoding.PEM
     secret = private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

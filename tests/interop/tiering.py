@@ -60,7 +60,7 @@ def local_storage(tier: Path) -> dict[str, str]:
 
 
 def settings(storage: Mapping[str, str]) -> dict[str, str]:
-    """What a broker needs to tier within a second."""
+    """Return what a broker needs to tier within a second."""
     return {
         **QUIET,
         "log.retention.check.interval.ms": "300",
@@ -189,13 +189,13 @@ def _await_tiered(log_dir: Path, partitions: Sequence[str] = TIERED_PARTITIONS, 
 
 
 def _expired(partition: Path, local_ms: int | None) -> list[Path]:
-    """The logs but for the newest whose first batch is older than what stays."""
+    """Return the logs but for the newest whose first batch is older than what stays."""
     stays_ms = int(CONFIGS[partition.name.rpartition("-")[0]]["local.retention.ms"]) if local_ms is None else local_ms
     return [path for path in _logs(partition)[:-1] if _max_ms(path) < time.time() * 1000 - stays_ms]
 
 
 def _max_ms(path: Path) -> int:
-    """The largest timestamp that the header of the first batch tells; 0 of a log that went meanwhile or is empty."""
+    """Return the largest timestamp of the first batch's header; 0 of a log that went meanwhile or is empty."""
     with suppress(FileNotFoundError), path.open("rb") as log:
         header = log.read(_MAX_TIMESTAMP_END)
         if len(header) == _MAX_TIMESTAMP_END:

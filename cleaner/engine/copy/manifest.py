@@ -148,12 +148,28 @@ def manifest_of_new(
         made: as of ``manifest_of``, as are ``hashed`` and the errors.
         hashed: tells the SHA-256 of a file.
     """
+    return manifest_of_restored({name: (0, end) for name, end in ends.items()}, str(root), root, made, hashed)
+
+
+def manifest_of_restored(
+    spans: Mapping[TopicPartition, tuple[int, int]], original: str, root: Path, made: tuple[int, str, str],
+    hashed: Callable[[Path], str],
+) -> bytes:  # fmt: skip
+    """Make the manifest of a log dir whose logs were put together from another place.
+
+    Args:
+        spans: log start and log end offset of each partition, all of whose records are committed.
+        original: the other place.
+        root: the log dir, complete except for the manifest. Its other directories are named by their files alone.
+        made: as of ``manifest_of``, as are ``hashed`` and the errors.
+        hashed: tells the SHA-256 of a file.
+    """
     partitions: dict[str, dict[str, Any]] = {
         str(name): {
             "topic": name.topic,
             "partition": name.partition,
             "error": None,
-            "log_start_offset": 0,
+            "log_start_offset": start,
             "log_end_offset": end,
             "high_watermark": end,
             "last_stable_offset": end,
@@ -162,9 +178,9 @@ def manifest_of_new(
             "segments": [],
             "files": [_file(path, root, hashed) for path in _files_of(root / str(name))],
         }
-        for name, end in sorted(ends.items())
+        for name, (start, end) in sorted(spans.items())
     }
-    return _document(str(root), (), partitions, root, made, hashed)
+    return _document(original, (), partitions, root, made, hashed)
 
 
 def _document(

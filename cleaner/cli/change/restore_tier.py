@@ -1,0 +1,136 @@
+"""The command ``restore-tier``: it makes plain log dirs of what brokers copied to tiered storage."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cleaner import __version__
+from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.look.verify import check_unless_signalled, request_of
+from cleaner.cli.naming import place
+from cleaner.cli.opening import add_tier_key_argument, add_topics_argument
+from cleaner.cli.progress import BarListener, ProgressBar
+from cleaner.cli.showing import add_quiet_argument, quiet_view, show
+from cleaner.cli.values import at_least_one
+from cleaner.cli.waiting import stopping_on_signals
+from storage.directory import is_stored
+from storage.errors import InvalidConfig, Stopped
+
+if TYPE_CHECKING:
+    from cleaner.engine.restore_tier import RestorePlan, TierRestore
+    from cleaner.engine.verify.checked import Checked
+    from storage.log_dir import LogDir
+
+HELP = "make log dirs of what brokers copied to tiered storage"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``restore-tier``."""
+    parser.epilog = help_on(
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED, ExitStatus.NOT_YET,
+        ExitStatus.SIGINT, ExitStatus.SIGTERM,
+        also={
+            ExitStatus.DONE: "DIR is there, no offset is missing, and nothing is damaged",
+            ExitStatus.FAILED: "offsets are missing, or something could not be read; run again to go on",
+            ExitStatus.LOCKED: "another run writes there",
+            ExitStatus.DAMAGED: "damage was found; DIR is not there, but with --with-damage",
+            ExitStatus.NOT_YET: "the store does not answer; run again to go on",
+        },
+    )  # fmt: skip
+    parser.add_argument(
+        "tier", type=place, metavar="URL", help="the tier: a bucket and prefix such as s3://bucket/dir, or a directory"
+    )
+    parser.add_argument(
+        "--output", type=place, required=True, metavar="DIR", help="the log dir to make; it must be absent or empty"
+    )
+    parser.add_argument(
+        "--log-dir", dest="log_dirs", type=place, action="extend", nargs="+", default=[], metavar="DIR",
+        help="log dirs that survived: the ends of logs, the metadata of the tier, groups",
+    )  # fmt: skip
+    add_tier_key_argument(parser)
+    add_topics_argument(parser)
+    parser.add_argument(
+        "--topic-ids-from", type=place, metavar="DIR",
+        help="a log dir of a new cluster in which the topics were created: their ids",
+    )  # fmt: skip
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only tell what there is, and what is missing")
+    parser.add_argument("--with-damage", action="store_true", help="make DIR also if something is damaged in the tier")
+    parser.add_argument(
+        "--threads", type=at_least_one, default=4, metavar="N", help="bring N files at a time (default: %(default)s)"
+    )
+    add_quiet_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.restore_tier/1")
+    parser.set_defaults(reads_stores=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, bring the segments, check them, and show what there is."""
+    from cleaner.engine.restore_tier import TierRestore
+    from cleaner.report.tier_restores import TierRestoreReport
+    from storage.kernels import check_usable
+    from storage.log_dir import LogDir
+
+    if is_stored(args.output):
+        raise InvalidConfig("--output", str(args.output), "lies in a store; name a directory of this machine")
+    check_usable()
+    log_dirs = tuple(LogDir.open(path).path for path in args.log_dirs)
+    restore = TierRestore(args.tier, log_dirs, tuple(args.tier_key), tuple(args.topic), args.topic_ids_from)
+    plan = restore.plan()
+    for problem in plan.problems:
+        complain(problem)
+    if args.dry_run:
+        show(TierRestoreReport(plan, str(args.output)), as_json=args.json, view=quiet_view(args))
+        return ExitStatus.DONE if plan.is_whole else ExitStatus.FAILED
+    return _carry_out(args, restore, plan)
+
+
+def _carry_out(args: argparse.Namespace, restore: TierRestore, plan: RestorePlan) -> int:
+    from cleaner.engine.means import Means
+    from cleaner.engine.restore_tier import remade, write_manifest
+    from cleaner.report.tier_restores import TierRestoreReport
+
+    ended: list[ExitStatus] = []
+    made_anew: tuple[str, ...] = ()
+
+    def checked_once(log_dir: LogDir) -> Checked | None:
+        found = check_unless_signalled([log_dir], request_of([log_dir], ()))
+        if isinstance(found, ExitStatus):
+            ended.append(found)
+            return None
+        return found
+
+    with ProgressBar("restoring") as bar:
+        means = Means(listener=BarListener(bar))
+        fetch = restore.fetch(args.output, means, args.threads, plan)
+
+        def check(log_dir: LogDir) -> Checked | None:
+            nonlocal made_anew
+            restore.finish(log_dir.path, plan, means.fs)
+            found = checked_once(log_dir)
+            if found is not None and (made_anew := remade(found, log_dir.path, plan, means)):
+                found = checked_once(log_dir)
+            if found is not None:
+                write_manifest(log_dir.path, plan, means, __version__)
+            return found
+
+        with stopping_on_signals(fetch) as came:
+            try:
+                fetched, checked = fetch.bring(check, with_damage=args.with_damage)
+            except Stopped:
+                ended.append(ExitStatus(128 + came[0]))
+                checked = None
+    if checked is None:
+        goes_on = f"the same command goes on from here, with what is in {fetch.unfinished}"
+        complain(f"interrupted: {goes_on if fetch.unfinished.exists() else 'nothing was brought yet'}")
+        return ended[0]
+    is_made = fetch.is_finished
+    report = TierRestoreReport(plan, str(args.output), fetched, checked, is_made, made_anew)
+    show(report, as_json=args.json, view=quiet_view(args))
+    for problem in checked.problems:
+        complain(problem)
+    if checked.is_damaged:
+        if not is_made:
+            complain(f"{args.output}: was not made, because of what is damaged; --with-damage makes it all the same")
+        return ExitStatus.DAMAGED
+    return ExitStatus.DONE if plan.is_whole and not checked.problems else ExitStatus.FAILED

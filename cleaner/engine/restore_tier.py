@@ -1,0 +1,384 @@
+"""``restore-tier``: plain log dirs of what brokers tiered away, with what a surviving log dir has on top.
+
+Plan:       the view of the tier and the log dirs as one (``storage.tiers.view``) tells the log of each partition. What
+            its segments and epochs name, and no copy has, is missing; ``plan_restore`` says so before a byte is read.
+Bytes:      ``Fetch`` brings the files of the view, so a second run goes on where the first one ended.
+Finish:     before the check, ``finish`` writes what a broker reads first: the offset checkpoints, and with
+            ``ids_from`` the ids and leader epochs of topics that were created anew.
+            Afterwards ``remake`` derives again the files that the check found wrong.
+Epochs:     of a topic that was created anew the controller counts leader epochs from 0. An epoch in the log above that
+            of the controller wipes the broker's epochs, so all batches get the one that the controller has now. No CRC
+            covers it.
+Never:      a write to the tier, or to a log dir that is read.
+
+Source: Kafka LogManager.checkpointLogStartOffsets, LeaderEpochFileCache.assign.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cleaner.engine.copy.manifest import manifest_of_restored
+from cleaner.engine.fetch import Fetch
+from cleaner.engine.inventory import is_named
+from policies.findings.findings import FindingCode
+from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
+from storage.directory import entries
+from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
+from storage.filesystem import FileSystem, Purpose
+from storage.log.end import next_offset_of
+from storage.log.listing import list_partition
+from storage.log.producer_state import ProducerState
+from storage.log.rebuild import RebuildTerms, rebuild_segment, with_due_offsets
+from storage.log_dir import LogDir
+from storage.metadata.assignments import Assignments, read_assignments
+from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    HOLD_IDS_FILE,
+    HOLDS_FILE,
+    INCOMPLETE_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    FileKind,
+    TopicPartition,
+    parse_partition_dir_name,
+    parse_segment_file_name,
+    segment_file_name,
+)
+from storage.records import BatchHeader, iter_headers
+from storage.segment import reading
+from storage.stores.paths import look_anew
+from storage.tiers.joining import OffsetSpan, valid_spans
+from storage.tiers.segments import TieredPartition
+from storage.tiers.view import JoinedLog, TierView, view_at, view_of
+
+if TYPE_CHECKING:
+    from cleaner.engine.means import Means
+    from cleaner.engine.verify.checked import Checked
+
+_NOT_TAKEN: Final = frozenset(
+    {CLEAN_SHUTDOWN_FILE, LOCK_FILE, MANIFEST_FILE, INCOMPLETE_FILE, HOLDS_FILE, HOLD_IDS_FILE}
+)
+"""The files of a log dir that tell of its own life: the restored one was never stopped cleanly."""
+_DERIVED: Final = frozenset(
+    {
+        FindingCode.INDEX_MISSING,
+        FindingCode.OFFSET_INDEX_CORRUPT,
+        FindingCode.OFFSET_INDEX_WRONG,
+        FindingCode.TIME_INDEX_CORRUPT,
+        FindingCode.TIME_INDEX_WRONG,
+        FindingCode.TXN_INDEX_CORRUPT,
+        FindingCode.TXN_INDEX_WRONG,
+        FindingCode.SNAPSHOT_CORRUPT,
+        FindingCode.SNAPSHOT_MISSING,
+        FindingCode.SNAPSHOT_WRONG,
+        FindingCode.ABORTED_UNINDEXED,
+    }
+)
+"""What is wrong with files that the log tells anew."""
+_METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+_EPOCH: Final = struct.Struct(">i")
+_EPOCH_POSITION: Final = 12
+_INDEX_INTERVAL_BYTES: Final = 4096
+_PRODUCER_EXPIRATION_MS: Final = 86_400_000
+
+
+class NoTopicIds(LogCleanerError):
+    """A directory that is to name the ids of topics, and names none."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: holds no {CLUSTER_METADATA_TOPIC}-0; name a log dir of the controller that made the topics"
+        )
+
+
+class RestoredPartition(NamedTuple):
+    """A partition that is read from the tier, as it will be."""
+
+    partition: TieredPartition
+    start: int
+    """The first offset that is there."""
+    end: int
+    """The offset behind the last one."""
+    remote_bytes: int
+    local_start: int | None
+    """The first offset of the surviving log dir; None if it has nothing of the partition."""
+    missing: tuple[OffsetSpan, ...]
+    """The offsets that somebody names, and that no copy has."""
+
+    @property
+    def name(self) -> TopicPartition:
+        """Return its topic and number."""
+        return self.partition.topic_partition
+
+
+class RestorePlan(NamedTuple):
+    """The partitions that will be restored, and what cannot be."""
+
+    tier: str
+    partitions: tuple[RestoredPartition, ...]
+    as_they_are: tuple[str, ...]
+    """The partitions that come from log dirs alone."""
+    problems: tuple[str, ...]
+    """What is left out, and why."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether nothing is missing or left out."""
+        return not self.problems and not any(one.missing for one in self.partitions)
+
+
+@dataclass(frozen=True)  # no slots: it keeps what the controller assigned
+class TierRestore:
+    """The restoration of one tier.
+
+    Attributes:
+        tier: where it lies.
+        log_dirs: what survived of the brokers; may be empty.
+        keys: private keys, each as ``ID=FILE`` or ``FILE``.
+        topics: globs over topic or partition names; empty means all.
+        ids_from: a log dir of a cluster in which the topics were created anew: it gives everything but the partitions
+            that are restored.
+    """
+
+    tier: Path
+    log_dirs: tuple[Path, ...]
+    keys: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    ids_from: Path | None = None
+
+    @property
+    def source(self) -> Path:
+        """Return the log dir that shows the tier and the log dirs as one."""
+        return view_of(self.tier, self.log_dirs, self.keys)
+
+    def plan(self) -> RestorePlan:
+        """Find out what will be there, and what is missing. Only listings, metadata and small files are read.
+
+        Raises: NotATier, NoTopicIds, UnreadableFile, CorruptBatch; as a store.
+        """
+        look_anew([self.source])
+        view = view_at(self.source)
+        assert view is not None
+        names = sorted(name for name in view.tiered() if is_named(name, self.topics))
+        problems, restored = [], []
+        for name in names:
+            joined = view.joined(name)
+            if joined is None or not joined.pieces:
+                problems.append(f"{name}: the tier has no segment of it that can be read")
+            elif self.ids_from and self._assigned(name) is None:
+                problems.append(f"{name}: no topic of that name was created in {self.ids_from}; create it first")
+            else:
+                restored.append(_restored(self.source, view, joined))
+        others = () if self.ids_from else self._others(view)
+        return RestorePlan(str(self.tier), tuple(restored), tuple(others), (*problems, *view.problems))
+
+    def _others(self, view: TierView) -> list[str]:
+        here = (directory.name for _, directory in LogDir(self.source).partitions())
+        tiered = {str(name) for name in view.tiered()}
+        named = (name for name in here if name not in tiered and parse_partition_dir_name(name))
+        return sorted(name for name in named if is_named(_topic_partition(name), self.topics))
+
+    def fetch(self, directory: Path, means: Means, threads: int, plan: RestorePlan) -> Fetch:
+        """Return what brings the files of a plan."""
+        wanted = {*(str(one.name) for one in plan.partitions), *plan.as_they_are}
+
+        def wants(path: str) -> bool:
+            parent, _, name = path.rpartition("/")
+            if not parent:
+                return self.ids_from is None and name not in _NOT_TAKEN
+            return parent in wanted or (self.ids_from is None and parent == _METADATA_DIR)
+
+        return Fetch(self.source, directory, means, threads, wants)
+
+    def finish(self, root: Path, plan: RestorePlan, fs: FileSystem) -> None:
+        """Write what a broker reads first. May be done again. Raises: OutOfSpace, UnreadableFile, CorruptBatch."""
+        base = self.source
+        if self.ids_from is not None:
+            _take(self.ids_from, root, {str(one.name) for one in plan.partitions}, fs)
+            base = self.ids_from
+            for one in plan.partitions:
+                self._number_anew(root / str(one.name), one, fs)
+        self._write_checkpoints(base, LogDir(root), plan, fs)
+
+    def _number_anew(self, directory: Path, one: RestoredPartition, fs: FileSystem) -> None:
+        """Give a partition the topic id and the leader epoch that the controller has now."""
+        assigned = self._assigned(one.name)
+        assert assigned is not None
+        topic_id, epoch = assigned
+        for segment in list_partition(directory).segments:
+            with reading(segment.log.path) as file:
+                places = [
+                    found.position + _EPOCH_POSITION
+                    for found in iter_headers(file, segment.log.path)
+                    if isinstance(found.header, BatchHeader) and found.header.partition_leader_epoch != epoch
+                ]
+            times_ns = segment.log.path.stat().st_mtime_ns
+            with fs.open_to_write(segment.log.path, Purpose.COPY) as log:
+                for position in places:
+                    log.write_at(position, _EPOCH.pack(epoch))
+                log.set_mtime(times_ns)
+                log.fsync()
+        epochs = format_leader_epochs([LeaderEpochEntry(epoch, one.start)])
+        fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.COPY)
+        fs.replace_file(directory / PARTITION_METADATA_FILE, format_partition_metadata(topic_id), Purpose.COPY)
+
+    def _assigned(self, name: TopicPartition) -> tuple[str, int] | None:
+        """Return the id and the leader epoch of a partition that was created anew."""
+        topic_id = self._created.topic_ids.get(name.topic)
+        found = self._created.partitions.get((topic_id, name.partition)) if topic_id else None
+        return (topic_id, found.leader_epoch) if topic_id and found else None
+
+    @cached_property
+    def _created(self) -> Assignments:
+        assert self.ids_from is not None
+        directory = self.ids_from / _METADATA_DIR
+        if not directory.is_dir():
+            raise NoTopicIds(self.ids_from)
+        return read_assignments(directory)
+
+    def _write_checkpoints(self, base: Path, restored: LogDir, plan: RestorePlan, fs: FileSystem) -> None:
+        """Write where each restored log starts, and up to where it is checked and committed.
+
+        What was tiered had been committed. Behind it the surviving checkpoints count, so that a broker recovers what
+        had not been flushed.
+        """
+        here = {str(one.name) for one in plan.partitions} | set(plan.as_they_are)
+        for file in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            stated = LogDir(base).offsets(file)
+            before = {} if self.ids_from else stated
+            offsets = {name: offset for name, offset in stated.items() if self.ids_from or str(name) in here}
+            for one in plan.partitions:
+                known = before.get(one.name, 0)
+                if file == LOG_START_OFFSET_CHECKPOINT:
+                    offsets[one.name] = max(one.start, known)
+                else:
+                    tiered_end = one.end if one.local_start is None else one.local_start
+                    offsets[one.name] = min(one.end, max(tiered_end, known))
+            restored.write_offsets(file, offsets, fs)
+
+
+def _topic_partition(name: str) -> TopicPartition:
+    found = parse_partition_dir_name(name)
+    assert found is not None
+    return found.topic_partition
+
+
+def _restored(source: Path, view: TierView, joined: JoinedLog) -> RestoredPartition:
+    partition = joined.partition
+    segments = list_partition(source / str(partition)).segments
+    end = next_offset_of(segments[-1]) if segments else joined.pieces[-1].start
+    had = [OffsetSpan(piece.start, min(piece.end, end)) for piece in joined.pieces]
+    start = LogDir(source).offsets(LOG_START_OFFSET_CHECKPOINT).get(partition.topic_partition)
+    remote = [piece.remote for piece in joined.pieces if piece.remote]
+    return RestoredPartition(
+        partition,
+        had[0].start,
+        end,
+        sum({segment.segment_id: segment.size_bytes or 0 for segment in remote}.values()),
+        next((piece.start for piece in joined.pieces if piece.remote is None), None),
+        tuple(_gaps(had, [*had, *_named(view, joined)], start)),
+    )
+
+
+def _named(view: TierView, joined: JoinedLog) -> Iterator[OffsetSpan]:
+    """Yield the offsets that the segments of a partition name, as far as the epochs say that they count."""
+    for segment in view.tier.segments(joined.partition):
+        end = segment.next_offset
+        if segment.is_readable and not view.tier.is_orphan(segment):
+            span = OffsetSpan(segment.start_offset, segment.start_offset + 1 if end is None else end)
+            yield from valid_spans(segment.epochs, span, joined.lineage)
+
+
+def _gaps(had: Iterable[OffsetSpan], named: Sequence[OffsetSpan], start: int | None) -> Iterator[OffsetSpan]:
+    """Yield what lies between the first and the last offset that is named, and that nobody has."""
+    cursor = min(span.start for span in named) if start is None else start
+    last = max(span.end for span in named)
+    for span in sorted([*had, OffsetSpan(last, last)]):
+        if cursor < span.start:
+            yield OffsetSpan(cursor, span.start)
+        cursor = max(cursor, span.end)
+
+
+def _take(log_dir: Path, root: Path, restored: set[str], fs: FileSystem) -> None:
+    """Copy a log dir, but for the partitions that are restored. What an earlier run copied is copied again."""
+    with as_unreadable(log_dir), entries(log_dir) as found:
+        names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+    for name, is_directory in names:
+        if name in restored or name in _NOT_TAKEN:
+            continue
+        if not is_directory:
+            _take_file(log_dir / name, root / name, fs)
+        elif parse_partition_dir_name(name) or name == _METADATA_DIR:
+            with suppress(FileExistsError):
+                fs.make_dir(root / name, root, Purpose.COPY)
+            for path in sorted(path for path in (log_dir / name).iterdir() if path.is_file()):
+                _take_file(path, root / name / path.name, fs)
+
+
+def _take_file(source: Path, target: Path, fs: FileSystem) -> None:
+    fs.unlink(target, Purpose.COPY)
+    status = source.stat()
+    with reading(source) as file, fs.create(target, target.parent, Purpose.COPY) as new:
+        new.copy_sparse(file, status.st_size)
+        new.set_mtime(status.st_mtime_ns)
+        new.fsync()
+
+
+def remake(directory: Path, now_ms: int, fs: FileSystem) -> None:
+    """Make indexes and producer snapshots of a partition anew from its batches. Raises: CorruptBatch, OutOfSpace."""
+    listing = list_partition(directory)
+    terms = RebuildTerms(_INDEX_INTERVAL_BYTES, 0, now_ms, _PRODUCER_EXPIRATION_MS)
+    state = ProducerState()
+    for path in sorted(directory.iterdir()):
+        parsed = parse_segment_file_name(path.name)
+        if parsed and parsed.kind is FileKind.SNAPSHOT:
+            fs.unlink(path, Purpose.COPY)
+    for segment, due_offset in with_due_offsets(listing.segments):
+        rebuilt = rebuild_segment(segment, due_offset, state, terms)
+        made = {
+            segment_file_name(segment.base_offset, FileKind.INDEX): rebuilt.offset_index,
+            segment_file_name(segment.base_offset, FileKind.TIME_INDEX): rebuilt.time_index,
+            segment_file_name(segment.base_offset, FileKind.TXN_INDEX): rebuilt.txn_index or None,
+            segment_file_name(rebuilt.next_offset, FileKind.SNAPSHOT): state.to_snapshot_bytes(),
+        }
+        for name, content in made.items():
+            if content is None:
+                fs.unlink(directory / name, Purpose.COPY)
+            else:
+                fs.replace_file(directory / name, content, Purpose.COPY)
+
+
+def remade(checked: Checked, root: Path, plan: RestorePlan, means: Means) -> tuple[str, ...]:
+    """Make again what the check found wrong, of each partition that was restored. Return the partitions."""
+    wrong = {finding.path for finding in checked.findings if finding.code in _DERIVED}
+    made = []
+    for one in plan.partitions:
+        directory = root / str(one.name)
+        if any(path.startswith(str(directory)) for path in wrong):
+            with suppress(CorruptBatch):  # the check names the batch, and the files stay as they were
+                remake(directory, means.clock.now_ms(), means.fs)
+                made.append(str(one.name))
+    return tuple(made)
+
+
+def write_manifest(root: Path, plan: RestorePlan, means: Means, tool_version: str) -> None:
+    """Write what the restored log dir consists of. Raises: OutOfSpace, UnreadableFile."""
+    made = (means.clock.now_ms(), "local", tool_version)
+    spans = {one.name: (one.start, one.end) for one in plan.partitions}
+    manifest = manifest_of_restored(spans, plan.tier, root, made, means.fs.sha256_of)
+    means.fs.replace_file(root / MANIFEST_FILE, manifest, Purpose.COPY)

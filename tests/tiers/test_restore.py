@@ -1,0 +1,130 @@
+"""``restore-tier``: a tier and what survived become a plain log dir, with every record that a consumer had read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
+from cleaner.engine.copy.manifest import damaged_files, read_manifest
+from storage.checkpoints import parse_offset_checkpoint
+from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.records import Batch
+from tests.batches import iter_batches
+from tests.interop.clients import shown
+from tests.interop.verdicts import Record
+from tests.tier_samples import SAMPLES, TierSample, TierSamples
+
+PREFIX = "some/prefix-"
+"""Of the samples of Aiven's plugin."""
+
+
+def place_of(name: str, sample: TierSample) -> str:
+    return str(sample.tier / PREFIX if name.startswith("aiven") else sample.tier)
+
+
+def key_of(tiers: TierSamples) -> list[str]:
+    return ["--tier-key", f"key1={tiers.private_key}"]
+
+
+def records_of(partition: Path) -> Iterator[Record]:
+    for log in sorted(partition.glob("*.log")):
+        for batch in iter_batches(log.read_bytes(), log):
+            assert isinstance(batch, Batch)
+            if not batch.header.is_control:
+                yield from map(shown, batch.records())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_restored_log_dir_has_every_record_that_was_read_once_and_is_whole(
+    tiers: TierSamples, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, restored = tiers[name], tmp_path / "restored"
+    command = ["restore-tier", place_of(name, sample), "--log-dir", str(sample.log_dir), *key_of(tiers)]
+    assert main([*command, "--output", str(restored), "--json"]) == ExitStatus.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert told["finished"]
+    assert told["damaged"] == []
+    for (partition, isolation), read in sample.read().items():
+        if isolation == "read_uncommitted":
+            assert list(records_of(restored / partition)) == read
+    manifest = read_manifest(restored)
+    assert manifest
+    assert list(damaged_files(restored, manifest.files)) == []
+    for file in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+        path = restored / file
+        offsets = {str(key): value for key, value in parse_offset_checkpoint(path.read_bytes(), path).items()}
+        for one in told["partitions"]:
+            bounds = (one["start"], one["start"]) if file == LOG_START_OFFSET_CHECKPOINT else (one["start"], one["end"])
+            assert bounds[0] <= offsets[f"{one['topic']}-{one['partition']}"] <= bounds[1]
+
+
+def test_what_is_missing_is_told_beforehand_and_nothing_is_written(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, tier = tiers["local"], tmp_path / "tier"
+    shutil.copytree(sample.tier, tier)
+    segments = sorted(tier.glob("kafka-tiered-storage/remote-only-0-*/*.log"))
+    lost, behind = segments[2], segments[3]
+    lost.unlink()
+    command = ["restore-tier", str(tier), "--log-dir", str(sample.log_dir), "--output", str(tmp_path / "restored")]
+    assert main([*command, "-n", "--json"]) == ExitStatus.FAILED
+    told = json.loads(capsys.readouterr().out)
+    missing = {one["topic"]: one["missing"] for one in told["partitions"]}
+    assert missing.pop("remote-only") == [{"start": int(lost.name[:20]), "end": int(behind.name[:20])}]
+    assert set(map(str, missing.values())) == {"[]"}
+    assert any(lost.stem[21:] in problem for problem in told["left_out"])
+    assert not list(tmp_path.glob("restored*"))
+    assert main([*command, "--topic", "codecs"]) == ExitStatus.DONE
+    assert sorted(path.name for path in (tmp_path / "restored").glob("*-0")) == ["__cluster_metadata-0", "codecs-0"]
+
+
+def test_encrypted_segments_without_their_key_are_named_and_left_out(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = tiers["aiven-encrypted"]
+    command = ["restore-tier", place_of("aiven-encrypted", sample), "--log-dir", str(sample.log_dir), "-n"]
+    assert main([*command, "--output", str(tmp_path / "restored")]) == ExitStatus.FAILED
+    said = capsys.readouterr()
+    assert "--tier-key key1=FILE" in said.err
+    assert "codecs-0" in said.out
+
+
+def test_index_that_the_tier_has_wrong_is_derived_anew(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, tier, restored = tiers["local"], tmp_path / "tier", tmp_path / "restored"
+    shutil.copytree(sample.tier, tier)
+    index = sorted(tier.glob("kafka-tiered-storage/codecs-0-*/*.timeindex"))[1]
+    index.write_bytes(b"\x7f" * index.stat().st_size)
+    snapshot = sorted(tier.glob("kafka-tiered-storage/transactions-0-*/*.snapshot"))[1]
+    snapshot.write_bytes(b"\x00" * snapshot.stat().st_size)
+    command = ["restore-tier", str(tier), "--log-dir", str(sample.log_dir), "--output", str(restored), "--json"]
+    assert main(command) == ExitStatus.DONE
+    told = json.loads(capsys.readouterr().out)
+    assert told["remade"] == ["codecs-0", "transactions-0"]
+    assert main(["verify", str(restored)]) == ExitStatus.DONE
+
+
+def test_damaged_batch_of_the_tier_leaves_no_log_dir_and_the_next_run_goes_on(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, tier, restored = tiers["local"], tmp_path / "tier", tmp_path / "restored"
+    shutil.copytree(sample.tier, tier)
+    log = sorted(tier.glob("kafka-tiered-storage/codecs-0-*/*.log"))[1]
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    command = ["restore-tier", str(tier), "--log-dir", str(sample.log_dir), "--output", str(restored), "--json"]
+    assert main(command) == ExitStatus.DAMAGED
+    told = json.loads(capsys.readouterr().out)
+    assert not restored.exists()
+    assert any("codecs-0" in one["path"] for one in told["damaged"])
+    log.write_bytes(whole)
+    assert main(command) == ExitStatus.DONE
+    assert json.loads(capsys.readouterr().out)["resumed_bytes"] > 0
+    assert list(records_of(restored / "codecs-0")) == sample.read()["codecs-0", "read_uncommitted"]
