@@ -11,6 +11,7 @@ The names are stable: a new name needs a minor version, a changed name a major o
                                       records_read, records_kept
     log_start_moved          info     topic, partition, log_start_before, log_start_offset: ``delete-records`` made
                                       records unreadable
+    records_erased           info     topic, partition, segments, records: ``erase`` took records of keys out
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     leftover_swept           info     log_dir, leftover, renamed_to, bytes: a sweep unlinked or renamed it
@@ -118,6 +119,7 @@ class Event(StrEnum):
     COMPACTION_BEGUN = "compaction_begun"
     SEGMENTS_COMPACTED = "segments_compacted"
     LOG_START_MOVED = "log_start_moved"
+    RECORDS_ERASED = "records_erased"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
     LEFTOVER_SWEPT = "leftover_swept"

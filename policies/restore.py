@@ -92,6 +92,7 @@ class DeletionFacts:
     topic_id: str | None = None
     """The id of the topic at that time; None if it could not be read, or if an older version noted the deletion."""
     is_compacted_since: bool = False
+    is_erased_since: bool = False
     has_other_epochs: bool = False
     """True if ``leader-epoch-checkpoint`` is neither as before the deletion nor as the deletion left it."""
     first_base_left: int = 0
@@ -360,10 +361,12 @@ def _incomplete(facts: RestoreFacts, segment: RetiredSegment) -> _Refusal:
 
 
 def _compacted(deletion: DeletionFacts, untold: int | None) -> _Refusal:
-    """Refuse a segment if a compaction followed its deletion.
+    """Refuse a segment if a compaction or an erasure followed its deletion.
 
     The journal tells of the compaction, or ``untold``, the first dirty offset that proves it.
     """
+    if deletion.is_erased_since:
+        return RestoreCode.CHANGED_SINCE, "records were erased from the partition after this, and could come back"
     if not deletion.is_compacted_since and untold is None:
         return None
     by = "" if deletion.is_compacted_since else f", since {CLEANER_OFFSET_CHECKPOINT} has moved on to {untold}"

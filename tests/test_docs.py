@@ -14,6 +14,7 @@ from cleaner.cli.main import build_parser
 from cleaner.cli.parser import commands_of
 from cleaner.events import Event
 from policies.config.config_keys import BROKER_KEY, TOPIC_KEY
+from policies.erasure import ErasureRefusal, StayReason
 from policies.explain.blockers import BlockerCode
 from policies.explain.changes import ChangeCode
 from policies.findings.repairs import RepairCode, RevertCode
@@ -29,8 +30,8 @@ README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 COMMANDS = PAGES["docs/commands.md"]
 REACHED_FROM_OTHERS = {
-    "docs/conventions.md", "docs/delete-records.md", "docs/dependencies.md", "docs/diff.md", "docs/events.md",
-    "docs/import.md", "docs/move.md", "docs/new-release.md", "docs/testing.md",
+    "docs/conventions.md", "docs/delete-records.md", "docs/dependencies.md", "docs/diff.md", "docs/erase.md",
+    "docs/events.md", "docs/import.md", "docs/move.md", "docs/new-release.md", "docs/testing.md",
 }  # fmt: skip
 """Pages that the README leads to by another page, or that are for developers."""
 README_WORDS_MAX = 1600
@@ -58,6 +59,11 @@ def test_every_blocker_and_change_of_explain_is_documented_and_no_other() -> Non
 def test_every_refusal_of_delete_records_is_documented_and_no_other() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/delete-records.md"], re.MULTILINE)
     assert sorted(documented) == sorted(DeletionRefusal)
+
+
+def test_every_reason_of_erase_is_documented_and_no_other() -> None:
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", PAGES["docs/erase.md"], re.MULTILINE)
+    assert documented == [*StayReason, *ErasureRefusal]
 
 
 def test_every_verdict_on_a_repair_is_documented_and_no_other() -> None:

@@ -33,7 +33,12 @@ _STREAMS: Final = 3
 _SEE_HISTORY: Final = "the run is done, only its report is missing: logcleaner history tells what was changed"
 
 _GROUPS: Final = {
-    "rescue and clean": {"free": "change.free", "clean": "change.clean", "delete-records": "change.delete_records"},
+    "rescue and clean": {
+        "free": "change.free",
+        "clean": "change.clean",
+        "delete-records": "change.delete_records",
+        "erase": "change.erase",
+    },
     "look": {
         "topics": "look.topics",
         "explain": "look.explain",
@@ -179,7 +184,7 @@ def _acts(args: argparse.Namespace) -> bool:
     """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
     if getattr(args, "dry_run", False) or getattr(args, "output", None):
         return False
-    asked = args.command in {"clean", "free", "delete-records", "import", "move"} or (
+    asked = args.command in {"clean", "free", "delete-records", "erase", "import", "move"} or (
         args.command == "restore" and args.topic_partition
     )
     return bool(asked or getattr(args, "repair", None) or getattr(args, "sweep", None))

@@ -1,7 +1,7 @@
 """The documents of commands that change or copy data, or list changes.
 
-``logcleaner.deletion/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``, ``manifest/1``,
-``move/1`` and ``history/1``.
+``logcleaner.deletion/1``, ``erase/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``,
+``manifest/1``, ``move/1`` and ``history/1``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from cleaner.documents.parts import Count, PartitionPlace, Positive, Sha256
+from policies.erasure import StayReason
 from policies.findings.repairs import RevertCode
 from policies.findings.sweeping import LeftoverKind, SweepAct
 from policies.moving import MoveStep
@@ -71,6 +72,91 @@ class DeletionDocument(PartitionPlace):
     """The segments that go, oldest first."""
     deleted_bytes: Count
     """The size of these segments."""
+
+
+class EraseRefused(TypedDict):
+    """The reason for which nothing of a partition is erased."""
+
+    code: str
+    """The reason (docs/erase.md)."""
+    text: str
+    """A sentence for people."""
+
+
+class EraseSegment(TypedDict):
+    """A segment that loses records."""
+
+    base_offset: int
+    """The base offset of the segment."""
+    records: Positive
+    """The records that go."""
+    tombstones: Count
+    """Those among them without a value."""
+    first_offset: int
+    """The offset of the first record that goes."""
+    last_offset: int
+    """The offset of the last record that goes."""
+    bytes: Count
+    """The size of the `.log` before."""
+    bytes_after: Count | None
+    """The size of the `.log` afterwards; null if it was not written."""
+    links: Positive
+    """The most hard links of a file of the segment before. With more than one, the old bytes stay."""
+    done: bool
+    """True if the segment was replaced."""
+
+
+class EraseStays(TypedDict):
+    """Records of the keys that stay for one reason."""
+
+    code: StayReason
+    """The reason (docs/erase.md)."""
+    records: Positive
+    """The number of the records."""
+    first_offset: int
+    """The offset of the first record."""
+    last_offset: int
+    """The offset of the last record."""
+
+
+class ErasePartition(PartitionPlace):
+    """The erasure in one partition."""
+
+    refused: EraseRefused | None
+    """The reason for which nothing is erased; null if there is none."""
+    error: str | None
+    """Why the partition failed; null if it did not. Segments that are `done` stay so."""
+    records: Count
+    """The records that go."""
+    records_read: Count
+    """The records that were read, control records among them."""
+    bytes_read: Count
+    """The size of the `.log` files that were read."""
+    segments: list[EraseSegment]
+    """The segments that lose records, ascending."""
+    stays: list[EraseStays]
+    """The records of the keys that stay."""
+    waiting_logs: Count
+    """The `.deleted` logs that waited there before. They were not read."""
+    until_ms: int | None
+    """Until when the replaced files wait as `.deleted`, epoch ms; null if none waits."""
+
+
+class EraseDocument(TypedDict):
+    """The document that `erase --json` prints. It names no key."""
+
+    schema: Literal["logcleaner.erase/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """True if nothing was to be changed."""
+    time_ms: int
+    """When the logs were read, epoch ms."""
+    records: Count
+    """The records that go, in all partitions."""
+    errors: list[str]
+    """Failures of whole log dirs."""
+    partitions: list[ErasePartition]
+    """The partitions that `--topic` names."""
 
 
 class RestoreSegment(TypedDict):
@@ -188,8 +274,8 @@ class HistoryEntry(TypedDict):
     time_ms: int
     """The wall clock, epoch ms."""
     what: str
-    """The kind: `delete`, `compact`, `recover`, `restore`, `restore-failed`, `release`, `repair`, `repair-failed`,
-    `revert`, `failed`, `sweep`, `import`, `move`, `evidence` or `clock`.
+    """The kind: `delete`, `compact`, `erase`, `recover`, `restore`, `restore-failed`, `release`, `repair`,
+    `repair-failed`, `revert`, `failed`, `sweep`, `import`, `move`, `evidence` or `clock`.
     """
     boot: NotRequired[tuple[str, int]]
     """Linux's boot id, and the wall clock at boot, epoch ms."""
@@ -202,13 +288,21 @@ class HistoryEntry(TypedDict):
     log_start_before: NotRequired[int]
     """Of a `delete` by `delete-records`: the log start offset before the deletion."""
     segments: NotRequired[list[HistorySegment]]
-    """Of `delete` and `restore`: the segments."""
+    """Of `delete`, `erase` and `restore`: the segments."""
     records_unkeyed: NotRequired[Positive]
     """Of `compact`: the number of records that were dropped because they have no key; absent if none."""
     first_dirty_offset: NotRequired[int]
     """Of `compact`: where the dirty section began."""
     end_offset: NotRequired[int]
     """Of `compact`: where the round was to end, exclusive."""
+    records: NotRequired[Count]
+    """Of `erase`: the records that went."""
+    first_offset: NotRequired[int]
+    """Of `erase`: the offset of the first of these records."""
+    last_offset: NotRequired[int]
+    """Of `erase`: the offset of the last of these records."""
+    unfinished: NotRequired[Positive]
+    """Of `erase`: the segments that still are as before; absent if there is none."""
     groups: NotRequired[list[list[int]]]
     """Of `compact`: the base offsets of the segments that became one."""
     files: NotRequired[list[str]]

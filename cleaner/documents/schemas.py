@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from cleaner.documents.analysis import AnalysisDocument
 from cleaner.documents.changes import (
     DeletionDocument,
+    EraseDocument,
     ExportDocument,
     FetchDocument,
     HistoryDocument,
@@ -48,6 +49,7 @@ _DOCUMENTS: Final = (
     DiffDocument,
     DigestDocument,
     DoctorDocument,
+    EraseDocument,
     ErasureDocument,
     ExplainDocument,
     ExportDocument,

@@ -96,8 +96,12 @@ def may_recover(facts: LogDirFacts, request: Request, journal: Journal, means: M
     return True
 
 
-def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Means) -> Iterator[str]:
+def recover_log_dir(
+    log_dir: LogDir, survey: Survey, journal: Journal, means: Means, *, of_unknown_policy: bool = False
+) -> Iterator[str]:
     """Finish or undo what a crash interrupted, in the partitions that may be touched.
+
+    With ``of_unknown_policy``, partitions of an unknown configuration may be touched, too: a user named them.
 
     Return the errors. The only copies of records, and files that tell of missing records, are noted in the journal
     first.
@@ -109,7 +113,9 @@ def recover_log_dir(log_dir: LogDir, survey: Survey, journal: Journal, means: Me
     try:
         cleaned = log_dir.offsets(CLEANER_OFFSET_CHECKPOINT)
         for topic_partition, path in log_dir.partitions():
-            if not survey.wants(topic_partition) or survey.policy_of(topic_partition, cleaned).is_hands_off:
+            policy = survey.policy_of(topic_partition, cleaned)
+            is_hands_off = policy.remote_storage_enable if of_unknown_policy else policy.is_hands_off
+            if not survey.wants(topic_partition) or is_hands_off:
                 continue
             try:
                 listing = list_partition(path)

@@ -146,13 +146,14 @@ class OnlyCopies:
         return {name: self._log_dir.offsets(name) for name in names}
 
     def sources(self, topic_partition: TopicPartition) -> frozenset[_Source]:
-        """Return the logs that compactions of ours read, as the journal names them. Raises: UnreadableFile."""
+        """Return the logs that compactions and erasures read, as the journal names them. Raises: UnreadableFile."""
         return self._sources.get(topic_partition, frozenset())
 
     @cached_property
     def _sources(self) -> Mapping[TopicPartition, frozenset[_Source]]:
         found: dict[TopicPartition, frozenset[_Source]] = {}
-        for entry in read_entries(self._log_dir.path, "compact"):
+        path = self._log_dir.path
+        for entry in (*read_entries(path, "compact"), *read_entries(path, "erase")):
             if (topic_partition := partition_of(entry)) is not None:
                 with suppress(TypeError, ValueError):  # a line of an older version names no logs
                     named = frozenset((int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ()))

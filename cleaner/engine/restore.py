@@ -35,6 +35,7 @@ from cleaner.errors import told
 from policies.moving import MoveStep
 from policies.restore import DeletionFacts, Restoration, RestoreFacts, belongs_to_another_topic, restoration
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, format_leader_epochs, truncate_from_start
+from storage.directory import status_of
 from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.leader_epochs import read_leader_epochs, topic_id_if_sound
@@ -313,6 +314,8 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
         if entry is None:
             damaged_lines += 1
         elif "partition" not in entry or ((topic_partition := partition_of(entry)) and wanted(topic_partition)):
+            if entry["what"] == "erase" and (unfinished := _as_before(log_dir.path, entry)):
+                entry["unfinished"] = unfinished
             for noted in ("undo", SOURCES):
                 entry.pop(noted, None)
             newest = _newest_compaction(entries, entry.get("partition")) if entry["what"] in _OF_A_COMPACTION else None
@@ -324,6 +327,17 @@ def read_history(log_dir: LogDir, wanted: Wanted) -> History:
             entries.append(entry)
     here = frozenset(str(topic_partition) for topic_partition, _ in log_dir.partitions())
     return History(str(log_dir.path), tuple(entries), damaged_lines, _first_dirty_offsets(log_dir), here)
+
+
+def _as_before(log_dir: Path, entry: Mapping[str, Any]) -> int:
+    """Return how many of the logs that an erasure was to replace still are in their place."""
+    found = 0
+    for base_offset, size_bytes, mtime_ns in entry.get(SOURCES, ()):
+        with suppress(OSError):
+            path = log_dir / str(entry.get("partition")) / segment_file_name(base_offset, FileKind.LOG)
+            status = status_of(path)
+            found += (status.st_size, status.st_mtime_ns) == (size_bytes, mtime_ns)
+    return found
 
 
 def compactions(log_dirs: Iterable[LogDir], wanted: Wanted) -> dict[TopicPartition, int]:

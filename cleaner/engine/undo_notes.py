@@ -82,7 +82,7 @@ def journalled_deletions(
     Raises: UnreadableFile.
     """
     found: dict[TopicPartition, list[DeletionFacts]] = {topic_partition: [] for topic_partition in partitions}
-    before_compaction = dict.fromkeys(partitions, 0)
+    before_compaction, before_erasure = dict.fromkeys(partitions, 0), dict.fromkeys(partitions, 0)
     without_the_newest: dict[TopicPartition, int] = {}
     for entry in read_lines(log_dir):
         if entry is None:
@@ -93,12 +93,17 @@ def journalled_deletions(
         elif entry["what"] == "compact":
             without_the_newest[topic_partition] = before_compaction[topic_partition]
             before_compaction[topic_partition] = len(found[topic_partition])
+        elif entry["what"] == "erase":
+            before_erasure[topic_partition] = len(found[topic_partition])
         elif entry["what"] == GUARDED and topic_partition in without_the_newest:
             before_compaction[topic_partition] = without_the_newest.pop(topic_partition)
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
             found[topic_partition].append(deletion)
     return {
-        tp: tuple(replace(d, is_compacted_since=place < before_compaction[tp]) for place, d in enumerate(deletions))
+        tp: tuple(
+            replace(d, is_compacted_since=place < before_compaction[tp], is_erased_since=place < before_erasure[tp])
+            for place, d in enumerate(deletions)
+        )
         for tp, deletions in found.items()
     }
 

@@ -67,7 +67,7 @@ def _unfinished(history: History, entry: Mapping[str, Any]) -> str:
     return f"; not finished, a part of it may be done (cleaner-offset-checkpoint: {reached})"
 
 
-def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
+def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911, PLR0912 - a table of kinds
     segments = entry.get("segments")
     listed = [s for s in segments if isinstance(s, dict)] if isinstance(segments, list) else []
     match entry["what"]:
@@ -77,10 +77,14 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911 - a table of kinds
             return moved + ", ".join((counted(len(listed), "segment"), *codes))
         case "compact":
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
+        case "erase":
+            return _erased(entry)
         case "dropped":
             return _dropped(entry).removeprefix("; ") or "-"
-        case "import" | "append" | "move":
-            return _carried(entry) if entry["what"] == "move" else _added(entry)
+        case "import" | "append":
+            return _added(entry)
+        case "move":
+            return _carried(entry)
         case "restore":
             return f"{counted(len(listed), 'segment')} back, on hold"
         case "failed" | "guarded":
@@ -114,6 +118,14 @@ def _carried(entry: Mapping[str, Any]) -> str:
     if "from_dir" in entry:
         return f"out of {entry['from_dir']}"
     return f"to {entry.get('to_dir')}; the old directory: {entry.get('renamed_to')}"
+
+
+def _erased(entry: Mapping[str, Any]) -> str:
+    """Return how many records an erasure took out, and whether it came to its end."""
+    records, left = entry.get("records"), entry.get("unfinished")
+    number = counted(records, "record") if type(records) is int else "records"
+    unfinished = f"; not finished, {counted(left, 'segment')} as before" if type(left) is int else ""
+    return f"{number} of some keys, offsets {entry.get('first_offset')} to {entry.get('last_offset')}{unfinished}"
 
 
 def _kept(entry: Mapping[str, Any]) -> str:

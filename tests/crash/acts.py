@@ -12,7 +12,10 @@ from unittest.mock import patch
 from cleaner.engine.delete_records import delete_records as delete_from
 from cleaner.engine.delete_records import plan_deletion
 from cleaner.engine.doctor.sweeping import Named, Sweeper
+from cleaner.engine.erase.erasing import ErasureRequest
+from cleaner.engine.erase.erasing import erase as erase_keys
 from cleaner.engine.means import Means, Silent
+from cleaner.engine.prove_erased.wanted import WantedKey
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.restore import Restorer
 from cleaner.engine.verify.checked import Checked, CheckRequest
@@ -59,6 +62,8 @@ SWEPT: Final = (
 )
 """What a sweep is asked for."""
 DIRECTORY_ID: Final = f"{'B' * 21}A"
+ERASED: Final = ("a", "b", "e", "x", "x1", "y2")
+"""The keys of an erasure."""
 TORN: Final = b"a write that was cut short"
 ZEROS: Final = 5000
 Act = Callable[[Path, FileSystem], object]
@@ -96,6 +101,22 @@ def delete_records(log_dir: Path, fs: FileSystem) -> object:
         asked = request(AT_MS, topics=(str(name),), confirmed=True)
         done.append(delete_from(cleaner, name, before, asked, plan_deletion(cleaner, name, before, asked)))
     return done
+
+
+def erase(log_dir: Path, fs: FileSystem) -> object:
+    """The records of some keys, tombstones too; what is replaced waits as ``.deleted``."""
+    return _erased(log_dir, fs, None)
+
+
+def erase_at_once(log_dir: Path, fs: FileSystem) -> object:
+    """The same; what is replaced is unlinked."""
+    return _erased(log_dir, fs, 0)
+
+
+def _erased(log_dir: Path, fs: FileSystem, delete_delay_ms: int | None) -> object:
+    asked = request(AT_MS, confirmed=True, delete_delay_ms=delete_delay_ms)
+    keys = tuple(WantedKey(key, (key.encode(),)) for key in ERASED)
+    return erase_keys(a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS)), ErasureRequest(asked, keys, True))
 
 
 def restore(log_dir: Path, fs: FileSystem) -> object:

@@ -19,7 +19,7 @@ from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir, read_file
 from storage.names import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA_FILE, FileKind, parse_topic_partition
 from storage.txn_index import AbortedTxn, parse_txn_index
-from tests.crash.acts import AT_MS, FS, TOPICS
+from tests.crash.acts import AT_MS, ERASED, FS, TOPICS
 from tests.crash.scenes import Scene
 from tests.crash.tally import TALLY
 
@@ -146,8 +146,21 @@ class Expected:
         assert still <= found.aborted <= more.aborted, where
         if self.scene.grows:
             assert found.records == more.records[len(more.records) - len(found.records) :], where
+        if self.scene.erases:
+            check_erased(found, before, where)
+            return
         if "delete" not in TOPICS[name.rpartition("-")[0]]["cleanup.policy"]:
             assert latest(found, before) == latest(before, before) == latest(after, before), where
+
+
+def check_erased(found: State, before: State, where: object) -> None:
+    """Only records of the keys are gone, and no tombstone before each older value of its key."""
+    wanted, left = {key.encode().hex() for key in ERASED}, set(found.records)
+    gone = [record for record in before.records if record not in left]
+    assert all(record.key in wanted for record in gone), where
+    for tombstone in (record for record in gone if record.value is None):
+        older = [one for one in found.records if one.key == tombstone.key and one.offset < tombstone.offset]
+        assert all(one.value is None for one in older), where
 
 
 def latest(state: State, before: State) -> dict[str, str]:

@@ -43,6 +43,8 @@ from tests.crash.acts import (
     damage,
     delete_records,
     end_logs,
+    erase,
+    erase_at_once,
     forget_ids,
     free,
     leave_zeros,
@@ -249,6 +251,11 @@ class Scene:
         return self.act in (write_ids, cut_zeros, end_logs)
 
     @property
+    def erases(self) -> bool:
+        """Whether records go by their keys alone."""
+        return self.act in (erase, erase_at_once)
+
+    @property
     def grows(self) -> bool:
         """Whether something comes back."""
         return self.act is restore
@@ -268,6 +275,8 @@ SCENES: Final = {
     "repair of log ends": Scene(end_logs, (clicks, orders, payments, accounts), prepare=tear_ends),
     "delete records": Scene(delete_records, (clicks, accounts)),
     "delete records restored": Scene(restore, (clicks, accounts), prepare=delete_records),
+    "erase": Scene(erase, (orders, payments, accounts)),
+    "erase at once": Scene(erase_at_once, (clicks, prices)),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
     "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }

@@ -10,6 +10,7 @@ import pytest
 
 from cleaner.engine import deletion, restore
 from cleaner.engine.compaction import targets
+from cleaner.engine.erase import erasing
 from cleaner.engine.executor import Executor
 from cleaner.engine.repair import repairing
 from cleaner.engine.repair.observing import PlannedRepair
@@ -116,6 +117,11 @@ def never_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cleaner.engine.cleaner.recover_log_dir", lambda *_: iter(()))
 
 
+def erases_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    losing = erasing._losing
+    monkeypatch.setattr(erasing, "_losing", lambda marked: losing(marked)[::-1])
+
+
 def takes_the_old_file_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def replace(fs: FileSystem, planned: PlannedRepair, content: bytes, present: bytes | None) -> None:
         if present is not None:
@@ -134,6 +140,7 @@ ORDERS: Final = (
     ("retention", indexes_go_first),
     ("retention at once", indexes_go_first),
     ("free", indexes_go_first),
+    ("erase at once", erases_the_newest_first),
     ("restore", logs_come_back_first),
     ("repair", takes_the_old_file_away_first),
 )

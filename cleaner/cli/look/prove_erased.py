@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,9 +12,9 @@ from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_globs
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.record_keys import OPERAND, add_key_arguments, given_keys
 from cleaner.cli.showing import show
 from cleaner.cli.values import moment
-from storage.errors import InvalidConfig, UnreadableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from cleaner.engine.prove_erased.proving import ErasureProof
 
 HELP: Final = "show that keys are gone, or where they are, until when"
-OPERAND: Final = "RECORD-KEY"
-_ENCODINGS: Final = ("text", "hex", "base64", "json", "avro-wire", "long")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,18 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ExitStatus.WORK_TO_DO: "a key is still there; the report says where and until when",
         },
     )  # fmt: skip
-    parser.add_argument("key", nargs="*", metavar=OPERAND, help="a key to search for; -- before one that begins with -")
-    parser.add_argument(
-        "--keys",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="search for the keys in this file, too, one a line; - is stdin; may be repeated",
-    )
-    parser.add_argument(
-        "--encoding", choices=_ENCODINGS, default=_ENCODINGS[0], help="how the keys are written; by default as text"
-    )
+    add_key_arguments(parser, "search for")
     parser.add_argument(
         "--now", type=moment, metavar="TIME", help="tell dates as of this time: epoch ms, ISO 8601, +7d"
     )
@@ -66,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Search every file, and show the proof."""
     from storage.kernels import check_usable
 
-    given = _given(args)
+    given = given_keys(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
     from cleaner.engine.inventory import is_named, lost_since_the_copy
@@ -120,32 +106,6 @@ def _check_globs(globs: Sequence[str], log_dirs: Sequence[Path], places: Iterabl
     names = {place.path.parent.name for place in known.values()}
     unmatched = [glob for glob in globs if not any(may_be_named(name, (glob,)) for name in names)]
     check_globs(unmatched, known, ", ".join(map(str, log_dirs)))
-
-
-def _given(args: argparse.Namespace) -> Sequence[str]:
-    """Return the keys as they were written. Raises: InvalidConfig if there is none, or the file cannot be read."""
-    given = list(args.key)
-    for path in args.keys:
-        try:
-            data = args.inputs.read(path, "--keys")
-        except UnreadableFile as error:
-            raise InvalidConfig("--keys", str(path), f"cannot be read: {error.cause}") from error
-        lines = _utf8(data, path).decode("utf-8", "surrogateescape").split("\n")
-        given += [line for one in lines if (line := one.removesuffix("\r"))]
-    if not given:
-        raise InvalidConfig(OPERAND, None, "no key is named; name one, or a file of keys with --keys FILE")
-    for key in given:
-        if key != key.strip():
-            complain(f"the key {key!r} has blanks at an end: it is searched for with them")
-    return given
-
-
-def _utf8(data: bytes, path: Path) -> bytes:
-    """Return the bytes of a text without the mark at its beginning that some editors write. Raises: InvalidConfig."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in data:
-        reason = "is UTF-16, or no text: none of its keys would be found; write it as UTF-8"
-        raise InvalidConfig("--keys", str(path), f"{reason}, and keys with zero bytes by --encoding hex")
-    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _status(proof: ErasureProof, *, is_whole: bool) -> ExitStatus:

@@ -250,6 +250,13 @@ def directory_of(partition: Path) -> PrivateDirectory:
     return directory
 
 
+def forget_filters(partition: Path) -> None:
+    """Remove the filters of a partition: their hashes would still tell of keys that an erasure took out."""
+    with suppress(OSError, RuntimeError), directory_of(partition) as directory:
+        for name in directory.names(*_OWN_SUFFIXES):
+            directory.remove(name)
+
+
 def _sweep(root: PrivateDirectory) -> None:
     """Remove the filters of partitions that were not cleaned for long. Files with other names stay."""
     unused_since_ms = SystemClock().now_ms() - _UNUSED_DAYS_MAX * 86_400_000

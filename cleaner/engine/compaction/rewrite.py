@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import compress as select
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ import numpy.typing as npt
 from cleaner.engine.compaction.cleaned import CleanedSegment
 from cleaner.engine.compaction.crew import Crew
 from cleaner.engine.compaction.draft import Copied, Draft, Outputs, Recoder
-from cleaner.engine.compaction.fates import Fates
 from cleaner.engine.compaction.legacy_rewrite import (
     modified_ms,
     newest_ms,
@@ -31,6 +30,7 @@ from cleaner.engine.compaction.legacy_rewrite import (
     upgraded,
 )
 from cleaner.engine.compaction.passes import Group, Horizons, Tombstones, Walked, WalkedSlice
+from policies.retain import AbortedTransaction
 from storage.arrays import Words
 from storage.codecs.batches import body_bytes_max
 from storage.directory import OpenFile, close
@@ -66,6 +66,18 @@ class NotYetSupported(LogCleanerError):
         return f"{self.path}: {self.what} cannot be rewritten yet; the partition is left as it is"
 
 
+class BatchFates(Protocol):
+    """The fates of batches, told slice by slice in offset order: of a compaction (``Fates``), or of an erasure."""
+
+    def dispose(self, slice_: Slice) -> bool:
+        """Set ``fate`` of every row. Return whether the records alone decide about all batches."""
+        ...
+
+    def take_retained(self) -> list[AbortedTransaction]:
+        """Return what the cleaned transaction index gets since the last call."""
+        ...
+
+
 @dataclass(slots=True)
 class _Drafting:
     """A slice on its way through the crew."""
@@ -97,13 +109,15 @@ class Rewriter:
     horizons: Horizons
     tombstones: Tombstones
     """The treatment of the tombstones that survived."""
-    fates: Fates
+    fates: BatchFates
     """Follows the transactions through all groups."""
     crew: Crew
     progress: Callable[[int], None]
     """Called with the bytes of each slice that is done."""
     upgrades: bool = field(kw_only=True)
     """Whether v0 and v1 become v2."""
+    rebuilds_mixed: bool = field(default=True, kw_only=True)
+    """Whether a wrapper around messages of another version is written anew, as by Kafka, even if it keeps all."""
     _outputs: Outputs = field(default_factory=Outputs)
     _expiring: threading.Lock = field(default_factory=threading.Lock)
 
@@ -226,7 +240,7 @@ class Rewriter:
         table["tombstones"] = 0
         status, row = decide_batches(slice_.buf, table, 0, table.size, self.bitmap, self._now_ms)
         assert status == Status.OK, (status, row)
-        is_rebuilt = self.upgrades | ((table["attributes"] & MIXED_VERSIONS) != 0)
+        is_rebuilt = self.upgrades | (self.rebuilds_mixed & ((table["attributes"] & MIXED_VERSIONS) != 0))
         table["outcome"][is_rebuilt & (table["outcome"] == BatchAction.COPY)] = BatchAction.REBUILD
 
     def _write(self, slice_: Slice, copies: Sequence[tuple[int, int]], draft: Draft, arena: Recoder) -> None:

@@ -183,7 +183,7 @@ def _run(round_: Round, means: Means, target: Destination, *, is_locked: bool) -
                 means.listener.progress(2 * group.span.size_bytes)
                 written_bytes, written_records = _keep(group, target)
             else:
-                written_bytes, written_records = _rewrite_group(group, rewriter, target, filters, survivors.bitmap)
+                written_bytes, written_records = rewrite_group(group, rewriter, target, filters, survivors.bitmap)
             size_bytes += written_bytes
             kept += written_records
         for segment in beyond:
@@ -235,7 +235,7 @@ def filters_of(round_: Round, spans: Sequence[OpenSpan], horizons: Horizons) -> 
     return Filters.opened(round_.listing.directory, [opened.span for opened in spans], horizons) or nullcontext()
 
 
-def _rewrite_group(
+def rewrite_group(
     group: Group, rewriter: Rewriter, target: Destination, filters: Filters | None, bitmap: Words
 ) -> tuple[int, int]:
     """Rewrite one group and hand it to the destination. Return its bytes and records afterwards."""

@@ -14,6 +14,7 @@ from storage.lock import shared_type
 COMMANDS = [("clean",), ("free", "--target", "100%"), ("restore", "--all"), ("restore", "--all", "--release")]
 THAT_ASK_BEFORE = [
     ("delete-records", "clicks-0", "--before-offset", "1"),
+    ("erase", "--topic", "clicks", "some-key"),
     ("doctor", "--sweep", "NAME"),
     ("import", "-", "new-0"),
     ("verify", "--repair"),

@@ -1,0 +1,390 @@
+"""Plan an erasure, and carry it out: segment by segment, in ascending order, each by the swap of a compaction.
+
+Order, each step safe to crash behind; a second run goes on where the first ended:
+    1. every segment of the partition is read, with the checksums of all its batches. Damage ends the partition here;
+    2. the journal's line, which names the segments and no key;
+    3. each segment that loses a record is written anew beside itself, and swapped in (``storage.log.swap``). The
+       active segment, too: without a broker nobody appends to it, and it stays the active segment;
+    4. the key filters of the partition go: their hashes would tell of the erased keys.
+Invariant:  older segments come first, so that a tombstone never goes while an older value is left.
+Not touched: checkpoints, leader epochs, producer snapshots, and every segment that loses nothing.
+Not chosen: to roll the active segment first. Between roll and swap, a kill would leave a segment that is no longer the
+            active one without the last entry of its time index, on which retention relies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol
+
+from cleaner.engine.beginning import recover_log_dir
+from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.compaction.crew import Crew, Pace
+from cleaner.engine.compaction.fates import ends_of
+from cleaner.engine.compaction.filters import forget_filters
+from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones
+from cleaner.engine.compaction.rewrite import Rewriter
+from cleaner.engine.compaction.round import rewrite_group
+from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
+from cleaner.engine.erase.marking import ErasureFates, MarkedSegment, Stays, mark
+from cleaner.engine.inventory import Survey, producer_state_of
+from cleaner.engine.journal import SOURCES, Journal
+from cleaner.engine.means import Means, OpenLogDirs
+from cleaner.engine.only_copies import ensure_no_copy_in_the_way
+from cleaner.engine.prove_erased.searching import KeyMatcher
+from cleaner.engine.prove_erased.wanted import WantedKey
+from cleaner.errors import told
+from policies.erasure import ErasureBounds, RefusedErasure, refused_erasure
+from policies.facts import PartitionFacts, UnreadablePartition
+from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
+from policies.retain import AbortedTransaction, ProducerEnd
+from storage.directory import entries
+from storage.errors import LogCleanerError, PlanOutOfDate, Stopped, as_unreadable
+from storage.log.active import TornTail
+from storage.log.listing import Listing, ensure_plain_files, list_partition
+from storage.log.recovery import plan_recovery
+from storage.log_dir import LogDir, read_file
+from storage.names import DirState, FileIdentity, FileKind, FileState, TopicPartition, parse_partition_dir_name
+from storage.segment import Segment, ensure_changeable
+from storage.stores.paths import path_of_text
+from storage.txn_index import parse_txn_index
+
+_STOPPED: Final = "stopped; the same command, run again, does the rest"
+
+
+class ErasureRequest(NamedTuple):
+    """The wishes of the user."""
+
+    request: Request
+    """With the globs over topics, and whether replaced files are unlinked at once."""
+    keys: tuple[WantedKey, ...]
+    with_tombstones: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedSegment:
+    """A segment that loses records of the keys."""
+
+    base_offset: int
+    identity: FileIdentity
+    """The ``.log`` before."""
+    records: int
+    """The records that go."""
+    tombstones: int
+    """Those among them without a value."""
+    first_offset: int
+    last_offset: int
+    links: int = 1
+    """The most hard links of a file of the segment before; with more than one, the bytes stay under another name."""
+    size_after: int | None = None
+    """The size of the ``.log`` afterwards; None if it was not measured, or not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedPartition:
+    """The erasure in one partition: planned, refused, failed or done."""
+
+    topic_partition: TopicPartition
+    log_dir: str
+    segments: tuple[ErasedSegment, ...] = ()
+    stays: tuple[Stays, ...] = ()
+    records_read: int = 0
+    bytes_read: int = 0
+    segments_read: int = 0
+    waiting: int = 0
+    """The ``.deleted`` logs that waited there before. They were not read."""
+    refused: RefusedErasure | None = None
+    error: str | None = None
+    done_segments: int = 0
+    """The segments that were swapped in."""
+    until_ms: int | None = None
+    """Until when the replaced files wait as ``.deleted``, epoch ms; None if none waits."""
+
+    @property
+    def records(self) -> int:
+        """The records that go."""
+        return sum(segment.records for segment in self.segments)
+
+    @property
+    def asked(self) -> tuple[object, ...]:
+        """The facts that a person is asked about. Another plan with the same facts erases the same records."""
+        return self.topic_partition, self.log_dir, tuple((s.identity, s.records, s.tombstones) for s in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """The erasure in all partitions that were named."""
+
+    partitions: tuple[ErasedPartition, ...]
+    errors: tuple[str, ...] = ()
+    """Failures of whole log dirs."""
+    time_ms: int = 0
+    is_done: bool = False
+
+    @property
+    def records(self) -> int:
+        """The records that go."""
+        return sum(partition.records for partition in self.partitions)
+
+
+def plan_erasure(cleaner: Cleaner, asked: ErasureRequest, *, measured: bool = False) -> Erasure:
+    """Read the logs, and return what an erasure would do. It takes no lock, and changes nothing.
+
+    Args:
+        cleaner: of the log dirs.
+        asked: keys and topics.
+        measured: whether to find out the sizes afterwards, which reads the segments with keys once more.
+
+    Raises: Stopped.
+    """
+    eraser = _Eraser(cleaner.opened(), cleaner.plan(asked.request), asked)
+    return eraser.all_partitions(eraser.measured if measured else eraser.planned)
+
+
+def erase(cleaner: Cleaner, asked: ErasureRequest, agreed: Erasure | None = None) -> Erasure:
+    """Lock the log dirs, finish what a crash interrupted, read the logs, and erase.
+
+    Args:
+        cleaner: of the log dirs.
+        asked: keys and topics.
+        agreed: what the user agreed to. A partition where something else would go is left alone.
+
+    Raises: LogDirLocked, UnreliableLock, UnsafeOwner, JournalFull.
+    """
+    with cleaner.locked() as opened:
+        errors = list(_recovered(opened, asked.request))
+        eraser = _Eraser(opened, cleaner.plan(asked.request), asked, agreed)
+        found = eraser.all_partitions(eraser.erased, is_locked=True)
+        return replace(found, errors=(*errors, *found.errors), is_done=True)
+
+
+class _Work(NamedTuple):
+    """A partition that was read."""
+
+    partition: PartitionPlan
+    listing: Listing
+    marked: tuple[MarkedSegment, ...]
+    """The segments that lose records, ascending."""
+    bounds: ErasureBounds
+    producers: dict[int, ProducerEnd]
+    found: ErasedPartition
+
+
+class _Eraser:
+    """One run over some log dirs."""
+
+    def __init__(
+        self, opened: OpenLogDirs, planned: Plan, asked: ErasureRequest, agreed: Erasure | None = None
+    ) -> None:
+        self._means, self._plan, self._asked = opened.means, planned, asked
+        self._matcher = KeyMatcher(asked.keys)
+        self._moving = frozenset(name for log_dir in opened.log_dirs for name in _moving(log_dir))
+        self._agreed = None if agreed is None else {partition.asked for partition in agreed.partitions}
+
+    def all_partitions(self, act: _Act, *, is_locked: bool = False) -> Erasure:
+        """Do something with each partition. A failure is a fact of its result, and stops no other partition."""
+        errors = [error for log_dir in self._plan.log_dirs for error in log_dir.facts.errors]
+        found = [
+            self._attempt(log_dir, partition, act, is_locked=is_locked)
+            for log_dir in self._plan.log_dirs
+            if not log_dir.facts.errors
+            for partition in log_dir.partitions
+        ]
+        return Erasure(tuple(found), tuple(errors), self._means.clock.now_ms())
+
+    def planned(self, work: _Work) -> ErasedPartition:
+        """Return what was found."""
+        return work.found
+
+    def measured(self, work: _Work) -> ErasedPartition:
+        """Return what was found, with the sizes that the segments would have."""
+        target = Nowhere(work.listing.directory, work.partition.policy.index_interval_bytes)
+        sizes = [size for _, size in self._rewritten(work, target, is_locked=False)]
+        segments = (replace(s, size_after=size) for s, size in zip(work.found.segments, sizes, strict=True))
+        return replace(work.found, segments=tuple(segments))
+
+    def erased(self, work: _Work) -> ErasedPartition:
+        """Swap in the segments without the records of the keys."""
+        found, facts, listing, means = work.found, work.partition.facts, work.listing, self._means
+        if not work.marked:
+            return found
+        directory = listing.directory
+        if self._agreed is not None and found.asked not in self._agreed:
+            raise PlanOutOfDate(directory, "other records would go than were shown")
+        bases = [marked.span.base_offset for marked in work.marked]
+        log_dir = LogDir(path_of_text(facts.log_dir))
+        ensure_no_copy_in_the_way(log_dir, facts.topic_partition, listing, bases)
+        ensure_changeable(directory, bases, and_readable=True)
+        with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
+            now_ms = means.clock.now_ms()
+            journal.record("erase", now_ms, partition=str(facts.topic_partition), **_entry(found))
+        at_once = self._asked.request.is_at_once
+        interval_bytes = work.partition.policy.index_interval_bytes
+        target = InPlace(listing, interval_bytes, means.fs, at_once=at_once, stopping=means.stopping)
+        segments, done, error = list(found.segments), 0, None
+        try:
+            for done, (_, size) in enumerate(self._rewritten(work, target, is_locked=True), 1):
+                segments[done - 1] = replace(segments[done - 1], size_after=size)
+        except (LogCleanerError, OSError, MemoryError) as failure:
+            error = _STOPPED if isinstance(failure, Stopped) else told(failure)
+        forget_filters(directory)
+        until_ms = means.clock.now_ms() + work.partition.policy.file_delete_delay_ms
+        result = replace(
+            found,
+            segments=tuple(segments),
+            done_segments=done,
+            error=error,
+            until_ms=until_ms if done and not at_once else None,
+        )
+        _tell(result, means)
+        return result
+
+    def _attempt(
+        self, log_dir: LogDirPlan, partition: PartitionPlan | UnreadablePartition, act: _Act, *, is_locked: bool
+    ) -> ErasedPartition:
+        if isinstance(partition, UnreadablePartition):
+            return ErasedPartition(partition.topic_partition, partition.log_dir, error=partition.error)
+        facts = partition.facts
+        nothing = ErasedPartition(facts.topic_partition, facts.log_dir)
+        if log_dir.guard is not None:
+            return replace(nothing, refused=RefusedErasure(log_dir.guard.code, log_dir.guard.text))
+        moves = facts.topic_partition in self._moving
+        if refused := refused_erasure(facts, partition.policy, moves=moves):
+            return replace(nothing, refused=refused)
+        try:
+            return act(self._read(partition, nothing, is_locked=is_locked))
+        except Stopped:
+            if not is_locked:
+                raise
+            return replace(nothing, error=_STOPPED)
+        except (LogCleanerError, OSError, MemoryError) as error:
+            return replace(nothing, error=told(error))
+
+    def _read(self, partition: PartitionPlan, nothing: ErasedPartition, *, is_locked: bool) -> _Work:
+        """Read all segments of a partition. Raises: LogCleanerError."""
+        facts, means = partition.facts, self._means
+        listing = list_partition(path_of_text(facts.log_dir) / str(facts.topic_partition))
+        ensure_plain_files(listing)
+        recovered = plan_recovery(listing).listing
+        if facts.torn_tail_bytes:
+            log = recovered.segments[-1].log
+            raise TornTail(log.path, log.size_bytes - facts.torn_tail_bytes, facts.torn_tail_bytes)
+        state = producer_state_of(facts, recovered, self._asked.request.now_ms, means)
+        assert facts.high_watermark is not None, "else it is refused"
+        unstable = state.first_unstable_offset(facts.high_watermark)
+        stable = facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
+        bounds = ErasureBounds(stable, facts.high_watermark, facts.log_end_offset, self._asked.with_tombstones)
+        producers = ends_of(state)
+        marked = self._marked(facts, recovered.segments, ErasureFates(producers, bounds), bounds, is_locked=is_locked)
+        losing = _losing(marked)
+        found = replace(
+            nothing,
+            segments=tuple(_erased(one) for one in losing),
+            stays=Stays.total([stays for one in marked for stays in one.stays]),
+            records_read=sum(one.walked.records for one in marked),
+            bytes_read=sum(one.span.size_bytes for one in marked),
+            segments_read=len(marked),
+            waiting=sum(file.name.kind is FileKind.LOG for file in listing.in_state(FileState.DELETED)),
+        )
+        return _Work(partition, listing, losing, bounds, producers, found)
+
+    def _marked(
+        self, facts: PartitionFacts, segments: Sequence[Segment], fates: ErasureFates, bounds: ErasureBounds, *,
+        is_locked: bool,
+    ) -> list[MarkedSegment]:  # fmt: skip
+        uppers = [*(segment.base_offset for segment in segments[1:]), facts.log_end_offset]
+        marked, pace = [], Pace(self._means)
+        self._means.listener.expect(sum(segment.size_bytes for segment in segments))
+        with Crew(self._means.threads) as crew:
+            for segment, upper in zip(segments, uppers, strict=True):
+                with ExitStack() as stack:
+                    opened = OpenSpan.of(Span(segment, upper, is_alone=True), stack, is_locked=is_locked)
+                    marked.append(mark(opened, self._matcher, bounds, fates, crew, pace))
+                    opened.reader.let_go()
+        return marked
+
+    def _rewritten(self, work: _Work, target: Destination, *, is_locked: bool) -> Iterator[tuple[MarkedSegment, int]]:
+        """Write each segment that loses records, and hand it to the destination. Yield it with its new size."""
+        horizons = Horizons(self._asked.request.now_ms, None, 0)
+        with Crew(self._means.threads) as crew:
+            for one in work.marked:
+                fates = ErasureFates(work.producers, work.bounds, _aborted(one.span.segment))
+                bitmap = one.bitmap()
+                rewriter = Rewriter(
+                    bitmap, horizons, Tombstones.DECIDED, fates, crew, Pace(self._means).spend,
+                    upgrades=False, rebuilds_mixed=False,
+                )  # fmt: skip
+                with ExitStack() as stack:
+                    opened = OpenSpan.of(one.span, stack, is_locked=is_locked)
+                    size_bytes, _ = rewrite_group([(opened.reader, one.walked)], rewriter, target, None, bitmap)
+                yield one, size_bytes
+
+
+class _Act(Protocol):
+    def __call__(self, work: _Work) -> ErasedPartition: ...
+
+
+def _losing(marked: Sequence[MarkedSegment]) -> tuple[MarkedSegment, ...]:
+    """Return the segments that lose records, ascending: an older value goes before the tombstone behind it."""
+    return tuple(one for one in marked if one.ordinals.size)
+
+
+def _erased(marked: MarkedSegment) -> ErasedSegment:
+    segment = marked.span.segment
+    return ErasedSegment(
+        segment.base_offset,
+        segment.log.identity,
+        int(marked.ordinals.size),
+        marked.tombstones,
+        int(marked.offsets[0]),
+        int(marked.offsets[-1]),
+        segment.sizes.links,
+    )
+
+
+def _aborted(segment: Segment) -> list[AbortedTransaction]:
+    """Return the entries of a segment's transaction index. Raises: CorruptIndex, UnreadableFile."""
+    file = segment.files.get(FileKind.TXN_INDEX)
+    data = read_file(file.path) if file else None
+    return [AbortedTransaction(*entry) for entry in parse_txn_index(data, file.path)] if file and data else []
+
+
+def _moving(log_dir: LogDir) -> Iterator[TopicPartition]:
+    """Yield the partitions that a replica move fills a directory of. Raises: UnreadableFile."""
+    with as_unreadable(log_dir.path), entries(log_dir.path) as listed:
+        for entry in listed:
+            name = parse_partition_dir_name(entry.name)
+            if name is not None and name.state is DirState.FUTURE:
+                yield name.topic_partition
+
+
+def _recovered(opened: OpenLogDirs, request: Request) -> Iterator[str]:
+    """Finish or undo what a crash left in the partitions. Yield the errors. Raises: JournalFull."""
+    means = opened.means
+    survey = Survey(opened.layers, request.now_ms, means.broker.producer_id_expiration_ms, request.topics)
+    for log_dir in opened.log_dirs:
+        with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
+            yield from recover_log_dir(log_dir, survey, journal, means, of_unknown_policy=True)
+
+
+def _entry(found: ErasedPartition) -> dict[str, object]:
+    """Return the fields of the journal's line. No key is among them, and no hash of a key."""
+    return {
+        "bytes": sum(segment.identity.size_bytes for segment in found.segments),
+        "records": found.records,
+        "first_offset": found.segments[0].first_offset,
+        "last_offset": found.segments[-1].last_offset,
+        "segments": [{"base_offset": s.base_offset, "bytes": s.identity.size_bytes} for s in found.segments],
+        SOURCES: [[s.base_offset, s.identity.size_bytes, s.identity.mtime_ns] for s in found.segments],
+    }
+
+
+def _tell(result: ErasedPartition, means: Means) -> None:
+    place = result.topic_partition._asdict()
+    if result.done_segments:
+        done = result.segments[: result.done_segments]
+        means.listener.event("records_erased", **place, segments=len(done), records=sum(s.records for s in done))
+    if result.error:
+        means.listener.event("partition_failed", **place, error=result.error)

@@ -1,0 +1,193 @@
+"""Pass 1 of an erasure: find the records of the wanted keys in one segment, and note which of them go.
+
+Every batch is read, with its checksum. The result is a bitmap as that of a compaction, so that pass 2 is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cleaner.engine.compaction.crew import Crew, Pace
+from cleaner.engine.compaction.passes import OpenSpan, Span, Walk, Walked
+from cleaner.engine.prove_erased.searching import KeyMatcher
+from policies.erasure import ErasureBounds, KeyedRecord, StayReason, erasure_fate, why_record_stays
+from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd
+from storage.arrays import Integers, Words
+from storage.kernels.bitmap import new_bitmap
+from storage.kernels.layout import CONTROL, LOCATED_FIELDS, OFFSET, ROW, VALUE_BYTES
+from storage.kernels.locate import locate_records
+from storage.kernels.status import Status
+from storage.records.v2 import OFFSET_MAX
+from storage.scan.arena import Arena, Run
+from storage.scan.chunks import Chunk
+from storage.scan.slices import Checksums, Slice
+
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+class ErasureFates:
+    """The fates of the batches of an erasure, for the rewriter of a compaction."""
+
+    def __init__(
+        self,
+        producers: Mapping[int, ProducerEnd],
+        bounds: ErasureBounds,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> None:
+        """Prepare the fates.
+
+        Args:
+            producers: the active producers' ends, by producer id.
+            bounds: of the erasure.
+            aborted: the entries of the segment's transaction index, all of which stay, as all markers do.
+        """
+        self._producers, self._bounds, self._aborted = producers, bounds, list(aborted)
+        ends = [end.last_data_offset for end in producers.values() if end.last_data_offset is not None]
+        self._special_ends = np.array(sorted({*ends, *(end - 1 for end in bounds.kept_ends)}), np.int64)
+
+    def dispose(self, slice_: Slice) -> bool:
+        """Set ``fate`` of every row. Return whether the records alone decide about all batches."""
+        table = slice_.table
+        special = np.isin(table["last_offset"], self._special_ends)
+        special |= ((table["attributes"] & CONTROL) != 0) | (table["record_count"] == 0)
+        for row in np.flatnonzero(special).tolist():
+            batch = table[row]
+            facts = BatchFacts(
+                int(batch["last_offset"]),
+                int(batch["producer_id"]),
+                int(batch["producer_epoch"]),
+                is_transactional=False,
+                marker=Marker.OTHER if int(batch["attributes"]) & CONTROL else None,
+                delete_horizon_ms=None,
+            )
+            table["fate"][row] = erasure_fate(facts, int(batch["record_count"]), self._producers, self._bounds)
+        return not special.any()
+
+    def take_retained(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions of the segment, once."""
+        aborted, self._aborted = self._aborted, []
+        return aborted
+
+
+class Stays(NamedTuple):
+    """Records of wanted keys that stay for one reason."""
+
+    reason: StayReason
+    records: int
+    first_offset: int
+    last_offset: int
+
+    def with_record(self, offset: int) -> Stays:
+        """Count one more record, with a higher offset."""
+        return self._replace(records=self.records + 1, last_offset=offset)
+
+    @classmethod
+    def total(cls, found: Sequence[Stays]) -> tuple[Stays, ...]:
+        """Add up by reason, in the order of the reasons."""
+        by_reason = {reason: [one for one in found if one.reason is reason] for reason in StayReason}
+        return tuple(
+            cls(reason, sum(s.records for s in some), some[0].first_offset, some[-1].last_offset)
+            for reason, some in by_reason.items()
+            if some
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkedSegment:
+    """The findings of pass 1 about one segment."""
+
+    walked: Walked
+    ordinals: Integers
+    """The ordinals of the records that go, ascending."""
+    offsets: Integers
+    """The offsets of these records."""
+    tombstones: int
+    """How many of these records have no value."""
+    stays: tuple[Stays, ...]
+
+    @property
+    def span(self) -> Span:
+        """The segment."""
+        return self.walked.span
+
+    def bitmap(self) -> Words:
+        """Return the records that stay, one bit a record."""
+        bitmap = new_bitmap(self.walked.records)
+        bitmap[:] = _ALL_BITS
+        bits = np.uint64(1) << (self.ordinals & 63).astype(np.uint64)
+        np.bitwise_and.at(bitmap, self.ordinals >> 6, ~bits)
+        return bitmap
+
+
+class _Hit(NamedTuple):
+    """A record of a wanted key."""
+
+    ordinal: int
+    record: KeyedRecord
+
+
+def mark(
+    opened: OpenSpan, matcher: KeyMatcher, bounds: ErasureBounds, fates: ErasureFates, crew: Crew, pace: Pace
+) -> MarkedSegment:
+    """Walk over one segment, and note the records of the wanted keys.
+
+    Raises: CorruptBatch, PlanOutOfDate, UnreadableFile, Stopped.
+    """
+    walk, going, tombstones, stays = Walk.of(opened, 0), list[_Hit](), 0, dict[StayReason, Stays]()
+
+    def slices() -> Iterator[tuple[Slice, bool]]:
+        for slice_ in opened.reader.slices(checksums=Checksums.BY_CALLER, start=walk.start):
+            yield slice_, slice_.is_legacy or fates.dispose(slice_)
+
+    def hits(found: tuple[Slice, bool]) -> list[_Hit]:
+        with crew.hand() as (_, arena):
+            return list(_hits(found[0], matcher, arena))
+
+    for (slice_, is_ordinary), found in crew.in_order(hits, slices()):
+        slice_.table["tombstones"] = 0  # pass 2 then decides by the bitmap alone, and sets no horizon
+        walk.add(slice_, is_ordinary=is_ordinary)
+        for hit in found:
+            reason = why_record_stays(hit.record, bounds)
+            if reason is None:
+                going.append(hit)
+                tombstones += hit.record.is_tombstone
+            elif reason in stays:
+                stays[reason] = stays[reason].with_record(hit.record.offset)
+            else:
+                stays[reason] = Stays(reason, 1, hit.record.offset, hit.record.offset)
+        pace(slice_.size_bytes)
+    ordinals = np.array([hit.ordinal for hit in going], np.int64)
+    offsets = np.array([hit.record.offset for hit in going], np.int64)
+    return MarkedSegment(walk.walked, ordinals, offsets, tombstones, tuple(stays.values()))
+
+
+def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena) -> Iterator[_Hit]:
+    """Yield the data records of a slice that have a wanted key. Raises: CorruptBatch."""
+    for run in arena.runs(slice_, 0, slice_.table.size, verify=True):
+        table, first_ordinal = slice_.table[run.first : run.last], int(slice_.table["first_ordinal"][run.first])
+        located = _located(slice_, run)
+        chunk = Chunk(run.buf, table, located, slice_.file_position)
+        for match in matcher.matches(chunk):
+            batch = table[int(located[ROW, match.place])]
+            if int(batch["attributes"]) & CONTROL:
+                continue
+            is_tombstone = int(located[VALUE_BYTES, match.place]) < 0
+            offset = int(located[OFFSET, match.place])
+            record = KeyedRecord(offset, int(batch["last_offset"]), is_tombstone, slice_.is_legacy)
+            yield _Hit(first_ordinal + match.place, record)
+
+
+def _located(slice_: Slice, run: Run) -> npt.NDArray[np.int64]:
+    """Return the fields of all records of a run, control records among them: so their places are ordinals."""
+    table = slice_.table[run.first : run.last]
+    records = int(table["record_count"].sum(dtype=np.int64))
+    located = np.empty((LOCATED_FIELDS, records), np.int64)
+    status, row, _ = locate_records(run.buf, table, 0, table.size, 0, OFFSET_MAX, located.reshape(-1), 0)
+    if status != Status.OK:
+        raise slice_.fail(status, run.first + row)
+    return located
