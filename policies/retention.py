@@ -92,14 +92,17 @@ def retention(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Retentio
         reasons += _pass(log, len(reasons), _over_size(log, policy))
         reasons += _pass(log, len(reasons), _expired(log, policy, now_ms))
     held: dict[int, Reason] = {}
+    staying = _missing_within_size(log, policy)
     for place, reason in enumerate(reasons):
-        if reason.code is not ReasonCode.LOG_START_OFFSET and (missing := missing_below(log, place, policy, now_ms)):
+        if reason.code is ReasonCode.LOG_START_OFFSET:
+            continue
+        if missing := missing_below(log, place, staying, policy, now_ms):
             held = dict.fromkeys(range(place, len(reasons)), before_missing(missing, ", and no limit lets them go yet"))
             del reasons[place:]
             break
     oldest = zip(log.segments[: len(reasons)], reasons, strict=True)
     gone = [Verdict(s.base_offset, s.size_bytes, Action.DELETE, reason) for s, reason in oldest]
-    return Retention((*gone, *_kept(log, len(gone), held, policy, now_ms)), len(gone))
+    return Retention((*gone, *_kept(log, len(gone), held, staying, policy, now_ms)), len(gone))
 
 
 def barrier(log: PartitionFacts, place: int) -> Reason | None:
@@ -118,24 +121,29 @@ def barrier(log: PartitionFacts, place: int) -> Reason | None:
     return None
 
 
-def missing_below(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> MissingRecords | None:
+def missing_below(
+    log: PartitionFacts, place: int, staying: Sequence[MissingRecords], policy: TopicPolicy, now_ms: int
+) -> MissingRecords | None:
     """Return the missing records between this segment and the next one that no limit lets go; None without any.
 
     Records that are missing above the active segment count for the active segment. The size limit counts the bytes
     above the missing records alone. If nobody knows their age, no limit of time lets them go.
     """
-    return next((one for one in _missing_over(log, place, policy) if now_ms < _missing_until_ms(one, policy)), None)
+    going = (missing for missing in staying if _goes_with(log, place, missing))
+    return next((missing for missing in going if now_ms < _missing_until_ms(missing, policy)), None)
 
 
-def _missing_over(log: PartitionFacts, place: int, policy: TopicPolicy) -> Iterator[MissingRecords]:
-    """Yield the missing records that go with this segment, and that no limit of size lets go."""
-    is_active = place + 1 == len(log.segments)
+def _missing_within_size(log: PartitionFacts, policy: TopicPolicy) -> list[MissingRecords]:
+    """Return the missing records that no limit of size lets go."""
     left = left_bytes(log) if log.missing else []
-    for missing in log.missing:
-        if is_active or missing.base_offset < log.upper_offset(place):
-            above = bisect_left(log.segments, missing.base_offset, key=attrgetter("base_offset"))
-            if not 0 <= policy.retention_bytes <= left[above]:
-                yield missing
+    above = (bisect_left(log.segments, one.base_offset, key=attrgetter("base_offset")) for one in log.missing)
+    both = zip(log.missing, above, strict=True)
+    return [missing for missing, place in both if not 0 <= policy.retention_bytes <= left[place]]
+
+
+def _goes_with(log: PartitionFacts, place: int, missing: MissingRecords) -> bool:
+    """Return whether the log would begin above missing records once a segment is gone."""
+    return place + 1 == len(log.segments) or missing.base_offset < log.upper_offset(place)
 
 
 def _missing_until_ms(missing: MissingRecords, policy: TopicPolicy) -> int:
@@ -212,11 +220,10 @@ def curve_by_time(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> tupl
 
 def _age_ms(log: PartitionFacts, place: int, policy: TopicPolicy, now_ms: int) -> int:
     """Return the age of a segment, or of the youngest missing records that go with it; -1 if nobody knows theirs."""
-    is_active = place + 1 == len(log.segments)
     ages_ms = [
         now_ms - missing.newest_ms if missing.newest_ms >= 0 else -1
         for missing in log.missing
-        if is_active or missing.base_offset < log.upper_offset(place)
+        if _goes_with(log, place, missing)
     ]
     return min([now_ms - newest(log.segments[place], policy, now_ms)[0], *ages_ms])
 
@@ -297,7 +304,12 @@ def _is_unpinned(segment: SegmentFacts, policy: TopicPolicy, now_ms: int) -> boo
 
 
 def _kept(
-    log: PartitionFacts, first: int, held: Mapping[int, Reason], policy: TopicPolicy, now_ms: int
+    log: PartitionFacts,
+    first: int,
+    held: Mapping[int, Reason],
+    staying: Sequence[MissingRecords],
+    policy: TopicPolicy,
+    now_ms: int,
 ) -> list[Verdict]:
     """Return a verdict for each segment that stays, with the moment from which time retention could delete it.
 
@@ -305,6 +317,7 @@ def _kept(
         log: the facts.
         first: the place of the first segment that stays.
         held: place -> why a segment that is due stays.
+        staying: the missing records that no limit of size lets go.
         policy: the configuration.
         now_ms: epoch ms.
     """
@@ -316,8 +329,8 @@ def _kept(
         segment = log.segments[place]
         if is_by_time:
             until_ms = max(until_ms, _expiry_ms(segment, policy, max(now_ms, until_ms)))
-            for missing in _missing_over(log, place, policy):
-                if until_ms < (go_ms := _missing_until_ms(missing, policy)):
+            for missing in staying:
+                if _goes_with(log, place, missing) and until_ms < (go_ms := _missing_until_ms(missing, policy)):
                     until_ms, waits_for = go_ms, missing
         reason = barrier(log, place) or held.get(place)
         if reason is None:
