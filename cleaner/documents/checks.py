@@ -114,6 +114,19 @@ class DoctorTotals(TypedDict):
     """The size of the segments that were read whole, with `--deep`."""
 
 
+class DoctorTiered(TypedDict):
+    """The segments that brokers copied to a tier, by the partitions of `__remote_log_metadata` in the log dirs."""
+
+    partitions: Count
+    """The number of partitions that have a segment there."""
+    segments: Count
+    """The number of segments that brokers read there."""
+    bytes: Count
+    """The size of their logs, as they were before a plugin packed them."""
+    unfinished: Count
+    """The number of segments whose copy or deletion began and did not end."""
+
+
 class DoctorDocument(TypedDict):
     """The document that `doctor --json` prints: what is wrong with the log dirs, worst first. Each code has a section
     in docs/doctor.md.
@@ -129,6 +142,8 @@ class DoctorDocument(TypedDict):
     """What the next start of Kafka does, as `preflight` tells it; null with `--topic`."""
     findings: list[DoctorFinding]
     """The findings, worst first."""
+    tiered: NotRequired[DoctorTiered]
+    """What brokers copied to a tier; absent if the metadata here tell of nothing."""
     totals: DoctorTotals
     """Counts."""
 

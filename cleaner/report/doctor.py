@@ -42,6 +42,7 @@ class DoctorReport:
             "findings": [
                 {**finding_document(finding), "is_damage": finding in found.damages} for finding in found.findings
             ],
+            **self._tiered_document(),
             "totals": {
                 "findings": len(found.findings),
                 "damages": len(found.damages),
@@ -50,6 +51,19 @@ class DoctorReport:
                 "unwalked_bytes": found.bytes_unread,
                 "verified_bytes": found.bytes_verified,
             },
+        }
+
+    def _tiered_document(self) -> dict[str, Any]:
+        partitions, segments, size_bytes, unfinished = self.diagnosis.tiered
+        if not segments and not unfinished:
+            return {}
+        return {
+            "tiered": {
+                "partitions": partitions,
+                "segments": segments,
+                "bytes": size_bytes,
+                "unfinished": unfinished,
+            }
         }
 
     def text(self, page: Page) -> Iterator[Lines]:
@@ -63,8 +77,20 @@ class DoctorReport:
             tell_findings(page, found.findings, base)
         elif not page.view.summary_only:
             tell_subjects(page, found.findings, found.log_dirs, base)
+        self._tiered(page)
         self._sum(page)
         yield page.text
+
+    def _tiered(self, page: Page) -> None:
+        """Tell what brokers copied to a tier, if anything."""
+        partitions, segments, size_bytes, unfinished = self.diagnosis.tiered
+        if not segments and not unfinished:
+            return
+        held = f"{counted(segments, 'segment')} ({size(size_bytes)}) of {counted(partitions, 'partition')}"
+        open_ends = f"; of {unfinished:,} more a copy or a deletion began and did not end" if unfinished else ""
+        page.line(f"Tiered, by __remote_log_metadata: {held}{open_ends}.")
+        page.note("logcleaner verify --tier URL compares the tier with it, and reads its segments.")
+        page.line()
 
     def _sum(self, page: Page) -> None:
         found = self.diagnosis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 from policies.compaction import Cleanable, cause
@@ -30,11 +31,13 @@ from policies.findings.of_partition import epoch_findings, file_findings
 from policies.findings.of_tiering import index_cache_findings, remote_metadata_findings, tiering_findings
 from policies.findings.ruled_out import grouped
 from policies.findings.symptoms import (
+    NOTHING_TIERED,
     DamagedMetadata,
     EntryKind,
     EntrySymptoms,
     LogDirSymptoms,
     PartitionSymptoms,
+    TieredTotals,
 )
 from policies.plan import PartitionPlan
 from policies.preflight.facts import NEWEST
@@ -286,6 +289,8 @@ class Diagnosis:
     """The bytes of the segments whose headers were left out."""
     bytes_verified: int = 0
     """The bytes of the segments of which every byte was read."""
+    tiered: TieredTotals = NOTHING_TIERED
+    """The segments in tiers, by the metadata in the log dirs."""
     start: StartVerdict | None = None
     """The effects of the next start of Kafka; None if nobody asked."""
 
@@ -319,6 +324,7 @@ def diagnose(seen: Sequence[LogDirSymptoms], now_ms: int, metadata: DamagedMetad
         len(partitions),
         sum(partition.walked.bytes_read for partition in partitions),
         sum(partition.walked.bytes_unread for partition in partitions),
+        tiered=reduce(TieredTotals.plus, (one.tiered for log_dir in seen for one in log_dir.remote), NOTHING_TIERED),
     )
 
 

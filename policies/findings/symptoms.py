@@ -137,12 +137,30 @@ class RemoteCopy(NamedTuple):
     since_ms: int
 
 
+class TieredTotals(NamedTuple):
+    """The segments that brokers copied to a tier and read there, by the metadata."""
+
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    unfinished: int = 0
+    """The number of segments whose copy or deletion began and did not end."""
+
+    def plus(self, other: TieredTotals) -> TieredTotals:
+        """Return the sum of both."""
+        return TieredTotals(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+NOTHING_TIERED: Final = TieredTotals()
+
+
 class RemoteMetadata(NamedTuple):
     """The segments in remote storage that ``__remote_log_metadata-N`` speaks of."""
 
     path: str
     segments: int
     copies: tuple[RemoteCopy, ...]
+    tiered: TieredTotals = NOTHING_TIERED
 
 
 class DamagedMetadata(NamedTuple):

@@ -151,7 +151,7 @@ class SegmentReplay:
     deletions: dict[TieredPartition, PartitionDeleted] = field(default_factory=dict)
     """The last event about the deletion of a partition."""
     unknown: int = 0
-    """The number of records that nobody here knows."""
+    """The number of records of a message or a version that nobody here knows."""
 
     def take(self, event: Event) -> None:
         """Apply an event."""
@@ -162,7 +162,7 @@ class SegmentReplay:
         elif isinstance(event, PartitionDeleted):
             self.deletions[event.partition] = event
         else:
-            self.unknown += 1  # Unknown, Undecodable
+            self.unknown += isinstance(event, Unknown)
 
     def _add(self, segment: RemoteSegment) -> None:
         self.segments[segment.partition][segment.segment_id] = segment

@@ -58,6 +58,7 @@ from policies.findings.symptoms import (
     PartitionSymptoms,
     RemoteCopy,
     RemoteMetadata,
+    TieredTotals,
     TopicIdentity,
     UnlinkedSymptoms,
 )
@@ -84,7 +85,7 @@ from storage.names import (
 )
 from storage.segment import Segment
 from storage.stores.paths import path_of_text
-from storage.tiers.metadata import SegmentAdded, SegmentUpdated, Unknown, events_of
+from storage.tiers.metadata import SegmentReplay, events_of
 from storage.tiers.segments import SegmentState
 
 COLLECTED_WITHIN_MS: Final = 3_600_000
@@ -174,25 +175,24 @@ def remote_metadata(
 
     Raises: CorruptBatch, UnreadableFile.
     """
-    copies: dict[str, RemoteCopy] = {}
-    known: set[str] = set()
+    replay = SegmentReplay()
     for _, event in events_of(read_batches(segments, log_start_offset, log_end_offset)):
-        if isinstance(event, Unknown):
-            return RemoteMetadata(path, 0, ())
-        if isinstance(event, SegmentAdded):
-            segment_id, partition = event.segment.segment_id, event.segment.partition
-            reached, event_ms = event.segment.state, event.segment.event_ms or 0
-            known.add(segment_id)
-        elif isinstance(event, SegmentUpdated):
-            segment_id, partition, reached, event_ms = event.segment_id, event.partition, event.state, event.event_ms
-        else:
-            continue
-        state = (_UNFINISHED.get(reached) if reached is not None else None) if segment_id in known else UNKNOWN_START
-        if state is not None and reached is not SegmentState.DELETE_SEGMENT_FINISHED:
-            copies[segment_id] = RemoteCopy(state, str(partition), event_ms)
-        else:
-            copies.pop(segment_id, None)
-    return RemoteMetadata(path, len(known | copies.keys()), tuple(copies.values()))
+        replay.take(event)
+    if replay.unknown:
+        return RemoteMetadata(path, 0, ())
+    here = [segment for found in replay.segments.values() for segment in found.values()]
+    copies = [
+        RemoteCopy(_UNFINISHED[segment.state], str(segment.partition), segment.event_ms or 0)
+        for segment in here
+        if segment.state in _UNFINISHED
+    ]
+    finished = [segment for segment in here if segment.state is SegmentState.COPY_SEGMENT_FINISHED]
+    held_bytes = sum(segment.size_bytes or 0 for segment in finished)
+    tiered = TieredTotals(len({segment.partition for segment in finished}), len(finished), held_bytes, len(copies))
+    unfounded = [event for found in replay.unfounded.values() for event in found.values()]
+    copies += [RemoteCopy(UNKNOWN_START, str(event.partition), event.event_ms) for event in unfounded]
+    known = len(here) + len(unfounded) + sum(map(len, replay.deleted.values()))
+    return RemoteMetadata(path, known, tuple(copies), tiered)
 
 
 Progress = Callable[[int], object]

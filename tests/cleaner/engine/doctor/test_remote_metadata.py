@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
 import pytest
 
+from cleaner.cli.main import main
 from cleaner.engine.doctor.examining import remote_metadata
 from storage.log.listing import list_partition
 from storage.records import Record
@@ -48,6 +50,15 @@ def test_metadata_that_a_real_broker_wrote_are_understood_and_sound(tiers: TierS
         found = [remote_metadata(str(path), list_partition(path).segments, 0, 1 << 62) for path in directories]
         assert sum(one.segments for one in found) > 0
         assert all(one.copies == () for one in found)
+        assert sum(one.tiered.segments for one in found) == len(list(tiers[name].tier.rglob("*.log")))
+
+
+def test_doctor_says_what_is_tiered(tiers: TierSamples, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", str(tiers["local"].log_dir), "--no-pager"])
+    assert "Tiered, by __remote_log_metadata: 42 segments (" in capsys.readouterr().out
+    main(["doctor", str(tiers["local"].log_dir), "--json"])
+    tiered = json.loads(capsys.readouterr().out)["tiered"]
+    assert (tiered["partitions"], tiered["segments"], tiered["unfinished"]) == (3, 42, 0)
 
 
 @pytest.fixture
