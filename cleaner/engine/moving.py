@@ -286,6 +286,7 @@ class Mover:
         source = None if move.source is None else LogDir(Path(move.source))
         name, records = move.topic_partition, None
         try:
+            self._remove_leftover(self._target.path / name_of_private(name, MOVE_SUFFIX), name)
             if move.step is MoveStep.RETURN:
                 records = self._return(source, move)
             elif move.step is MoveStep.COPY and source is not None:
@@ -302,7 +303,6 @@ class Mover:
         name, fs = move.topic_partition, self._fs
         private = self._target.path / name_of_private(name, MOVE_SUFFIX)
         try:
-            self._remove_leftover(private, name)
             seen = SeenDirectory.look(source.path / str(name))
             with private_directory(fs, private, Purpose.MOVE):
                 directory = private / str(name)
