@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.cli.exit_status import complain
 from cleaner.cli.parser import actions_of, did_you_mean, nearest
 from cleaner.journald import Level
-from storage.directory import is_there
+from storage.directory import is_stored, is_there
 from storage.errors import ErrorKind, InvalidConfig, InvalidConfigs, LogCleanerError, UnreadableFile
 from storage.names import CLUSTER_METADATA_TOPIC, DirState, TopicPartition, parse_partition_dir_name
 from storage.stores.errors import WrongUrl
@@ -238,6 +239,29 @@ def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, 
         check_partition(wanted, known, log_dirs)
     if globs:
         check_globs(globs, known, f"{_all_of(log_dirs)}, nor of the journal", log_dirs)
+
+
+def warn_of_sole_replicas(paths: Iterable[Path], globs: Sequence[str]) -> None:
+    """Name, in one line, the partitions of a run of which no other broker has a replica in sync.
+
+    A log dir in a store is a copy, in which nothing goes.
+
+    Args:
+        paths: of the log dirs.
+        globs: over topic or partition names; empty means all.
+    """
+    from cleaner.engine.inventory import is_named
+    from cleaner.engine.sole_replicas import sole_in_sync
+    from storage.log_dir import LogDir
+
+    local = [LogDir(path) for path in paths if not is_stored(path)]
+    found: list[TopicPartition] = []
+    with suppress(LogCleanerError):  # the run meets it again, and reports it
+        found = sole_in_sync(local, lambda name: is_named(name, globs))
+    if found:
+        named = ", ".join(map(str, found[:_NAMED_MAX]))
+        more = f" and {len(found) - _NAMED_MAX:,} more" if len(found) > _NAMED_MAX else ""
+        complain(f"{named}{more}: by the cluster metadata no other broker has a replica in sync")
 
 
 def warn_of_names(loaded: LoadedLayers) -> None:

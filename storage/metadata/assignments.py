@@ -51,6 +51,8 @@ class Assignment(NamedTuple):
     directories: tuple[str, ...]
     """The directory id of each replica; empty if the version of the metadata has none."""
     leader_epoch: int
+    in_sync: tuple[int, ...] = ()
+    """Node ids of the replicas that have all that is committed (ISR)."""
 
     def directory_of(self, node_id: int) -> str | None:
         """Return the id of the log dir in which a broker has the partition; None if the broker has no replica."""
@@ -175,16 +177,17 @@ class _Assigning(Replay):
         key = fields["topicId"], fields["partitionId"]
         if "leaderEpoch" in fields:
             assigned = tuple(fields["replicas"]), tuple(fields.get("directories") or ())
-            self.partitions[key] = Assignment(*assigned, fields["leaderEpoch"])
+            self.partitions[key] = Assignment(*assigned, fields["leaderEpoch"], tuple(fields["isr"]))
             return
         before = self.partitions.get(key)
         if before is None:
             return
-        replicas, directories = fields["replicas"], fields.get("directories")
+        replicas, directories, in_sync = fields["replicas"], fields.get("directories"), fields["isr"]
         self.partitions[key] = Assignment(
             before.replicas if replicas is None else tuple(replicas),
             before.directories if directories is None else tuple(directories),
             before.leader_epoch + (fields["leader"] != _NO_LEADER_CHANGE),
+            before.in_sync if in_sync is None else tuple(in_sync),
         )
 
 

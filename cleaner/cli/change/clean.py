@@ -30,6 +30,7 @@ from cleaner.cli.naming import (
     tell_misnamed,
     tell_overrides,
     warn_of_directories_without_segments,
+    warn_of_sole_replicas,
 )
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
@@ -113,6 +114,8 @@ def run(args: argparse.Namespace) -> int:
         )
         check_html(args, *loaded.log_dirs)
         tell_overrides(loaded, args.topic)
+        if not args.output:
+            warn_of_sole_replicas(loaded.log_dirs, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         try:
             plan, outcome, signalled = _act(args, cleaner, confirmed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND, OnePartition, check_partition
+from cleaner.cli.naming import OPERAND, OnePartition, check_partition, warn_of_sole_replicas
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     _check_place(args, loaded.log_dirs)
     for found in missing:
         complain(str(found))
+    warn_of_sole_replicas(loaded.log_dirs, [str(args.topic_partition)])
     now_ms = _clock_ms()
     before = _before(args, now_ms)
     request = Request(now_ms, confirmed=args.yes, in_place=True, topics=(str(args.topic_partition),))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock, tell_guards
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.metrics import Ran, clock_ms, tell_metrics
-from cleaner.cli.naming import add_log_dirs_operand, tell_misnamed, tell_overrides
+from cleaner.cli.naming import add_log_dirs_operand, tell_misnamed, tell_overrides, warn_of_sole_replicas
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import add_view_arguments, draw, draws, hold_failures, show, tell, tell_failures, view_of
@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         if is_met and not missing and not args.json:  # the usual case if this runs before each start of a broker
             _tell_volumes(volumes, volumes, args.target, would=False)
             return ExitStatus.DONE
+        warn_of_sole_replicas(loaded.log_dirs, args.topic)
         rescued, signalled = _act(args, cleaner, waiting, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cleaner.cli.confirming import add_danger_arguments, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import OPERAND, check_partition
+from cleaner.cli.naming import OPERAND, check_partition, warn_of_sole_replicas
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner, target_of
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show, tell
@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         target = target_of(args.to_dir, log_dirs)
         for wanted in args.partitions:
             check_partition(wanted, (found for log_dir in log_dirs for found, _ in log_dir.partitions()), log_dirs)
+        warn_of_sole_replicas((log_dir.path for log_dir in log_dirs), [str(wanted) for wanted in args.partitions])
         if args.print_reassignment:
             return _print_reassignment(args, cleaner)
         moves = _moves(args, cleaner, target)
