@@ -22,13 +22,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from cleaner.engine.inventory import Wanted
 from cleaner.engine.journal import DROPPED, GUARDED, SOURCES, Journal, JournalFull, partition_of, read_lines
 from cleaner.engine.locks import Locks, OwnLocks, guarded
 from cleaner.engine.means import Means
-from cleaner.engine.moving import Move, Mover, moved_out_of
 from cleaner.engine.repair.reverting import RevertResult, revert_in, survey_reverts
 from cleaner.engine.undo_notes import journalled_deletions, moved_partitions
 from cleaner.errors import told
@@ -50,6 +49,9 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
+
+if TYPE_CHECKING:
+    from cleaner.engine.moving import Move, Mover
 
 _OF_A_COMPACTION: Final = (GUARDED, DROPPED)
 """The kinds of lines with the result of the compaction before them."""
@@ -174,6 +176,8 @@ class Restorer:
 
     def _moves(self, wanted: Wanted) -> list[tuple[Mover, Move]]:
         """Return what is due, one step of each partition, with who does it: what is to be forgotten comes last."""
+        from cleaner.engine.moving import Mover, moved_out_of  # noqa: PLC0415 - loads numpy, which few need
+
         means, due = replace(self._means, fs=self._fs), []
         for log_dir in self._log_dirs:
             mover = Mover(self._log_dirs, log_dir, means, copies=False)

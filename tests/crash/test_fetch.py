@@ -29,8 +29,8 @@ def test_power_loss_at_any_step_leaves_the_whole_directory_or_none(tmp_path: Pat
     assert 0 < len(named) < len(states)
     for left in named:
         there = {
-            path.relative_to(place / "logs").as_posix(): content
-            for path, (content, _) in left.items()
+            path.relative_to(place / "logs").as_posix(): kept.content
+            for path, kept in left.items()
             if place / "logs" in path.parents
         }
         assert there == whole
