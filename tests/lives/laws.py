@@ -114,6 +114,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         context = _Log(log, aside, stated, world.clock.now_ms)
         found += _of_partition(context, act, after.logs[name], is_held=name in world.held_before)
         found += _of_restores(before, act, log, after.logs[name])
+        found += _of_trouble(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
     found += _of_evidence(world, before, act, after)
     found += [
@@ -188,6 +189,7 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
         context = _Log(log, (), world.all_in_force(name), world.clock.now_ms)
         yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
+        yield from _of_trouble(before, act, log, made[name])
 
 
 def _differing(one: SeenLog, other: SeenLog) -> list[int]:
@@ -289,9 +291,17 @@ def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> I
         yield Broken("the log end stays", f"{name}: {log.end_offset} became {after.end_offset}")
     if after.log_start < log.log_start and not act.may.restores:
         yield Broken("the log start never goes back", f"{name}: {log.log_start} became {after.log_start}")
-    if new := set(after.trouble) - set(log.trouble):
-        yield Broken("what is left can be read", f"{name}: {sorted(new)[:_SHOWN]}")
     yield from _of_transactions(log, after)
+
+
+def _of_trouble(before: Look, act: Act, log: SeenLog, after: SeenLog) -> Iterator[Broken]:
+    """What is left can be read, unless a restore brings back what was cut before."""
+    cut = {str(piece.path).removesuffix(".deleted") for piece in before.aside.values() if piece.trouble}
+    new = set(after.trouble) - set(log.trouble)
+    if act.may.restores:
+        new = {told for told in new if told.partition(": ")[0] not in cut}
+    if new:
+        yield Broken("what is left can be read", f"{log.name}: {sorted(new)[:_SHOWN]}")
 
 
 def _is_allowed(before: _Log, act: Act, offset: int, *, is_held: bool) -> bool:
