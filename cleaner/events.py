@@ -18,6 +18,8 @@ The names are stable: a new name needs a minor version, a changed name a major o
     partition_recovered      info     topic, partition, files: the step that a crash interrupted was finished or
                                       undone
     partition_imported       info     topic, partition, records, bytes: a new partition was made of an export
+    partition_moved          info     topic, partition, from_dir, to_dir: it is in another log dir, and its old
+                                      directory was set aside
     partition_restored       info     topic, partition, segments, bytes: deleted segments are back, and the partition
                                       is on hold
     partition_released       info     topic, partition: its hold was released

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
+from cleaner.cli.naming import warn_of_sole_replicas
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.record_keys import OPERAND, add_key_arguments, given_keys
@@ -92,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         opened = open_cleaner(args, listener, threads=args.threads, patience=Waiting())
         for found in opened.missing:
             complain(str(found))
+        warn_of_sole_replicas(opened.loaded.log_dirs, args.topic)
         erasure, signalled = _act(args, opened.cleaner, asked, bar)
     show(EraseReport(erasure, dry_run=args.dry_run), as_json=args.json)
     for partition in erasure.partitions:

@@ -44,6 +44,7 @@ def array(*numbers: bytes) -> bytes:
         ("clean", "-n"),
         ("free", "--target", "100%", "-n"),
         ("delete-records", "orders-0", "--before-offset", "1", "-n"),
+        ("erase", "no such key", "--topic", "orders", "-n"),
         ("move", "orders-0", "--to-dir", "{new}", "-n"),
     ],
 )
