@@ -113,6 +113,10 @@ class KeyMap:
         """Records without a key that were met so far."""
         return sum(int(share[KEYLESS]) for share in self._shares)
 
+    def unkeyed_of(self, share: int) -> int:
+        """Return the records without a key that one thread met so far."""
+        return int(self._shares[share][KEYLESS])
+
     @property
     def utilisation(self) -> float:
         """The used share of the room that the budget allows; 1 once the range of hashes was narrowed."""

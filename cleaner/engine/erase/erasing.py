@@ -28,12 +28,11 @@ from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstone
 from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.round import rewrite_group
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
-from cleaner.engine.erase.marking import ErasureFates, MarkedSegment, Stays, mark
+from cleaner.engine.erase.marking import ErasureFates, KeyFinder, MarkedSegment, Stays, mark
 from cleaner.engine.inventory import Survey, producer_state_of
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
-from cleaner.engine.prove_erased.searching import KeyMatcher
 from cleaner.engine.prove_erased.wanted import WantedKey
 from cleaner.errors import told
 from policies.erasure import ErasureBounds, RefusedErasure, refused_erasure
@@ -179,7 +178,7 @@ class _Eraser:
         self, opened: OpenLogDirs, planned: Plan, asked: ErasureRequest, agreed: Erasure | None = None
     ) -> None:
         self._means, self._plan, self._asked = opened.means, planned, asked
-        self._matcher = KeyMatcher(asked.keys)
+        self._finder = KeyFinder(asked.keys, opened.means.threads)
         self._moving = frozenset(name for log_dir in opened.log_dirs for name in _moving(log_dir))
         self._agreed = None if agreed is None else {partition.asked for partition in agreed.partitions}
 
@@ -301,7 +300,7 @@ class _Eraser:
             for segment, upper in zip(segments, uppers, strict=True):
                 with ExitStack() as stack:
                     opened = OpenSpan.of(Span(segment, upper, is_alone=True), stack, is_locked=is_locked)
-                    marked.append(mark(opened, self._matcher, bounds, fates, crew, pace))
+                    marked.append(mark(opened, self._finder, bounds, fates, crew, pace))
                     opened.reader.let_go()
         return marked
 

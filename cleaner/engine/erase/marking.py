@@ -7,27 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cleaner.engine.compaction.crew import Crew, Pace
+from cleaner.engine.compaction.key_map import Budget, KeyMap
 from cleaner.engine.compaction.passes import OpenSpan, Span, Walk, Walked
 from cleaner.engine.prove_erased.searching import KeyMatcher
+from cleaner.engine.prove_erased.wanted import WantedKey
 from policies.erasure import ErasureBounds, KeyedRecord, StayReason, erasure_fate, why_record_stays
 from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd
 from storage.arrays import Integers, Words
 from storage.kernels.bitmap import new_bitmap
-from storage.kernels.layout import CONTROL, LOCATED_FIELDS, OFFSET, ROW, VALUE_BYTES
+from storage.kernels.layout import BATCH, CONTROL, HEADER_BYTES, LOCATED_FIELDS, OFFSET, ROW, VALUE_BYTES
 from storage.kernels.locate import locate_records
 from storage.kernels.status import Status
+from storage.records import Record, encode_batch
 from storage.records.v2 import OFFSET_MAX
 from storage.scan.arena import Arena, Run
 from storage.scan.chunks import Chunk
 from storage.scan.slices import Checksums, Slice
 
-_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ALL_BITS: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+_MAP_BYTES_A_KEY: Final = 64
+"""Four times the bytes of log by which a map estimates a key: it then is a quarter full at most."""
+_MAP_BYTES_MAX: Final = 256 << 20
+"""The most memory for the map of keys; more keys are compared by their bytes alone."""
 
 
 class ErasureFates:
@@ -131,8 +139,57 @@ class _Hit(NamedTuple):
     record: KeyedRecord
 
 
+class KeyFinder:
+    """Finds the records that have a wanted key: by hashes first, as a compaction looks keys up, then by their bytes."""
+
+    def __init__(self, keys: Sequence[WantedKey], threads: int) -> None:
+        """Prepare the keys for some threads. Keys behind any schema id have no hash: all records are compared."""
+        self._matcher = KeyMatcher(keys)
+        forms = sorted({form for key in keys for form in key.forms})
+        self._map = None if any(key.payloads for key in keys) else _mapped(forms, threads)
+
+    def hits(self, slice_: Slice, share: int, arena: Arena) -> Iterator[_Hit]:
+        """Verify a slice, and yield its data records with a wanted key. Raises: CorruptBatch."""
+        if self._map is None:
+            yield from _hits(slice_, self._matcher, arena, verify=True)
+            return
+        rows = self._rows_with_a_hash(self._map, slice_, share, arena)
+        if rows.size:
+            yield from _hits(slice_.rows(slice_.table[rows]), self._matcher, arena, verify=False)
+
+    def _rows_with_a_hash(self, key_map: KeyMap, slice_: Slice, share: int, arena: Arena) -> Integers:
+        """Return the rows that may hold a wanted key, ascending."""
+        table = slice_.table
+        base = int(table["first_ordinal"][0]) & ~63
+        records = int(table["first_ordinal"][-1] + table["record_count"][-1]) - base
+        bitmap, unkeyed = new_bitmap(records), key_map.unkeyed_of(share)
+        bitmap[:] = _ALL_BITS
+        is_plain = slice_.is_plain
+        runs = [Run(slice_.buf, 0, table.size, is_unverified=True)] if is_plain else arena.runs(
+            slice_, 0, table.size, verify=True
+        )  # fmt: skip
+        for run in runs:
+            key_map.mark(slice_, run, bitmap, base, bitmap[:0], share)
+        cleared = np.flatnonzero(np.unpackbits(bitmap.view(np.uint8), bitorder="little") == 0)
+        if cleared.size == key_map.unkeyed_of(share) - unkeyed:  # only records without a key
+            return np.empty(0, np.int64)
+        # a row without records has the first ordinal of the next one: the last of equal ones has the record
+        return np.unique(np.searchsorted(table["first_ordinal"], cleared + base, "right") - 1)
+
+
+def _mapped(forms: Sequence[bytes], threads: int) -> KeyMap | None:
+    """Return a map of some keys, in which a compaction's kernels look keys up; None if they do not fit."""
+    data = np.frombuffer(encode_batch([Record(n, 0, form, None) for n, form in enumerate(forms)]), np.uint8)
+    table = np.zeros(1, BATCH)
+    table["size"], table["records_start"], table["records_end"] = data.size, HEADER_BYTES, data.size
+    table["last_offset"], table["record_count"] = len(forms) - 1, len(forms)
+    key_map = KeyMap(_MAP_BYTES_A_KEY * len(forms), Budget(_MAP_BYTES_MAX, 1.0), threads)
+    key_map.add(Slice(data, 0, table, 0, Path("keys")), Run(data, 0, 1), 0, 0)
+    return key_map if key_map.is_last_range else None
+
+
 def mark(
-    opened: OpenSpan, matcher: KeyMatcher, bounds: ErasureBounds, fates: ErasureFates, crew: Crew, pace: Pace
+    opened: OpenSpan, finder: KeyFinder, bounds: ErasureBounds, fates: ErasureFates, crew: Crew, pace: Pace
 ) -> MarkedSegment:
     """Walk over one segment, and note the records of the wanted keys.
 
@@ -145,8 +202,8 @@ def mark(
             yield slice_, slice_.is_legacy or fates.dispose(slice_)
 
     def hits(found: tuple[Slice, bool]) -> list[_Hit]:
-        with crew.hand() as (_, arena):
-            return list(_hits(found[0], matcher, arena))
+        with crew.hand() as (share, arena):
+            return list(finder.hits(found[0], share, arena))
 
     for (slice_, is_ordinary), found in crew.in_order(hits, slices()):
         slice_.table["tombstones"] = 0  # pass 2 then decides by the bitmap alone, and sets no horizon
@@ -166,24 +223,25 @@ def mark(
     return MarkedSegment(walk.walked, ordinals, offsets, tombstones, tuple(stays.values()))
 
 
-def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena) -> Iterator[_Hit]:
+def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena, *, verify: bool) -> Iterator[_Hit]:
     """Yield the data records of a slice that have a wanted key. Raises: CorruptBatch."""
-    for run in arena.runs(slice_, 0, slice_.table.size, verify=True):
-        table, first_ordinal = slice_.table[run.first : run.last], int(slice_.table["first_ordinal"][run.first])
-        located = _located(slice_, run)
+    for run in arena.runs(slice_, 0, slice_.table.size, verify=verify):
+        table, located = slice_.table[run.first : run.last], _located(slice_, run)
+        places = np.cumsum(table["record_count"], dtype=np.int64) - table["record_count"]
         chunk = Chunk(run.buf, table, located, slice_.file_position)
         for match in matcher.matches(chunk):
-            batch = table[int(located[ROW, match.place])]
+            row = int(located[ROW, match.place])
+            batch = table[row]
             if int(batch["attributes"]) & CONTROL:
                 continue
             is_tombstone = int(located[VALUE_BYTES, match.place]) < 0
             offset = int(located[OFFSET, match.place])
             record = KeyedRecord(offset, int(batch["last_offset"]), is_tombstone, slice_.is_legacy)
-            yield _Hit(first_ordinal + match.place, record)
+            yield _Hit(int(batch["first_ordinal"]) + match.place - int(places[row]), record)
 
 
 def _located(slice_: Slice, run: Run) -> npt.NDArray[np.int64]:
-    """Return the fields of all records of a run, control records among them: so their places are ordinals."""
+    """Return the fields of all records of a run, control records among them. Raises: CorruptBatch."""
     table = slice_.table[run.first : run.last]
     records = int(table["record_count"].sum(dtype=np.int64))
     located = np.empty((LOCATED_FIELDS, records), np.int64)

@@ -13,6 +13,7 @@ from cleaner.engine.restore import read_history
 from policies.erasure import ErasureRefusal, StayReason
 from policies.plan import Only
 from storage.checkpoints import format_offset_checkpoint
+from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
@@ -236,3 +237,26 @@ def test_a_marker_that_was_erased_behind_is_still_there(tmp_path) -> None:
     assert (log_dir / "wallets-0" / f"{0:020}.txnindex").read_bytes() == index
     with Log.open(log_dir / "wallets-0", LogConfig(), FS) as log:
         assert [batch.header.is_control for batch in log.read() if batch.header.record_count] == [True, False]
+
+
+@pytest.mark.parametrize("encoding", [KeyEncoding.TEXT, KeyEncoding.AVRO_WIRE])
+def test_keys_are_found_among_records_without_a_key_and_behind_any_schema_id(
+    tmp_path: Path, encoding: KeyEncoding
+) -> None:
+    def wired(key: str) -> bytes:
+        plain = key.encode()
+        return plain if encoding is KeyEncoding.TEXT else b"\0\0\0\0\x07" + bytes([2 * len(plain)]) + plain
+
+    def unkeyed(path: Path) -> None:
+        with writing(path, "wallets-0") as log:
+            for codec in (Compression.NONE, Compression.ZSTD):
+                keys = [None, wired("a"), None, wired("b"), wired("ab")]
+                written = [Record(0, AT_MS, key, b"value") for key in keys]
+                log.log.append_records(written, now_ms=AT_MS, leader_epoch=0, compression=codec)
+                log.log.append_records(written[:1], now_ms=AT_MS, leader_epoch=0, compression=codec)
+
+    log_dir = drawn(tmp_path, unkeyed)
+    before = records(log_dir)
+    erased(log_dir, ErasureRequest(request(AT_MS, confirmed=True), wanted_keys(("a", "zz"), encoding)))
+    assert records(log_dir) == [record for record in before if record.key != wired("a")]
+    assert len(before) - len(records(log_dir)) == 2
