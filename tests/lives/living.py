@@ -75,13 +75,16 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
     no snapshot names it: nothing tells the second run of it. And so does a round that takes the newest records of the
     oldest segment, which then is due.
     """
+    if not (act.settles and act.is_whole and act.told[0].status == 0):
+        return []
     both = [(log, after.logs[name]) for name, log in before.logs.items() if name in after.logs]
     is_bounded = (
         before.files.keys() & {*world.by_hand, *world.evidence}
+        or "evidence_kept" in act.told[0].stderr  # also a source of a round, if a person removed what the round wrote
         or any(old.stable_end < new.log_start for old, new in both)
         or any(_looks_older(old, new) for old, new in both)
     )
-    if not (act.settles and act.is_whole and act.told[0].status == 0) or is_bounded:
+    if is_bounded:
         return []
     again = world.command("clean", "--dry-run", "--exit-code", *(("--yes",) if "--yes" in act.told[0].words else ()))
     if again.status != 0:
