@@ -206,10 +206,14 @@ class TierRestore:
         return Fetch(self.source, directory, means, threads, wants)
 
     def finish(self, root: Path, plan: RestorePlan, fs: FileSystem) -> None:
-        """Write what a broker reads first. May be done again. Raises: OutOfSpace, UnreadableFile, CorruptBatch."""
+        """Write what a broker reads first. May be done again.
+
+        Raises: LogDirLocked, OutOfSpace, UnreadableFile, CorruptBatch.
+        """
         base = self.source
         if self.ids_from is not None:
-            _take(self.ids_from, root, {str(one.name) for one in plan.partitions}, fs)
+            with LogDir(self.ids_from).lock_to_read(fs):
+                _take(self.ids_from, root, {str(one.name) for one in plan.partitions}, fs)
             base = self.ids_from
             for one in plan.partitions:
                 self._number_anew(root / str(one.name), one, fs)

@@ -12,8 +12,17 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
-from storage.checkpoints import parse_offset_checkpoint
-from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.checkpoints import parse_leader_epochs, parse_offset_checkpoint
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
+from storage.metadata.assignments import read_assignments
+from storage.names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from storage.records import Batch
 from tests.batches import iter_batches
 from tests.interop.clients import shown
@@ -128,3 +137,25 @@ def test_damaged_batch_of_the_tier_leaves_no_log_dir_and_the_next_run_goes_on(
     assert main(command) == ExitStatus.DONE
     assert json.loads(capsys.readouterr().out)["resumed_bytes"] > 0
     assert list(records_of(restored / "codecs-0")) == sample.read()["codecs-0", "read_uncommitted"]
+
+
+def test_topics_that_were_created_anew_keep_their_ids_and_get_the_epoch_of_the_controller_unless_a_broker_runs(
+    tiers: TierSamples, tmp_path: Path
+) -> None:
+    sample, new, restored = tiers["divided"], tmp_path / "new", tmp_path / "restored"
+    shutil.copytree(sample.log_dir, new)
+    command = ["restore-tier", str(sample.tier), "--topic-ids-from", str(new), "--output", str(restored)]
+    with LogDir(new).lock(FileSystem()):
+        assert main(command) == ExitStatus.LOCKED
+    assert not restored.exists()
+    assert main(command) == ExitStatus.DONE
+    partition = restored / "divided-0"
+    assigned = read_assignments(new / "__cluster_metadata-0")
+    topic_id = assigned.topic_ids["divided"]
+    epoch = assigned.partitions[topic_id, 0].leader_epoch
+    path = partition / LEADER_EPOCH_CHECKPOINT
+    assert [tuple(entry) for entry in parse_leader_epochs(path.read_bytes(), path)] == [(epoch, 0)]
+    batches = [batch for log in partition.glob("*.log") for batch in iter_batches(log.read_bytes(), log)]
+    assert {batch.header.partition_leader_epoch for batch in batches if isinstance(batch, Batch)} == {epoch}
+    assert topic_id in (partition / PARTITION_METADATA_FILE).read_text()
+    assert list(records_of(partition)) == sample.read()["divided-0", "read_uncommitted"]
