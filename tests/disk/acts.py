@@ -20,7 +20,7 @@ from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT
 from tests.crash import acts as crash_acts
 from tests.crash import scenes
-from tests.crash.acts import AT_MS, SWEPT, TOPICS
+from tests.crash.acts import AT_MS, ERASED, SWEPT, TOPICS
 from tests.crash.scenes import Scene, Writing
 from tests.disk.process import Ended, told_by
 
@@ -60,6 +60,7 @@ class Act:
     """Whether a partition is drawn by the seed, besides."""
     mends: bool = False
     grows: bool = False
+    erases: bool = False
     is_refused: bool = False
     """As ``tests.crash.scenes.Scene`` says."""
 
@@ -130,6 +131,11 @@ def _delete_records(root: Path) -> list[str]:
         "--set",
         f"clock.jump.max={LONG_MAX}",
     ]
+
+
+def _erase(*more: str) -> Words:
+    words = ["erase", *ERASED, "--topic", "*", "--tombstones", "--yes", *more, *NO_JUMP]
+    return lambda root: [*words, "--log-dir", str(root / DATA)]
 
 
 def _import(root: Path) -> list[str]:
@@ -215,6 +221,8 @@ ACTS: Final = {
     "free": Act(_free, (scenes.accounts, scenes.clicks), statuses=frozenset({1}), is_seeded=True),
     "restore": Act(_restore, (scenes.clicks, scenes.gone), prepare=of_crash(crash_acts.clean), grows=True),
     "delete-records": Act(_delete_records, (scenes.clicks, scenes.accounts), topics=DELETABLE),
+    "erase": Act(_erase(), (scenes.accounts, scenes.orders, scenes.payments), erases=True),
+    "erase-at-once": Act(_erase("--delete-delay", "0"), (scenes.clicks, scenes.prices), erases=True),
     "import": Act(
         _import,
         (scenes.payments,),

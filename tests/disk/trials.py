@@ -66,6 +66,11 @@ class Doing:
     def grows(self) -> bool:
         return self.whole.grows
 
+    @property
+    def erases(self) -> bool:
+        """Whether records go by their keys alone."""
+        return self.whole.erases
+
 
 @dataclass(frozen=True, slots=True)
 class Case(Expected):
