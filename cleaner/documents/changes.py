@@ -428,9 +428,13 @@ class ImportDocument(PartitionPlace):
     """What a broker will do with the partition instead of serving it; null if a broker serves the partition."""
 
 
-class MovedPartition(PartitionPlace):
+class MovedPartition(TypedDict):
     """A partition."""
 
+    topic: str
+    """The topic's name."""
+    partition: Count
+    """The number of the partition."""
     log_dir: str | None
     """The path of the log dir that has or had the partition; null if nothing is left to do, if it was refused, or if no
     log dir has it any more.

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -62,6 +63,7 @@ class Healthy:
             self._make({name: {**configs, **changed.get(name, {})} for name, configs in TOPICS.items()})
         else:
             shutil.copytree(Path(template().name, TEMPLATE), log_dir)
+        time.sleep(0.01)  # a step of the clock that stamps files: what is done to a log dir is later than the log dir
 
     def _make(self, topics: dict[str, dict[str, str]]) -> None:
         self.log_dir.mkdir(parents=True)

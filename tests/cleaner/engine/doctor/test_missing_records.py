@@ -14,7 +14,12 @@ from cleaner.cli.main import main
 from policies.findings.of_partition import file_findings
 from policies.findings.symptoms import PartitionSymptoms
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_offset_checkpoint
-from storage.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
+from storage.names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA_FILE,
+    TopicPartition,
+)
 from tests.cleaner.engine.doctor.made import HOUR_MS, NOW_MS, Healthy, seen
 
 LATER_MS = 10 * HOUR_MS
@@ -124,7 +129,8 @@ def swept(healthy: Healthy, capsys: pytest.CaptureFixture[str], *names: str) -> 
         newest_ms = max(path.lstat().st_ctime_ns for path in healthy.log_dir.rglob("*")) // 1_000_000
         patch.setattr("cleaner.engine.clock.SystemClock.now_ms", lambda _: newest_ms + LATER_MS)
         for path in healthy.log_dir.rglob("*"):
-            os.utime(path, ns=(newest_ms * 1_000_000,) * 2)  # the clock guard compares them with the clock
+            if path.name != PARTITION_METADATA_FILE:  # whose new change time would say that those of all files are new
+                os.utime(path, ns=(newest_ms * 1_000_000,) * 2)  # the clock guard compares them with the clock
         main(["doctor", "--log-dir", str(healthy.log_dir), "--json", "--yes", "--sweep", *names])
     return list(json.loads(capsys.readouterr().out)["leftovers"])
 
