@@ -70,6 +70,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "lives": _tests("interop/test_log_lives.py", LOGCLEANER_LIVES="500"),
     "whole-lives": Part(("tests.lives", "--lives", "1000")),
     "whole-lives-kafka": Part(("tests.lives", "--lives", "100", "--kafka")),
+    "whole-lives-broker": Part(("tests.lives", "--lives", "30", "--broker")),
     "starts": _tests("interop/test_preflight.py", LOGCLEANER_STARTS="12"),
     "verified-broker": _tests("interop/test_verified_broker.py"),
     "dumps": _tests("interop/test_dump.py", LOGCLEANER_DUMPS="all"),

@@ -2,6 +2,7 @@
 
     python -m tests.lives --lives 1000 --steps 50 [--first 0] [--notes FILE]
     python -m tests.lives --kafka --lives 100
+    python -m tests.lives --broker --lives 20
     python -m tests.lives --seed 7
     python -m tests.lives --replay tests/lives/corpus/NAME.json
     python -m tests.lives --twins --lives 200
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.crash.conftest import MEMORY
 from tests.interop.kafka_jars import cache_dir, judging_version, kafka_classpath
@@ -39,6 +41,7 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="live the life of this file")
     parser.add_argument("--twins", nargs="*", metavar="TWIN", help="how many lives it takes to catch each broken twin")
     parser.add_argument("--kafka", action="store_true", help="Kafka's own classes take part as the broker")
+    parser.add_argument("--broker", action="store_true", help="a whole KRaft broker takes part, and is killed")
     parser.add_argument(
         "--failures", type=Path, default=Path("failed-lives"), help="where the shortest lives that fail go"
     )
@@ -46,20 +49,42 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as scratch:
         referee = Referee(kafka_classpath(judging_version()), OLD_JVM_OPTIONS) if options.kafka else None
+        kafka = WithKafka(referee, kafka_classpath(judging_version()) if options.broker else None)
         if options.twins is not None:
             return _twins(options.twins or list(TWINS), options.first, options.lives, Path(scratch), options.failures)
         if options.replay or options.seed is not None:
             story = (
                 LifeStory.from_json(options.replay.read_text())
                 if options.replay
-                else drawn(options.seed, options.steps, has_broker=options.kafka)
+                else kafka.drawn(options.seed, options.steps)
             )
-            verdict = lived(story, Path(scratch), referee=referee)
+            verdict = kafka.lived(story, Path(scratch))
             print(verdict)
             return int(bool(verdict.broken))
         seeds = range(options.first, options.first + options.lives)
-        notes = Notes(options.notes, f"{options.steps} steps{', Kafka' if options.kafka else ''}")
-        return _many(seeds, options.steps, Path(scratch), options.failures, notes, referee)
+        notes = Notes(options.notes, f"{options.steps} steps{kafka}")
+        return _many(seeds, options.steps, Path(scratch), options.failures, notes, kafka)
+
+
+class WithKafka(NamedTuple):
+    """What of Kafka takes part in lives."""
+
+    referee: Referee | None = None
+    """Its own classes."""
+    classpath: str | None = None
+    """Of a whole broker."""
+
+    def drawn(self, seed: int, steps: int) -> LifeStory:
+        return drawn(seed, steps, has_broker=self.referee is not None, is_whole=self.classpath is not None)
+
+    def lived(self, story: LifeStory, scratch: Path) -> Verdict:
+        return lived(story, scratch, None, self.referee, self.classpath)
+
+    def shrunk(self, verdict: Verdict, scratch: Path) -> Verdict:
+        return shrunk(verdict, scratch, None, self.referee, self.classpath)
+
+    def __str__(self) -> str:
+        return f"{', Kafka' if self.referee else ''}{', a broker' if self.classpath else ''}"
 
 
 def _twins(names: list[str], first: int, lives: int, scratch: Path, failures: Path) -> int:
@@ -80,15 +105,15 @@ def _twins(names: list[str], first: int, lives: int, scratch: Path, failures: Pa
     return int(missed > 0)
 
 
-def _many(seeds: range, steps: int, scratch: Path, failures: Path, notes: Notes, referee: Referee | None) -> int:
+def _many(seeds: range, steps: int, scratch: Path, failures: Path, notes: Notes, kafka: WithKafka) -> int:
     started, failed = time.monotonic(), 0
     for seed in seeds:
         if seed in notes.done:
             continue
-        verdict = lived(drawn(seed, steps, has_broker=referee is not None), scratch, referee=referee)
+        verdict = kafka.lived(kafka.drawn(seed, steps), scratch)
         if verdict.broken:
             failed += 1
-            _tell(verdict, scratch, failures, referee)
+            _tell(verdict, scratch, failures, kafka)
         else:
             notes.add(seed, verdict.seen)
         told = f"{time.monotonic() - started:.0f} s, seed {seed}: {verdict.law or 'ok'}"
@@ -118,8 +143,8 @@ class Notes:
         self._path.write_text(json.dumps({**others, **mine}))
 
 
-def _tell(verdict: Verdict, scratch: Path, failures: Path, referee: Referee | None) -> None:
-    smallest = shrunk(verdict, scratch, referee=referee)
+def _tell(verdict: Verdict, scratch: Path, failures: Path, kafka: WithKafka) -> None:
+    smallest = kafka.shrunk(verdict, scratch)
     failures.mkdir(parents=True, exist_ok=True)
     path = failures / f"seed-{verdict.story.seed}.json"
     path.write_text(smallest.story.to_json())

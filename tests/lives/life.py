@@ -74,12 +74,23 @@ class LifeStory:
         return cls(steps, read.get("broker", False), read.get("seed"))
 
 
-def drawn(seed: int, steps: int = STEPS, *, has_broker: bool = False) -> LifeStory:
-    """Draw a life. Its first steps make the topics."""
+def drawn(seed: int, steps: int = STEPS, *, has_broker: bool = False, is_whole: bool = False) -> LifeStory:
+    """Draw a life. Its first steps make the topics.
+
+    Args:
+        seed: the seed.
+        steps: how many.
+        has_broker: Kafka's classes take part.
+        is_whole: a whole broker takes part; without steps that leave it a directory that it does not know.
+    """
     dice = Random(f"life {seed}")
     kinds = {**_KINDS, **(_OF_THE_BROKER if has_broker else {})}
+    if is_whole:
+        of_life = {kind: drawn for kind, drawn in _KINDS.items() if kind not in _NOT_OF_A_BROKER}
+        kinds = {**of_life, **_OF_A_WHOLE_BROKER}
     happenings = [Happening("policy", _policy(dice) | {"topic": topic}) for topic in TOPICS]
-    happenings += [Happening("legacy", _legacy(dice) | {"topic": t}) for t in TOPICS if dice.random() < _OLD]
+    if not is_whole:
+        happenings += [Happening("legacy", _legacy(dice) | {"topic": t}) for t in TOPICS if dice.random() < _OLD]
     happenings += [Happening("produce", _produce(dice) | {"topic": topic, "roll": True}) for topic in TOPICS]
     while len(happenings) < steps:
         if dice.random() < _SCENES:
@@ -234,6 +245,10 @@ def _start(dice: Random) -> dict[str, Any]:
     return {"unclean": dice.random() < 0.5}
 
 
+def _broker(dice: Random) -> dict[str, Any]:
+    return {"dice": dice.randrange(1 << 30), "kill": dice.random() < 0.6}
+
+
 def _kafka_cleans(dice: Random) -> dict[str, Any]:
     return {"keep": dice.random() < 0.5}
 
@@ -305,6 +320,8 @@ _OF_THE_BROKER: Final[Kinds] = {
     "kafka-cleans": (4, _kafka_cleans),
     "workload": (5, _workload),
 }
+_OF_A_WHOLE_BROKER: Final[Kinds] = {"broker": (9, _broker)}
+_NOT_OF_A_BROKER: Final = frozenset({"import", "set-dir-aside", "bring-dir-home", "cluster"})
 
 
 # ---- scenes: steps that must meet ----------------------------------------------------------------------------------

@@ -41,13 +41,20 @@ class Verdict:
         return "\n".join((*steps, *(f"  BROKEN at {self.at}: {broken}" for broken in self.broken), *said))
 
 
-def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None, referee: Referee | None = None) -> Verdict:
-    """Live a life."""
+def lived(
+    story: LifeStory,
+    scratch: Path,
+    breaks: Breaks | None = None,
+    referee: Referee | None = None,
+    classpath: str | None = None,
+) -> Verdict:
+    """Live a life, with Kafka's classes, or a whole broker, or neither."""
     load_everything()
     verdict = Verdict(story)
     room = Path(tempfile.mkdtemp(dir=scratch, prefix="life-"))
+    world = None
     try:
-        world = World(room, breaks, referee)
+        world = World(room, breaks, referee, classpath)
         before = Look.at(world.log_dir)
         for number, step in enumerate(story.happenings):
             act = world.do(step)
@@ -63,6 +70,8 @@ def lived(story: LifeStory, scratch: Path, breaks: Breaks | None = None, referee
             verdict.broken = _at_the_end(world, before, referee)
             verdict.at = len(story.happenings) - 1 if verdict.broken else None
     finally:
+        if world is not None:
+            world.close()
         shutil.rmtree(room, ignore_errors=True)
     return verdict
 
@@ -122,7 +131,13 @@ def _at_the_end(world: World, look: Look, referee: Referee | None) -> list[Broke
     return found
 
 
-def shrunk(verdict: Verdict, scratch: Path, breaks: Breaks | None = None, referee: Referee | None = None) -> Verdict:
+def shrunk(
+    verdict: Verdict,
+    scratch: Path,
+    breaks: Breaks | None = None,
+    referee: Referee | None = None,
+    classpath: str | None = None,
+) -> Verdict:
     """Find the fewest steps that still break the same law: the end goes first, then ever smaller parts."""
     assert verdict.at is not None
     best, tries = verdict, 0
@@ -134,7 +149,7 @@ def shrunk(verdict: Verdict, scratch: Path, breaks: Breaks | None = None, refere
         while start < len(numbers) and tries < TRIES_MAX:
             fewer = numbers[:start] + numbers[start + size :]
             tries += 1
-            again = lived(story.of(fewer), scratch, breaks, referee)
+            again = lived(story.of(fewer), scratch, breaks, referee, classpath)
             if again.law == verdict.law:
                 numbers, best, is_smaller = fewer, again, True
             else:

@@ -17,7 +17,7 @@ from tests.crash.conftest import MEMORY
 from tests.interop.conftest import classpath_or_skip
 from tests.interop.kafka_jars import judging_version
 from tests.interop.referee import OLD_JVM_OPTIONS, Referee
-from tests.lives.life import LifeStory, drawn
+from tests.lives.life import Happening, LifeStory, drawn
 from tests.lives.living import lived, shrunk
 
 LIVES: Final = 30
@@ -56,6 +56,16 @@ def test_life_with_kafka_keeps_every_law(seed: int, room: Path, broker: Referee)
             f"{shrunk(verdict, room, referee=broker)}\npython -m tests.lives --kafka --seed {seed}", pytrace=False
         )
     assert not verdict.broken
+
+
+@pytest.mark.kafka
+def test_life_with_a_whole_broker_keeps_every_law(room: Path) -> None:
+    steps = [step for step in drawn(0, is_whole=True).happenings if step.kind not in {"broker", "wait"}][:8]
+    for place, is_killed in ((3, True), (7, False), (10, False)):
+        steps.insert(place, Happening("broker", {"dice": place, "kill": is_killed}))
+    verdict = lived(LifeStory(tuple(steps)), room, classpath=classpath_or_skip(judging_version()))
+    assert not verdict.broken, str(verdict)
+    assert verdict.seen["broker"] == 3
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)

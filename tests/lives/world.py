@@ -33,6 +33,7 @@ from tests.lives.foretold import Opened, Refused, untrue_of_explain, untrue_of_p
 from tests.lives.life import HOUR_MS, TOPICS, Happening
 from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of
+from tests.lives.whole_broker import RETENTION_MS, WholeBroker
 from tests.metadata_dirs import METADATA_DIR, alter, write_metadata
 from tests.partition_dirs import PartitionDir
 
@@ -151,10 +152,20 @@ class Act:
 TRUSTED: Final = Act(May(is_trusted=True))
 
 
+_OF_TOPICS: Final = frozenset(f"{topic}-0" for topic in TOPICS)
+
+
 class World:
     """A room with a log dir ``data``."""
 
-    def __init__(self, room: Path, breaks: Breaks | None = None, referee: Referee | None = None) -> None:
+    def __init__(
+        self,
+        room: Path,
+        breaks: Breaks | None = None,
+        referee: Referee | None = None,
+        classpath: str | None = None,
+    ) -> None:
+        """Make it. With a class path of Kafka, a whole broker makes the log dir, and takes part."""
         self.room, self._breaks, self._referee = room, breaks, referee
         self.log_dir = room / "data"
         self.log_dir.mkdir(parents=True)
@@ -185,6 +196,15 @@ class World:
         self._file = "plain"
         self._written = self._imported = 0
         self._write_config()
+        self._broker_itself = None
+        if classpath is not None:
+            self._broker_itself = WholeBroker(classpath, self.log_dir)
+            self.cluster_retention_ms = RETENTION_MS
+
+    def close(self) -> None:
+        """End the broker, whatever happened."""
+        if self._broker_itself is not None:
+            self._broker_itself.close()
 
     def do(self, step: Happening) -> Act:
         """Let a step happen."""
@@ -230,6 +250,8 @@ class World:
 
     def _cluster(self, retention_ms: int) -> Act:
         """The cluster states a limit for all topics, in its metadata."""
+        if self._broker_itself is not None:
+            return TRUSTED  # the metadata are the broker's
         said = {"cleanup.policy": "delete", "retention.ms": str(retention_ms)}
         topics = dict.fromkeys(TOPICS, said)
         if self.cluster_retention_ms is None:
@@ -589,6 +611,23 @@ class World:
         self._forget_what_is_gone()
         untrue = tuple(untrue_of_preflight(json.loads(told.stdout), started)) if told.stdout else ()
         return Act(May(is_trusted=True), (told,), started=started, untrue=untrue)
+
+    def _broker(self, dice: int, *, kill: bool) -> Act:
+        """A whole broker starts, is read from and written to, and stops or is killed."""
+        assert self._broker_itself is not None
+        told = self.command("preflight", "--json", has_config=False)
+        said = json.loads(told.stdout)
+        partitions = said["log_dirs"][0]["partitions"]
+        fates = {one["directory"]: one["fate"] for one in partitions if one["directory"] in _OF_TOPICS}
+        served = [
+            name for name, fate in fates.items() if fate == "served" and not self._is_cut(name.rpartition("-")[0])
+        ]
+        found = self._broker_itself.lives(served, dice, self.clock.now_ms, is_killed=kill)
+        refused = bool(found) and all(isinstance(one, Refused) for one in found.values())
+        self._forget_what_is_gone()
+        if refused and not said["starts"]:
+            return Act(May(is_trusted=True), (told,))
+        return Act(May(is_trusted=True), (told,), started=found, untrue=tuple(untrue_of_preflight(said, found)))
 
     def _kafka_cleans(self, *, keep: bool) -> Act:
         """Kafka's retention and its cleaner."""
