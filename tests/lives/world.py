@@ -623,6 +623,12 @@ class World:
             name for name, fate in fates.items() if fate == "served" and not self._is_cut(name.rpartition("-")[0])
         ]
         found = self._broker_itself.lives(served, dice, self.clock.now_ms, is_killed=kill)
+        ends = {one["directory"]: one["log_end_offset"] for one in partitions}
+        for name, one in found.items():
+            if (
+                isinstance(one, Opened) and one.log_end > ends[name]
+            ):  # its coordinator wrote a marker that it still owed
+                found[name] = one._replace(log_end=ends[name])
         refused = bool(found) and all(isinstance(one, Refused) for one in found.values())
         self._forget_what_is_gone()
         if refused and not said["starts"]:
