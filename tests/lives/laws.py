@@ -161,6 +161,11 @@ def _of_promises(act: Act, after: Look) -> Iterator[Broken]:
     for name, offset in act.may.below.items():
         if act.told[0].status == 0 and name in after.logs and after.logs[name].log_start < offset:
             yield Broken("what is told as done is done", f"{name} begins at {after.logs[name].log_start}, not {offset}")
+    for name, key in act.may.erases.items():
+        if act.told[0].status == 0 and name in after.logs:
+            left = [one.offset for one in after.logs[name].records.values() if one.key == key and one.value is not None]
+            if left:
+                yield Broken("what is told as done is done", f"{name} still has {key.decode()} at {left[:_SHOWN]}")
 
 
 def _of_kafka(before: Look, act: Act) -> Iterator[Broken]:
@@ -307,9 +312,11 @@ def _of_trouble(before: Look, act: Act, log: SeenLog, after: SeenLog) -> Iterato
 def _is_allowed(before: _Log, act: Act, offset: int, *, is_held: bool) -> bool:
     if offset < act.may.below.get(before.log.name, 0):
         return True
+    piece, placed = before.piece_of(offset)
+    if before.log.name in act.may.erases and placed.fact.key == act.may.erases[before.log.name]:
+        return offset < before.log.stable_end
     if is_held:
         return False
-    piece, placed = before.piece_of(offset)
     return (act.may.retains and before.retention_lets(piece)) or (
         act.may.compacts and before.compaction_lets(piece, placed)
     )

@@ -204,6 +204,10 @@ def _pick(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000, "more": dice.random() < 0.5}
 
 
+def _erase(dice: Random) -> dict[str, Any]:
+    return {**_pick(dice), **_stop(dice)}
+
+
 def _pick_one(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000}
 
@@ -276,6 +280,7 @@ _KINDS: Final[Kinds] = {
     "clean": (12, _clean),
     "free": (2, _free),
     "delete-records": (2, _delete_records),
+    "erase": (1, _erase),
     "restore": (2, _restore),
     "release": (1, _roll),
     "apply": (1, _plain),

@@ -84,6 +84,7 @@ def load_everything() -> None:
             ["digest", "--output", f"{scratch}/digest", *words],
             ["prove-erased", "nobody", *words],
             ["delete-records", "clicks-0", "--before-offset", "1", "-n", *words],
+            ["erase", "nobody", "--topic", "orders", "--yes", *words],
         ):
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 command(first)

@@ -109,6 +109,8 @@ class May:
     restores: bool = False
     below: Mapping[str, int] = field(default_factory=dict)
     """Records below these offsets were to be deleted."""
+    erases: Mapping[str, bytes] = field(default_factory=dict)
+    """Records of this key were to be erased, by partition."""
     is_trusted: bool = False
     """A person, a producer or a broker did it: what they leave is how it is."""
 
@@ -119,6 +121,7 @@ class May:
             self.compacts or other.compacts,
             self.restores or other.restores,
             {**self.below, **other.below},
+            {**self.erases, **other.erases},
             self.is_trusted or other.is_trusted,
         )
 
@@ -480,6 +483,13 @@ class World:
         words = ["delete-records", f"{topic}-0", "--before-offset", str(offset), "--yes"]
         told = self.command(*words, stop=_stop_of(stopped))
         return Act(May(below={f"{topic}-0": offset}), (told,), not stopped)
+
+    def _erase(self, topic: str, pick: float, *, more: bool, **stopped: Any) -> Act:
+        """The records of one key, with ``more`` its tombstones, too."""
+        key = _KEYS[int(pick * len(_KEYS))]
+        words = ("erase", key.decode(), "--topic", topic, "--yes", *(("--tombstones",) if more else ()))
+        told = self.command(*words, stop=_stop_of(stopped))
+        return Act(May(erases={f"{topic}-0": key}), (told,), not stopped)
 
     def _restore(self, topic: str | None, **stopped: Any) -> Act:
         before = Look.at(self.log_dir).logs
