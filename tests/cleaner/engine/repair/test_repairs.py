@@ -294,14 +294,14 @@ def test_a_power_loss_leaves_the_old_file_or_the_new_one_and_the_old_one_somewhe
     assert len(left) > 30
     for step, names in left:
         for path in files:
-            found, _ = names[path]
+            found = names[path][0]
             assert found in (old[path], new[path]), step
             assert found == old[path] or names[path.with_name(f"{path.name}.deleted")][0] == old[path], step
         shutil.rmtree(log_dir)
         shutil.copytree(drawn, log_dir)
         for path in {*log_dir.rglob("*")} - names.keys():
             path.unlink() if path.is_file() and path.parent != log_dir else None
-        for path, (data, mtime_ns) in names.items():
+        for path, (data, mtime_ns, *_) in names.items():
             path.write_bytes(data)
             os.utime(path, ns=(mtime_ns, mtime_ns))
         assert not repair(log_dir, *files).has_failed, step
