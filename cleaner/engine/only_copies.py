@@ -147,17 +147,28 @@ class OnlyCopies:
 
     def sources(self, topic_partition: TopicPartition) -> frozenset[_Source]:
         """Return the logs that compactions and erasures read, as the journal names them. Raises: UnreadableFile."""
-        return self._sources.get(topic_partition, frozenset())
+        return frozenset(self._sources.get(topic_partition, ()))
+
+    def merged(self, topic_partition: TopicPartition) -> frozenset[_Source]:
+        """Return those among them whose survivors came into a segment of another base offset. Raises: UnreadableFile.
+
+        The first source of a group, and each source of an erasure, is replaced by a segment of its own base offset: a
+        log that lacks this segment was not left so by the line, which may have stopped before.
+        """
+        return frozenset(one for one, is_merged in self._sources.get(topic_partition, {}).items() if is_merged)
 
     @cached_property
-    def _sources(self) -> Mapping[TopicPartition, frozenset[_Source]]:
-        found: dict[TopicPartition, frozenset[_Source]] = {}
+    def _sources(self) -> Mapping[TopicPartition, Mapping[_Source, bool]]:
+        """The sources of each partition, and whether another one is the first of their group."""
+        found: dict[TopicPartition, dict[_Source, bool]] = {}
         path = self._log_dir.path
         for entry in (*read_entries(path, "compact"), *read_entries(path, "erase")):
             if (topic_partition := partition_of(entry)) is not None:
                 with suppress(TypeError, ValueError):  # a line of an older version names no logs
-                    named = frozenset((int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ()))
-                    found[topic_partition] = found.get(topic_partition, frozenset()) | named
+                    named = [(int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ())]
+                    later = {int(base) for group in entry.get("groups", ()) for base in group[1:]}
+                    sources = found.setdefault(topic_partition, {})
+                    sources.update((one, sources.get(one, False) or one[0] in later) for one in named)
         return found
 
 
@@ -203,7 +214,7 @@ class _Look:
             return None  # below the log, where retention deletes
         above = self._bases[place] if place < len(self._bases) else None
         below = self._below(place - 1) if place else None
-        is_gap, is_compacted = below is not None and above is not None, self._is_named(base, file.identity)
+        is_gap, is_compacted = below is not None and above is not None, self._is_merged(base, file.identity)
         if is_gap and is_compacted and below and not below.is_untouched:
             return None  # ``is_source`` says the same about a log that was read
         retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ns, is_compacted)
@@ -246,6 +257,9 @@ class _Look:
         is_put_in = log.file_name != segment_file_name(base, FileKind.LOG)
         is_named = self._is_named(base, log.identity)
         return SegmentBelow(base, self._next_offsets[place], log.changed_ns, log.identity.mtime_ns, is_put_in, is_named)
+
+    def _is_merged(self, base_offset: int, log: FileIdentity) -> bool:
+        return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.merged(self._name)
 
     def _is_named(self, base_offset: int, log: FileIdentity) -> bool:
         return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)

@@ -52,7 +52,7 @@ class RetiredLog(NamedTuple):
     """The change time of the file, which a rename sets."""
     mtime_ns: int
     is_compacted: bool = False
-    """Whether a line of our journal names it as a source of a compaction."""
+    """Whether a line of our journal names it as a source whose survivors came into the segment of another one."""
 
 
 class SegmentBelow(NamedTuple):

@@ -10,12 +10,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.journal import Journal
 from storage.checkpoints import format_offset_checkpoint
 from storage.log import Log
 from storage.names import (
@@ -189,6 +191,21 @@ def test_a_retired_log_tells_of_the_segment_below_only_within_its_gap(
     clean(healthy, [])
     assert retired[0].exists() is stays
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("what", ["erase", "compact"])
+def test_a_line_whose_run_stopped_before_does_not_speak_of_a_segment_that_was_set_aside(
+    healthy: Healthy, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    """A segment that begins a group, as each one of an erasure does, is replaced by one of its own base offset."""
+    log = healthy.file(PARTITION, ".log", 1)
+    source = [int(log.stem), log.stat().st_size, log.stat().st_mtime_ns]
+    with closing(Journal(healthy.log_dir, FS)) as journal:
+        groups = {"groups": [[0], [source[0]]]} if what == "compact" else {}
+        journal.record(what, NOW_MS - 2 * HOUR_MS, partition=PARTITION, sources=[source], **groups)
+    retired = retire(healthy, 1)
+    clean(healthy, [])
+    assert [path for path in retired if not path.exists()] == []
 
 
 def test_two_logs_that_were_written_within_a_millisecond_are_no_compaction(
