@@ -242,7 +242,7 @@ def _of_gaps(world: World, before: Look, after: Look) -> Iterator[Broken]:
         if name not in before.logs or name not in after.logs:
             continue
         old, new = before.logs[name], after.logs[name]
-        missing = {placed.fact.offset for placed in piece.placed} - old.records.keys()
+        missing = {placed.fact.offset for placed in piece.placed} - old.records.keys() - new.records.keys()
         crossed = [one for one in missing if one >= new.log_start and _spans(new, one) and not _spans(old, one)]
         if crossed:
             yield Broken("no segment reaches over missing records", f"{path}: {sorted(crossed)[:_SHOWN]}")

@@ -89,7 +89,7 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
     both = [(log, after.logs[name]) for name, log in before.logs.items() if name in after.logs]
     is_bounded = (
         before.files.keys() & {*world.by_hand, *world.evidence}
-        or "evidence_kept" in act.told[0].stderr  # also a source of a round, if a person removed what the round wrote
+        or '"kept": [{' in act.told[0].stdout  # also a source of a round, if a person removed what the round wrote
         or any(old.stable_end < new.log_start for old, new in both)
         or any(_looks_older(old, new) for old, new in both)
     )
