@@ -145,21 +145,19 @@ class OnlyCopies:
         names = (*_ENDS, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
         return {name: self._log_dir.offsets(name) for name in names}
 
-    def sources(self, topic_partition: TopicPartition) -> frozenset[_Source]:
-        """Return the logs that compactions and erasures read, as the journal names them. Raises: UnreadableFile."""
-        return frozenset(self._sources.get(topic_partition, ()))
-
-    def merged(self, topic_partition: TopicPartition) -> frozenset[_Source]:
-        """Return those among them whose survivors came into a segment of another base offset. Raises: UnreadableFile.
+    def sources(self, topic_partition: TopicPartition) -> Mapping[_Source, bool]:
+        """Return the logs that compactions and erasures read, as the journal names them, and whether the survivors of
+        each came into a segment of another base offset.
 
         The first source of a group, and each source of an erasure, is replaced by a segment of its own base offset: a
         log that lacks this segment was not left so by the line, which may have stopped before.
+
+        Raises: UnreadableFile.
         """
-        return frozenset(one for one, is_merged in self._sources.get(topic_partition, {}).items() if is_merged)
+        return self._sources.get(topic_partition, {})
 
     @cached_property
     def _sources(self) -> Mapping[TopicPartition, Mapping[_Source, bool]]:
-        """The sources of each partition, and whether another one is the first of their group."""
         found: dict[TopicPartition, dict[_Source, bool]] = {}
         path = self._log_dir.path
         for entry in (*read_entries(path, "compact"), *read_entries(path, "erase")):
@@ -259,7 +257,7 @@ class _Look:
         return SegmentBelow(base, self._next_offsets[place], log.changed_ns, log.identity.mtime_ns, is_put_in, is_named)
 
     def _is_merged(self, base_offset: int, log: FileIdentity) -> bool:
-        return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.merged(self._name)
+        return self._rule.sources(self._name).get((base_offset, log.size_bytes, log.mtime_ns), False)
 
     def _is_named(self, base_offset: int, log: FileIdentity) -> bool:
         return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)

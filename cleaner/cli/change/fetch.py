@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
@@ -16,6 +17,9 @@ from storage.directory import is_stored
 from storage.errors import InvalidConfig, Stopped
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cleaner.engine.fetch import Fetch, Fetched
     from cleaner.engine.verify.checked import Checked
     from storage.log_dir import LogDir
 
@@ -60,7 +64,35 @@ def run(args: argparse.Namespace) -> int:
     if is_stored(args.directory):
         raise InvalidConfig("DIR", str(args.directory), "lies in a store; name a directory of this machine")
     check_usable()
-    view = quiet_view(args)
+    with ProgressBar("fetching") as bar:
+        fetch = Fetch(args.source, args.directory, Means(listener=BarListener(bar)), args.threads)
+        brought = bring(fetch, lambda check, log_dir: check(log_dir), with_damage=args.with_damage)
+    if isinstance(brought, ExitStatus):
+        return say_how_it_goes_on(fetch, brought, "nothing was fetched yet")
+    fetched, checked = brought
+    show(FetchReport(fetched, checked, fetch.is_finished), as_json=args.json, view=quiet_view(args))
+    say_problems(
+        fetch, checked, args.directory, is_damaged=(is_damaged := bool(fetched.differing) or checked.is_damaged)
+    )
+    if is_damaged:
+        return ExitStatus.DAMAGED
+    return ExitStatus.FAILED if checked.problems else ExitStatus.DONE
+
+
+Checks = Callable[["LogDir"], "Checked | None"]
+"""Checks a log dir that was brought; returns None if a signal came."""
+
+
+def bring(
+    fetch: Fetch, finish: Callable[[Checks, LogDir], Checked | None], *, with_damage: bool
+) -> tuple[Fetched, Checked] | ExitStatus:
+    """Bring the files, and check them; return the exit status of a signal that came.
+
+    Args:
+        fetch: what is brought.
+        finish: does what there is to do with the log dir, and checks it.
+        with_damage: give the log dir its name also if something is damaged.
+    """
     ended: list[ExitStatus] = []
 
     def check(log_dir: LogDir) -> Checked | None:
@@ -70,24 +102,24 @@ def run(args: argparse.Namespace) -> int:
             return None
         return found
 
-    with ProgressBar("fetching") as bar:
-        fetch = Fetch(args.source, args.directory, Means(listener=BarListener(bar)), args.threads)
-        with stopping_on_signals(fetch) as came:
-            try:
-                fetched, checked = fetch.bring(check, with_damage=args.with_damage)
-            except Stopped:
-                ended.append(ExitStatus(128 + came[0]))
-                checked = None
-    if checked is None:
-        goes_on = f"the same command goes on from here, with what is in {fetch.unfinished}"
-        complain(f"interrupted: {goes_on if fetch.unfinished.exists() else 'nothing was fetched yet'}")
-        return ended[0]
-    report = FetchReport(fetched, checked, fetch.is_finished)
-    show(report, as_json=args.json, view=view)
+    with stopping_on_signals(fetch) as came:
+        try:
+            fetched, checked = fetch.bring(lambda log_dir: finish(check, log_dir), with_damage=with_damage)
+        except Stopped:
+            return ExitStatus(128 + came[0])
+    return ended[0] if checked is None else (fetched, checked)
+
+
+def say_how_it_goes_on(fetch: Fetch, ended: ExitStatus, nothing: str) -> ExitStatus:
+    """Say what the next run begins with, behind a signal. Return its exit status."""
+    goes_on = f"the same command goes on from here, with what is in {fetch.unfinished}"
+    complain(f"interrupted: {goes_on if fetch.unfinished.exists() else nothing}")
+    return ended
+
+
+def say_problems(fetch: Fetch, checked: Checked, directory: Path, *, is_damaged: bool) -> None:
+    """Say what could not be checked, and why there is no log dir."""
     for problem in checked.problems:
         complain(problem)
-    if fetched.differing or checked.is_damaged:
-        if not report.is_finished:
-            complain(f"{args.directory}: was not made, because of what is damaged; --with-damage makes it all the same")
-        return ExitStatus.DAMAGED
-    return ExitStatus.FAILED if checked.problems else ExitStatus.DONE
+    if is_damaged and not fetch.is_finished:
+        complain(f"{directory}: was not made, because of what is damaged; --with-damage makes it all the same")

@@ -6,18 +6,18 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
+from cleaner.cli.change.fetch import bring, say_how_it_goes_on, say_problems
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.look.verify import check_unless_signalled, request_of
 from cleaner.cli.naming import place
 from cleaner.cli.opening import add_tier_key_argument, add_topics_argument
 from cleaner.cli.progress import BarListener, ProgressBar
 from cleaner.cli.showing import add_quiet_argument, quiet_view, show
 from cleaner.cli.values import at_least_one
-from cleaner.cli.waiting import stopping_on_signals
 from storage.directory import is_stored
-from storage.errors import InvalidConfig, Stopped
+from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from cleaner.cli.change.fetch import Checks
     from cleaner.engine.restore_tier import RestorePlan, TierRestore
     from cleaner.engine.verify.checked import Checked
     from storage.log_dir import LogDir
@@ -90,47 +90,28 @@ def _carry_out(args: argparse.Namespace, restore: TierRestore, plan: RestorePlan
     from cleaner.engine.restore_tier import remade, write_manifest
     from cleaner.report.tier_restores import TierRestoreReport
 
-    ended: list[ExitStatus] = []
     made_anew: tuple[str, ...] = ()
-
-    def checked_once(log_dir: LogDir) -> Checked | None:
-        found = check_unless_signalled([log_dir], request_of([log_dir], ()))
-        if isinstance(found, ExitStatus):
-            ended.append(found)
-            return None
-        return found
-
     with ProgressBar("restoring") as bar:
         means = Means(listener=BarListener(bar))
         fetch = restore.fetch(args.output, means, args.threads, plan)
 
-        def check(log_dir: LogDir) -> Checked | None:
+        def finish(check: Checks, log_dir: LogDir) -> Checked | None:
             nonlocal made_anew
             restore.finish(log_dir.path, plan, means.fs)
-            found = checked_once(log_dir)
+            found = check(log_dir)
             if found is not None and (made_anew := remade(found, log_dir.path, plan, means)):
-                found = checked_once(log_dir)
+                found = check(log_dir)
             if found is not None:
                 write_manifest(log_dir.path, plan, means, __version__)
             return found
 
-        with stopping_on_signals(fetch) as came:
-            try:
-                fetched, checked = fetch.bring(check, with_damage=args.with_damage)
-            except Stopped:
-                ended.append(ExitStatus(128 + came[0]))
-                checked = None
-    if checked is None:
-        goes_on = f"the same command goes on from here, with what is in {fetch.unfinished}"
-        complain(f"interrupted: {goes_on if fetch.unfinished.exists() else 'nothing was brought yet'}")
-        return ended[0]
-    is_made = fetch.is_finished
-    report = TierRestoreReport(plan, str(args.output), fetched, checked, is_made, made_anew)
+        brought = bring(fetch, finish, with_damage=args.with_damage)
+    if isinstance(brought, ExitStatus):
+        return say_how_it_goes_on(fetch, brought, "nothing was brought yet")
+    fetched, checked = brought
+    report = TierRestoreReport(plan, str(args.output), fetched, checked, fetch.is_finished, made_anew)
     show(report, as_json=args.json, view=quiet_view(args))
-    for problem in checked.problems:
-        complain(problem)
+    say_problems(fetch, checked, args.output, is_damaged=checked.is_damaged)
     if checked.is_damaged:
-        if not is_made:
-            complain(f"{args.output}: was not made, because of what is damaged; --with-damage makes it all the same")
         return ExitStatus.DAMAGED
     return ExitStatus.DONE if plan.is_whole and not checked.problems else ExitStatus.FAILED
