@@ -48,6 +48,8 @@ CHECKPOINT_SECONDS: Final = 1.0
 
 The file holds a line for each partition, so writing it behind each one would take a time that grows with the square of
 their number. A crash in between costs another round of the partitions whose lines were lost."""
+SIDE_BY_SIDE: Final = 2
+"""How many small compactions run side by side for each thread: while some wait for an fsync, others compute."""
 _MAKE_SPACE: Final = "lower a retention, or move something that is not Kafka's off this disk"
 
 
@@ -77,7 +79,7 @@ class Executor:
         self._means = means
         self._request = request
         self._writing = threading.Lock()
-        """The lock for journal and checkpoints, which all partitions share."""
+        """The lock for checkpoints and errors, which all partitions share."""
         self._journal = Journal(log_dir.path, means.fs, means.clock.boot(), may_wait=request.is_at_once)
         self.journal_full = journal_full
         """The error, once the journal found no space. Then no step that needs a line is begun any more."""
@@ -147,7 +149,7 @@ class Executor:
         Return the partitions that found no free space, because other compactions took it.
         """
         without_space: list[PartitionPlan] = []
-        means = replace(self._means, threads=1, side_by_side=self._means.threads)
+        means = replace(self._means, threads=1, side_by_side=self._means.threads * SIDE_BY_SIDE)
 
         def compact_beside(partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
             try:
@@ -293,15 +295,15 @@ class Executor:
 
         Raises: JournalFull, after noting it among the errors of the log dir.
         """
-        with self._writing:
-            now_ms = self._means.clock.now_ms()
-            try:
-                is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
-            except JournalFull as error:
+        now_ms = self._means.clock.now_ms()
+        try:
+            is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+        except JournalFull as error:
+            with self._writing:
                 if not self.journal_full:
                     self.journal_full = str(error)
                     self.errors.append(self.journal_full)
-                raise
+            raise
         if not is_written:
             self._event("journal_waits", topic_partition, what=what, **fields)
 

@@ -2,7 +2,8 @@
 
 One plain file, ``.logcleaner-journal``, which a broker ignores; one line an entry: a CRC-32 of the rest in
 hexadecimal, a blank, a JSON object. A run that changes nothing writes nothing. A line that finds no space is taken
-back, so that no half line is left: nobody knows what an unreadable line told. Past its cap the file becomes
+back, so that no half line is left: nobody knows what an unreadable line told. Lines of several threads share an fsync:
+each thread still waits for the fsync behind its own line. Past its cap the file becomes
 ``.logcleaner-journal.1``, in the place of the earlier one; both are read. The holds of restored partitions must outlive
 both, so they have a file of their own.
 """
@@ -12,9 +13,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -49,8 +53,21 @@ class JournalFull(LogCleanerError):
         return f"{self.log_dir}: no space for the journal, and nothing is changed without a line in it; {self.remedy}"
 
 
+@dataclass(slots=True, eq=False)
+class _Line:
+    """A line that is not durable yet."""
+
+    data: bytes
+    is_due: bool = True
+    """Whether its step must not be done before the line is durable, or has failed."""
+    failure: BaseException | None = None
+
+
 class Journal:
-    """The writer of a journal, one at a time. Each line is durable before the step that it tells of."""
+    """The writer of a journal, one at a time. Each line is durable before the step that it tells of.
+
+    Several threads may record; closing and taking back are for the thread that is left.
+    """
 
     def __init__(self, log_dir: Path, fs: FileSystem, boot: Boot | None = None, *, may_wait: bool = False) -> None:
         """Prepare the writer.
@@ -69,7 +86,10 @@ class Journal:
         self._file: NewFile | None = None
         self._is_torn = False
         """Whether the file ends within a line, cut short by a crash."""
-        self._waiting: list[bytes] = []
+        self._turn = threading.Lock()
+        """Held by the thread that writes; what the others add meanwhile is written in one go behind it."""
+        self._waiting: list[_Line] = []
+        """The lines that are not durable, oldest first; a list is appended to, and copied, in one step."""
         self._newest: tuple[int, int] | None = None
         """The begin and the end of the newest line that we wrote, in the file."""
 
@@ -86,17 +106,20 @@ class Journal:
         Returns: whether the entry is durable; if not, it waits in memory.
         Raises: JournalFull, unless lines may wait.
         """
-        self._waiting.append(encode_entry({"time_ms": time_ms, **self._boot, "what": what, **fields}))
-        try:
-            self._write_waiting()
-        except OutOfSpace as error:
-            if not self._may_wait:
-                del self._waiting[-1:]
+        line = _Line(encode_entry({"time_ms": time_ms, **self._boot, "what": what, **fields}))
+        self._waiting.append(line)
+        with self._turn:
+            if line in self._waiting:
+                self._try_to_write()
+            line.is_due = False
+            is_durable = line not in self._waiting
+        match line.failure:
+            case None:
+                return is_durable
+            case OutOfSpace() as error:
                 raise JournalFull(self._path.parent) from error
-        except BaseException:
-            del self._waiting[-1:]  # a step without its line is not done
-            raise
-        return not self._waiting
+            case error:
+                raise error
 
     def close(self) -> None:
         """Write the waiting lines, if there is space by now, and close the file. A second call does nothing.
@@ -110,22 +133,42 @@ class Journal:
         finally:
             self._close_file()
 
-    def _write_waiting(self) -> None:
-        while self._waiting:
-            self._append(self._waiting[0])
-            del self._waiting[0]
+    def _try_to_write(self) -> None:
+        """Write all lines that wait. Those that are due fail if they cannot be written, unless lines may wait."""
+        tried = tuple(self._waiting)
+        try:
+            self._write_waiting()
+        except BaseException as error:  # an interrupt, too
+            if self._may_wait and isinstance(error, OutOfSpace):
+                return
+            for line in tried:
+                if line.is_due and line in self._waiting:
+                    line.failure = error
+                    self._waiting.remove(line)  # a step without its line is not done
 
-    def _append(self, line: bytes) -> None:
+    def _write_waiting(self) -> None:
+        """Write the lines that wait: due lines with one fsync, those that wait for space singly. Raises: OutOfSpace."""
+        lines = tuple(self._waiting)
+        while lines:
+            together = tuple(takewhile(lambda line: line.is_due, lines)) or lines[:1]
+            self._append(together)
+            lines = lines[len(together) :]
+
+    def _append(self, lines: Sequence[_Line]) -> None:
+        """Write the lines that wait longest durably, all or none."""
         file = self._open()
         start_bytes, written_before = self._path.stat().st_size, file.size_bytes
+        data = b"".join(line.data for line in lines)
         try:
-            file.write(b"\n" + line if self._is_torn else line)
+            file.write(b"\n" + data if self._is_torn else data)
             file.fsync()
         except (OutOfSpace, OSError):
             self._take_back(start_bytes, start_bytes + file.size_bytes - written_before)
             raise
+        del self._waiting[: len(lines)]
         self._is_torn = False
-        self._newest = start_bytes, start_bytes + file.size_bytes - written_before
+        end_bytes = start_bytes + file.size_bytes - written_before
+        self._newest = end_bytes - len(lines[-1].data), end_bytes
 
     def take_back(self) -> None:
         """Cut the newest line off again, because its step failed before it changed anything. This needs no free space.
@@ -137,7 +180,7 @@ class Journal:
             self._newest = None
 
     def _take_back(self, start_bytes: int, end_bytes: int) -> None:
-        """Cut off the written part of a line; if that fails, the next line begins behind a line break."""
+        """Cut off the written part of lines; if that fails, the next line begins behind a line break."""
         self._close_file()
         with suppress(OutOfSpace, OSError):
             if not start_bytes:

@@ -5,16 +5,18 @@ made up.
 from __future__ import annotations
 
 import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from cleaner.engine.journal import Journal, read_journal
+from cleaner.engine.journal import Journal, JournalFull, encode_entry, read_journal
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE
 from tests.crash.power import Disk, RecordingFileSystem, lay_down
-from tests.faults import SteppingFileSystem
+from tests.faults import SteppingFile, SteppingFileSystem
 from tests.partition_dirs import (
     DAY_MS,
     EXPIRING,
@@ -169,3 +171,75 @@ def test_journal_that_cannot_be_closed_is_told_and_the_run_goes_on(log_dir):
         ("views", None),
     }
     assert [result.deleted_segments for result in outcome.results.values()] == [1, 1]
+
+
+class Gathering(SteppingFileSystem):
+    """Lets the first sync of the journal end once other lines wait; ``failures`` are raised by the syncs in turn."""
+
+    def __init__(self, arrived: threading.Semaphore, others: int, *failures: Exception | None):
+        self.arrived, self.others, self.failures = arrived, others, list(failures)
+        self.syncs = 0
+
+    def open_to_append(self, path, purpose):
+        return GatheringFile(super().open_to_append(path, purpose), self, purpose)
+
+    def create(self, path, like, purpose):
+        return GatheringFile(super().create(path, like, purpose), self, purpose)
+
+
+class GatheringFile(SteppingFile):
+    def fsync(self):
+        self.disk.syncs += 1
+        for _ in range(self.disk.others):
+            assert self.disk.arrived.acquire(timeout=60)
+        self.disk.others = 0
+        if self.disk.failures and (failure := self.disk.failures.pop(0)):
+            raise failure
+        super().fsync()
+
+
+def recorded_by_threads(log_dir, monkeypatch, threads, *failures, may_wait=False):
+    """Record a line in each thread. Return the disk, and what came of each line: its durability, or its error."""
+    arrived = threading.Semaphore(0)
+    fs = Gathering(arrived, threads, *failures)
+    journal = Journal(log_dir, fs, may_wait=may_wait)
+
+    def noted(entry):
+        arrived.release()
+        return encode_entry(entry)
+
+    def record(n):
+        try:
+            return journal.record("delete", 0, n=n) and n in entries(log_dir)
+        except (OSError, JournalFull) as error:
+            return error
+
+    monkeypatch.setattr("cleaner.engine.journal.encode_entry", noted)
+    with ThreadPoolExecutor(threads) as pool:
+        results = list(pool.map(record, range(threads)))
+    journal.close()
+    return fs, results
+
+
+def test_lines_of_several_threads_share_an_fsync_and_each_is_durable_when_it_is_recorded(log_dir, monkeypatch):
+    fs, results = recorded_by_threads(log_dir, monkeypatch, 12)
+    assert results == [True] * 12
+    assert sorted(entries(log_dir)) == list(range(12))
+    assert fs.syncs <= 6, "two, but for threads that were slow to add their lines"
+
+
+@pytest.mark.parametrize(("failure", "told"), [(broken(), OSError), (full(), JournalFull)])
+def test_error_of_a_shared_fsync_is_the_error_of_each_line_and_none_of_them_is_left(
+    log_dir, monkeypatch, failure, told
+):
+    _, results = recorded_by_threads(log_dir, monkeypatch, 12, None, failure)
+    failed = [n for n, result in enumerate(results) if result is not True]
+    assert failed
+    assert {type(results[n]) for n in failed} == {told}
+    assert sorted(entries(log_dir)) == [n for n in range(12) if n not in failed]
+
+
+@pytest.mark.parametrize("failures", range(1, 6))
+def test_lines_of_several_threads_that_wait_for_space_are_all_written(log_dir, monkeypatch, failures):
+    recorded_by_threads(log_dir, monkeypatch, 12, *[full()] * failures, may_wait=True)
+    assert sorted(entries(log_dir)) == list(range(12))

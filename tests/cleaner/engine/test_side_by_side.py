@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cleaner.engine.journal import read_journal
 from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.names import TopicPartition
+from tests.faults import CrashingFileSystem, PowerCut
 from tests.partition_dirs import COMPACT, PartitionDir, a_cleaner, committed, configured, keyed, records_in, request
 
 LAYERS = configured(**{f"orders{n}": COMPACT for n in range(12)})
@@ -75,3 +78,27 @@ def test_one_that_fails_stops_no_other(tmp_path):
     failed = [key[1].topic for key, result in outcome.results.items() if result.error]
     assert failed == ["orders5"]
     assert all(offsets(log_dir, f"orders{n}-0") == LEFT for n in range(12) if n != 5)
+
+
+class LastSteps(CrashingFileSystem):
+    """Never ends, and knows how many steps were done."""
+
+    def __init__(self) -> None:
+        super().__init__(1 << 30)
+
+    @property
+    def done(self) -> int:
+        return (1 << 30) - self.left
+
+
+def test_end_in_the_middle_of_several_swaps_loses_nothing_and_the_next_run_ends_the_same(tmp_path):
+    whole, counting = a_log_dir(tmp_path / "whole"), LastSteps()
+    a_cleaner(whole, LAYERS, counting, threads=3).clean(request())
+    for steps in range(5, counting.done, counting.done // 25):
+        log_dir = a_log_dir(tmp_path / f"after-{steps}")
+        with pytest.raises(PowerCut):
+            a_cleaner(log_dir, LAYERS, CrashingFileSystem(steps), threads=3).clean(request())
+        _, outcome = a_cleaner(log_dir, LAYERS, threads=3).clean(request())
+        assert {result.error for result in outcome.results.values()} == {None}
+        assert {offset for n in range(12) for offset in offsets(log_dir, f"orders{n}-0")} == set(LEFT)
+        assert all(offsets(log_dir, f"orders{n}-0") == LEFT for n in range(12)), steps
