@@ -19,9 +19,10 @@ Source: Kafka UnifiedLog.rebuildProducerState, UnifiedLog.close, ProducerStateMa
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from policies.findings.findings import (
@@ -453,18 +454,25 @@ def _has_producers(segment: SegmentHistory, offset: int = 0) -> bool:
 
 
 def _disagreements(log: LogHistory, snapshots: Snapshots) -> Iterator[Finding]:
-    """Compare each producer snapshot, at the base of a segment or at the log end, with the state that the batches below
-    it give.
+    """Compare each producer snapshot with the state that the batches below it give.
+
+    A clean stop leaves a snapshot within a segment. Kafka loads it if it is the newest, and a repair goes on from it.
+    So it is judged, too: by the transactions below it, and by the batches that are known to be the last ones below it.
     """
     told = _Told({}, OpenTransactions(), log.is_whole, log.is_whole and log.start_offset == 0)
-    for segment in log.segments:
-        yield from _at(segment.standing.base_offset, log, snapshots, told)
+    offsets, bases = sorted(snapshots), [segment.standing.base_offset for segment in log.segments]
+    for segment, next_base in zip_longest(log.segments, bases[1:], fillvalue=log.end_offset):
+        assert isinstance(segment, SegmentHistory)
+        base_offset = segment.standing.base_offset
+        yield from _at(base_offset, log, snapshots, told)
+        steps = deque(segment.facts.events)
+        for offset in offsets[bisect_right(offsets, base_offset) : bisect_left(offsets, next_base)]:
+            told.take_steps_below(offset, steps)
+            below = {id_: batch for id_, batch in segment.facts.producers.items() if batch.last_offset < offset}
+            yield from _at(offset, log, snapshots, told._replace(batches=told.batches | below, is_all=False))
+        told.take_steps_below(None, steps)
         told.batches.update(segment.facts.producers)
-        for step in segment.facts.events:
-            told.transactions.take(step)
-            if step.what != DATA:
-                told.transactions.markers[step.producer_id] = step.offset
-    if all(segment.standing.base_offset != log.end_offset for segment in log.segments):
+    if log.end_offset not in bases:
         yield from _at(log.end_offset, log, snapshots, told)
 
 
@@ -476,7 +484,15 @@ class _Told(NamedTuple):
     is_whole: bool
     """Whether nothing behind the log's start is gone."""
     is_all: bool
-    """Whether nothing at all is gone."""
+    """Whether nothing at all is gone, and the last batch of every producer is known."""
+
+    def take_steps_below(self, offset: int | None, steps: deque[TxnEvent]) -> None:
+        """Take the steps of transactions below an offset, or all, off the steps that are left of a segment."""
+        while steps and (offset is None or steps[0].offset < offset):
+            step = steps.popleft()
+            self.transactions.take(step)
+            if step.what != DATA:
+                self.transactions.markers[step.producer_id] = step.offset
 
 
 def _at(offset: int, log: LogHistory, snapshots: Snapshots, told: _Told) -> Iterator[Finding]:

@@ -141,6 +141,28 @@ def test_open_transactions_are_compared():
     assert "begins at offset 0" in snapshot_texts(10, KNOWN._replace(open_first_offset=3), steps=(DATA,))[0]
 
 
+def test_snapshot_within_a_segment_is_judged_by_what_is_known_below_it():
+    """A clean stop leaves one, and a repair of the next one goes on from it."""
+
+    def codes(offset: int, *entries: SnapshotEntry, last: LastBatch = BATCH) -> list[str]:
+        steps = (DATA, ABORT._replace(offset=16))
+        first = segment(0, 2, producers={7: LastBatch(1, 1, 1, 1)}, events=steps[:1])
+        history = log(first, segment(2, 20, producers={7: last}, events=steps[1:]))
+        found = snapshot_findings(history, {offset: entries})
+        return [str(one.offset) for one in found if one.code is FindingCode.SNAPSHOT_WRONG]
+
+    still_open = KNOWN._replace(open_first_offset=0)
+    assert codes(10, still_open) == [], "it agrees"
+    assert codes(10) == ["10"], "it does not know the open transaction"
+    assert codes(10, KNOWN) == ["10"], "it has none open"
+    assert codes(17) == [], "the transaction is over"
+    assert codes(17, still_open) == ["17"], "the transaction is over"
+    assert codes(10, still_open._replace(last_offset=7)) == ["10"], "the last batch below it is another one"
+    behind = BATCH._replace(last_offset=12)
+    assert codes(10, still_open, last=behind) == [], "which batch was the last one below it is not known"
+    assert codes(10, still_open._replace(last_offset=0), last=behind) == ["10"], "an earlier segment has a later batch"
+
+
 def test_a_snapshot_behind_the_end_says_that_the_log_lost_its_end():
     history = log(segment(0, 10))
     (found,) = offset_findings(LogClaims.of(history, NOTHING_NOTED, 10, None)._replace(newest_snapshot=30))
