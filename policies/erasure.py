@@ -49,8 +49,8 @@ class StayReason(StrEnum):
     OPEN_TRANSACTION = "OPEN_TRANSACTION"
     """It lies at or above the last stable offset."""
     LAST_MESSAGE = "LAST_MESSAGE"
-    """It is the last message of format v0 or v1 below the high watermark or the log end: these formats know no empty
-    batch that could stay in its place.
+    """It is the last message of format v0 or v1 below the last stable offset, the high watermark or the log end: these
+    formats know no empty batch that could stay in its place.
     """
 
     @property
@@ -69,9 +69,13 @@ class ErasureBounds:
     with_tombstones: bool = False
 
     @property
-    def kept_ends(self) -> tuple[int, int]:
-        """The offsets at which some batch must end, because consumers wait until they have read up to there."""
-        return self.high_watermark, self.log_end_offset
+    def kept_ends(self) -> tuple[int, int, int]:
+        """The offsets at which some batch must end, because consumers wait until they have read up to there.
+
+        The end of the log is the last stable offset for those that read committed records: behind a transaction that
+        hangs they would wait for ever.
+        """
+        return self.last_stable_offset, self.high_watermark, self.log_end_offset
 
 
 class KeyedRecord(NamedTuple):

@@ -127,8 +127,19 @@ def recovered(referee: Referee, log_dir: Path, after: Log, config: Config, now_m
 def goes(batch: Batch, record: Record, log: Log, keys: frozenset[str], with_tombstones: bool) -> bool:
     """The rule of the erasure, told once more."""
     is_wanted = not batch.control and record.key in keys and (with_tombstones or record.value is not None)
-    is_last_message = batch.magic < 2 and record.offset + 1 in (log.high_watermark, log.log_end_offset)
-    return is_wanted and batch.last_offset < log.last_stable_offset and not is_last_message
+    is_last_message = batch.magic < 2 and record.offset + 1 in waited_for(log)
+    return is_wanted and batch.last_offset < stable_offset(log) and not is_last_message
+
+
+def stable_offset(log: Log) -> int:
+    """The last stable offset, of dead records, too: Kafka's own never lies below the log start."""
+    open_since = [p.current_txn_first_offset for p in log.producers if p.current_txn_first_offset is not None]
+    return min([log.last_stable_offset, *open_since])
+
+
+def waited_for(log: Log) -> tuple[int, ...]:
+    """Where consumers wait for the end of some batch."""
+    return stable_offset(log), log.high_watermark, log.log_end_offset
 
 
 def assert_only_lost(before: Log, after: Log, keys: frozenset[str], *, with_tombstones: bool) -> None:
@@ -143,10 +154,7 @@ def assert_only_lost(before: Log, after: Log, keys: frozenset[str], *, with_tomb
         expected += [replace(r, timestamp=-1) for r in kept] if batch.magic == 0 and kept != batch.records else kept
     assert list(after.records()) == expected
     left = {batch.last_offset: batch for batch in after.batches()}
-    ends = {producer.last_offset for producer in before.producers} | {
-        before.high_watermark - 1,
-        before.log_end_offset - 1,
-    }
+    ends = {producer.last_offset for producer in before.producers} | {end - 1 for end in waited_for(before)}
     for batch in before.batches():
         kept = [record for record in batch.records if not goes(batch, record, before, keys, with_tombstones)]
         if batch.magic < 2:

@@ -42,6 +42,7 @@ def bounds(stable: int = END, watermark: int = END, end: int = END, *, with_tomb
         (KeyedRecord(1, 1, True, False), bounds(1, 3), StayReason.OPEN_TRANSACTION),
         (KeyedRecord(3, 3, False, True), bounds(), StayReason.LAST_MESSAGE),
         (KeyedRecord(1, 1, False, True), bounds(2, 2), StayReason.LAST_MESSAGE),
+        (KeyedRecord(1, 1, False, True), bounds(2, 3), StayReason.LAST_MESSAGE),
         (KeyedRecord(2, 3, False, True), bounds(), None),
     ],
 )
@@ -69,6 +70,7 @@ def test_no_tombstone_goes_while_an_older_value_stays_and_every_reason_occurs() 
     [
         (1, None, 2, BatchFate.DELETE_EMPTY),
         (2, None, 2, BatchFate.RETAIN_EMPTY),  # ends the producer
+        (4, None, 2, BatchFate.RETAIN_EMPTY),  # ends at the last stable offset
         (6, None, 2, BatchFate.RETAIN_EMPTY),  # ends at the high watermark
         (9, None, 2, BatchFate.RETAIN_EMPTY),  # ends at the log end
         (1, None, 0, BatchFate.KEEP),
@@ -78,7 +80,7 @@ def test_no_tombstone_goes_while_an_older_value_stays_and_every_reason_occurs() 
 )
 def test_batches_that_somebody_waits_for_stay_empty(last_offset, marker, records, fate) -> None:
     batch = BatchFacts(last_offset, 5, 0, False, marker, None)
-    assert erasure_fate(batch, records, {5: ProducerEnd(2, 0)}, bounds(7, 7, 10)) is fate
+    assert erasure_fate(batch, records, {5: ProducerEnd(2, 0)}, bounds(5, 7, 10)) is fate
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 Order, each step safe to crash behind; a second run goes on where the first ended:
     1. every segment of the partition is read, with the checksums of all its batches. Damage ends the partition here;
     2. the journal's line, which names the segments and no key;
-    3. each segment that loses a record is written anew beside itself, and swapped in (``storage.log.swap``). The
-       active segment, too: without a broker nobody appends to it, and it stays the active segment;
-    4. the key filters of the partition go: their hashes would tell of the erased keys.
+    3. the key filters of the partition go: their hashes would tell of the erased keys, and a second run behind a kill
+       would find no record, and so no reason to take them;
+    4. each segment that loses a record is written anew beside itself, and swapped in (``storage.log.swap``). The
+       active segment, too: without a broker nobody appends to it, and it stays the active segment.
 Invariant:  older segments come first, so that a tombstone never goes while an older value is left.
 Not touched: checkpoints, leader epochs, producer snapshots, and every segment that loses nothing.
 Not chosen: to roll the active segment first. Between roll and swap, a kill would leave a segment that is no longer the
@@ -219,6 +220,7 @@ class _Eraser:
         with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
             now_ms = means.clock.now_ms()
             journal.record("erase", now_ms, partition=str(facts.topic_partition), **_entry(found))
+        forget_filters(directory)
         at_once = self._asked.request.is_at_once
         interval_bytes = work.partition.policy.index_interval_bytes
         target = InPlace(listing, interval_bytes, means.fs, at_once=at_once, stopping=means.stopping)
@@ -228,7 +230,6 @@ class _Eraser:
                 segments[done - 1] = replace(segments[done - 1], size_after=size)
         except (LogCleanerError, OSError, MemoryError) as failure:
             error = _STOPPED if isinstance(failure, Stopped) else told(failure)
-        forget_filters(directory)
         until_ms = means.clock.now_ms() + work.partition.policy.file_delete_delay_ms
         result = replace(
             found,

@@ -5,6 +5,7 @@ Every batch is read, with its checksum. The result is a bitmap as that of a comp
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,7 +196,8 @@ def mark(
 
     Raises: CorruptBatch, PlanOutOfDate, UnreadableFile, Stopped.
     """
-    walk, going, tombstones, stays = Walk.of(opened, 0), list[_Hit](), 0, dict[StayReason, Stays]()
+    walk, tombstones, stays = Walk.of(opened, 0), 0, dict[StayReason, Stays]()
+    ordinals, offsets = array("q"), array("q")  # a key may be on most of a hundred million records
 
     def slices() -> Iterator[tuple[Slice, bool]]:
         for slice_ in opened.reader.slices(checksums=Checksums.BY_CALLER, start=walk.start):
@@ -211,16 +213,16 @@ def mark(
         for hit in found:
             reason = why_record_stays(hit.record, bounds)
             if reason is None:
-                going.append(hit)
+                ordinals.append(hit.ordinal)
+                offsets.append(hit.record.offset)
                 tombstones += hit.record.is_tombstone
             elif reason in stays:
                 stays[reason] = stays[reason].with_record(hit.record.offset)
             else:
                 stays[reason] = Stays(reason, 1, hit.record.offset, hit.record.offset)
         pace(slice_.size_bytes)
-    ordinals = np.array([hit.ordinal for hit in going], np.int64)
-    offsets = np.array([hit.record.offset for hit in going], np.int64)
-    return MarkedSegment(walk.walked, ordinals, offsets, tombstones, tuple(stays.values()))
+    going = np.frombuffer(ordinals, np.int64), np.frombuffer(offsets, np.int64)
+    return MarkedSegment(walk.walked, *going, tombstones, tuple(stays.values()))
 
 
 def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena, *, verify: bool) -> Iterator[_Hit]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.erase import erasing
 from cleaner.engine.erase.erasing import Erasure, ErasureRequest, erase, plan_erasure
 from cleaner.engine.journal import read_journal
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
@@ -93,6 +94,29 @@ def test_the_batch_at_the_log_end_stays_as_an_empty_one(tmp_path) -> None:
     with Log.open(log_dir / "wallets-0", LogConfig(), FS) as log:
         assert log.log_end_offset == 2
         assert [batch.header.record_count for batch in log.read()] == [1, 0]
+
+
+def test_the_batch_before_an_open_transaction_stays_for_those_who_read_committed_records(tmp_path) -> None:
+    def hangs(path: Path) -> None:
+        with writing(path, "wallets-0") as log:
+            log.put(f"{KEY}=1")
+            log.put(f"{KEY}=2")
+            log.put("other=3", by=9, transactional=True)
+
+    log_dir = drawn(tmp_path, hangs)
+    erased(log_dir, asking())
+    with Log.open(log_dir / "wallets-0", LogConfig(), FS) as log:
+        found = [(batch.header.last_offset, batch.header.record_count) for batch in log.read()]
+    assert found == [(1, 0), (2, 1)]
+
+
+def test_filters_go_before_a_kill_can_leave_them_to_a_run_that_finds_no_record(tmp_path, monkeypatch) -> None:
+    log_dir = drawn(tmp_path)
+    seen: list[tuple[Path, list[str]]] = []
+    monkeypatch.setattr(erasing, "forget_filters", lambda directory: seen.append((directory, told(log_dir))))
+    before = told(log_dir)
+    erased(log_dir, asking())
+    assert seen == [(log_dir / "wallets-0", before)]
 
 
 def test_a_plan_changes_nothing_and_says_what_the_deed_does(tmp_path) -> None:
