@@ -12,6 +12,8 @@ The names are stable: a new name needs a minor version, a changed name a major o
     log_start_moved          info     topic, partition, log_start_before, log_start_offset: ``delete-records`` made
                                       records unreadable
     records_erased           info     topic, partition, segments, records: ``erase`` took records of keys out
+    segments_repacked        info     topic, partition, segments, bytes_before, bytes_after: ``clean --repack`` merged
+                                      batches; the bytes are those of all ``.log`` files of the partition
     segment_rolled           info     topic, partition, base_offset
     files_removed            info     topic, partition, files, bytes: ``.deleted`` files were unlinked
     leftover_swept           info     log_dir, leftover, renamed_to, bytes: a sweep unlinked or renamed it
@@ -122,6 +124,7 @@ class Event(StrEnum):
     SEGMENTS_COMPACTED = "segments_compacted"
     LOG_START_MOVED = "log_start_moved"
     RECORDS_ERASED = "records_erased"
+    SEGMENTS_REPACKED = "segments_repacked"
     SEGMENT_ROLLED = "segment_rolled"
     FILES_REMOVED = "files_removed"
     LEFTOVER_SWEPT = "leftover_swept"

@@ -464,6 +464,64 @@ class PlanPage(PageHead):
     """The number of findings that are left out."""
 
 
+class RepackRefused(TypedDict):
+    """The reason for which no batch of a partition is merged."""
+
+    code: str
+    """The reason (docs/repack.md)."""
+    text: str
+    """A sentence for people."""
+
+
+class RepackSegment(TypedDict):
+    """A segment that was written anew, or would be."""
+
+    base_offset: int
+    """The base offset of the segment."""
+    bytes: Count
+    """The size of the `.log` before."""
+    bytes_after: Count
+    """The size of the `.log` afterwards."""
+    batches: Count
+    """The batches that are replaced."""
+    batches_after: Count
+    """The batches in their place."""
+
+
+class RepackPartition(PartitionPlace):
+    """The repacking of a partition."""
+
+    basis: Literal["exact", "estimate"]
+    """`estimate` if the run compacts the partition first, while these figures are of the log as it lies there."""
+    refused: RepackRefused | None
+    """The reason for which nothing is repacked; null if there is none."""
+    error: str | None
+    """What failed; null if nothing did."""
+    bytes_before: Count
+    """The size of all `.log` files before."""
+    bytes_after: Count
+    """The size of all `.log` files afterwards."""
+    until_ms: int | None
+    """Until when the replaced files wait as `.deleted`, epoch ms; null if none waits."""
+    segments: list[RepackSegment]
+    """The segments that get smaller."""
+
+
+class RepackDocument(TypedDict):
+    """The repacking behind a run."""
+
+    done: bool
+    """False if nothing was written."""
+    bytes_before: Count
+    """The size of all `.log` files before."""
+    bytes_after: Count
+    """The size of all `.log` files afterwards."""
+    errors: list[str]
+    """What failed beside the partitions."""
+    partitions: list[RepackPartition]
+    """The partitions, by log dir and name."""
+
+
 class PlanDocument(TypedDict):
     """The document that `clean --json` and `free --json` print: the plan and its results. Sizes are in bytes."""
 
@@ -500,5 +558,7 @@ class PlanDocument(TypedDict):
     """
     what_if: NotRequired[list[WhatIfDocument]]
     """The answers of `--what-if`; absent if nothing was asked."""
+    repack: NotRequired[RepackDocument]
+    """What `--repack` did behind the run, or would do; absent without it."""
     report: NotRequired[PlanPage]
     """What the page of `--html` shows beside the plan. Only with `--html`."""

@@ -8,7 +8,7 @@ command of ours takes these files. But a broker that starts removes ``.deleted``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from cleaner.engine.compactor import Compactor
 from cleaner.engine.inventory import Survey
 from cleaner.engine.journal import Journal, JournalFull, partition_of, read_entries
 from cleaner.engine.leftovers import Swept, sweep_log_dir
-from cleaner.engine.means import Means
+from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.errors import told
 from policies.facts import LogDirFacts
@@ -94,6 +94,15 @@ def may_recover(facts: LogDirFacts, request: Request, journal: Journal, means: M
         if not journal.record(time_ms=means.clock.now_ms(), **fields):
             means.listener.event("journal_waits", log_dir=facts.path, **fields)
     return True
+
+
+def recover_all(opened: OpenLogDirs, request: Request) -> Iterator[str]:
+    """Finish or undo what a crash left in partitions of any policy. Yield the errors. Raises: JournalFull."""
+    means = opened.means
+    survey = Survey(opened.layers, request.now_ms, means.broker.producer_id_expiration_ms, request.topics)
+    for log_dir in opened.log_dirs:
+        with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
+            yield from recover_log_dir(log_dir, survey, journal, means, of_unknown_policy=True)
 
 
 def recover_log_dir(

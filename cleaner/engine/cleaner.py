@@ -54,7 +54,7 @@ from policies.config.config_layers import Configured
 from policies.config.loosened import FileLayers, lost_protection
 from policies.config.policy import TopicPolicy
 from policies.facts import LogDirFacts, PartitionFacts
-from policies.plan import PartitionKey, Plan, Request
+from policies.plan import PartitionKey, PartitionPlan, Plan, Request
 from policies.planning import held_back, limited_to, plan, replanned, without_compactions
 from policies.reload import Confirmed, in_force
 from storage.errors import ErrorKind, LogCleanerError, Stopped
@@ -335,7 +335,14 @@ class Cleaner:
             self._lock_and_read(locks)
             yield self.opened()
 
-    def copy(self, request: Request, output: Path, *, tool_version: str) -> tuple[Plan, Outcome]:
+    def copy(
+        self,
+        request: Request,
+        output: Path,
+        *,
+        tool_version: str,
+        behind: Callable[[PartitionPlan, Path, Means], None] | None = None,
+    ) -> tuple[Plan, Outcome]:
         """Write a cleaned copy of one log dir. The log dir stays as it is, except for a ``.lock``.
 
         Either may lie in a store, and there is no lock there.
@@ -347,6 +354,7 @@ class Cleaner:
             request: what was asked; the copy holds no other topics.
             output: a new or an empty directory, of this machine or in a store.
             tool_version: for the manifest.
+            behind: as of ``Copier``.
 
         Raises:
             LogDirLocked, ProtectionLost, UnusableOutput, CopyDoesNotFit, CopyLacksFiles: nothing was written.
@@ -366,7 +374,7 @@ class Cleaner:
             (log_dir_plan,) = doable.log_dirs
             self._expect(doable)
             means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going, at_once=FILES_AT_ONCE))
-            copier = Copier(log_dir, log_dir_plan, moment, request, means, tool_version, self._compactor)
+            copier = Copier(log_dir, log_dir_plan, moment, request, means, tool_version, self._compactor, behind)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):
                     copier.copy_to(output)

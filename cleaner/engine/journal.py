@@ -36,7 +36,8 @@ GUARDED: Final = "guarded"
 DROPPED: Final = "dropped"
 """The kind of the line that follows the line of a compaction, with the number of records dropped without a key."""
 SOURCES: Final = "sources"
-"""The key of the logs in the line of a compaction or an erasure: base offset, size and file time (ns) of each."""
+"""The key of the logs in the line of a compaction, an erasure or a repacking: base offset, size and file time (ns)
+of each."""
 SIZE_MAX_BYTES: Final = 16 << 20
 LINE_BYTES_MAX: Final = 256 << 20
 """The length of a line about a deletion of a million segments. A longer line is read in pieces, and no piece has a
@@ -97,7 +98,7 @@ class Journal:
         """Write one entry durably, before the step that it tells of.
 
         Args:
-            what: ``delete``, ``compact``, ``erase``, ``guarded``, ``dropped``, ``recover``, ``restore``,
+            what: ``delete``, ``compact``, ``erase``, ``repack``, ``guarded``, ``dropped``, ``recover``, ``restore``,
                 ``restore-failed``, ``release``, ``repair``, ``repair-failed``, ``revert``, ``import``, ``append``,
                 ``move``, ``failed``, ``evidence``, or ``clock``, for a clock that looked wrong and was confirmed.
             time_ms: epoch ms.

@@ -41,6 +41,8 @@ from storage.names import (
 from storage.segment import Segment, SegmentFile
 
 _ENDS: Final = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+_REPLACING: Final = ("compact", "erase", "repack")
+"""The kinds of journal lines that name the logs that they replace."""
 _RENAME_TAKES_MS_MAX: Final = 60_000
 """The longest time between a line of the journal and the rename; in fact it is far shorter."""
 _Source = tuple[int, int, int]
@@ -146,11 +148,11 @@ class OnlyCopies:
         return {name: self._log_dir.offsets(name) for name in names}
 
     def sources(self, topic_partition: TopicPartition) -> Mapping[_Source, bool]:
-        """Return the logs that compactions and erasures read, as the journal names them, and whether the survivors of
-        each came into a segment of another base offset.
+        """Return the logs that compactions, erasures and repackings read, as the journal names them, and whether the
+        survivors of each came into a segment of another base offset.
 
-        The first source of a group, and each source of an erasure, is replaced by a segment of its own base offset: a
-        log that lacks this segment was not left so by the line, which may have stopped before.
+        The first source of a group, and each source of an erasure or a repacking, is replaced by a segment of its own
+        base offset: a log that lacks this segment was not left so by the line, which may have stopped before.
 
         Raises: UnreadableFile.
         """
@@ -160,7 +162,7 @@ class OnlyCopies:
     def _sources(self) -> Mapping[TopicPartition, Mapping[_Source, bool]]:
         found: dict[TopicPartition, dict[_Source, bool]] = {}
         path = self._log_dir.path
-        for entry in (*read_entries(path, "compact"), *read_entries(path, "erase")):
+        for entry in (entry for what in _REPLACING for entry in read_entries(path, what)):
             if (topic_partition := partition_of(entry)) is not None:
                 with suppress(TypeError, ValueError):  # a line of an older version names no logs
                     named = [(int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ())]

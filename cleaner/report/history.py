@@ -79,6 +79,9 @@ def _why(entry: Mapping[str, Any]) -> str:  # noqa: PLR0911, PLR0912 - a table o
             return f"dirty from {entry.get('first_dirty_offset')} to {entry.get('end_offset')}{_dropped(entry)}"
         case "erase":
             return _erased(entry)
+        case "repack":
+            bases = " ".join(str(segment.get("base_offset")) for segment in listed)
+            return f"batches of segment {bases} merged: {size(entry['bytes'])} -> {size(entry['bytes_after'])}"
         case "dropped":
             return _dropped(entry).removeprefix("; ") or "-"
         case "import" | "append":

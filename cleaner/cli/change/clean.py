@@ -34,6 +34,14 @@ from cleaner.cli.naming import (
 )
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
+from cleaner.cli.repacking import (
+    add_repack_arguments,
+    check_repack,
+    copy_repacking,
+    repacked,
+    tell_repack,
+    with_repack,
+)
 from cleaner.cli.showing import (
     add_html_argument,
     add_view_arguments,
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
     from cleaner.engine.compactor import Compactor
     from cleaner.engine.outcome import Outcome
     from cleaner.engine.rehearsal.what_if import Answered
+    from cleaner.engine.repack.repacking import CopyRepacking
     from cleaner.report.cleaning import CleaningReport
     from cleaner.report.overview.values import Overview
     from policies.forecast.what_if import Question
@@ -97,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.report.cleaning import CleaningReport
     from storage.lock import LogDirLocked
 
+    check_repack(args)
     _check_usage(args)
     check_html(args)
     request, questions, view = _request(args), asked(args), view_of(args)
@@ -117,12 +127,14 @@ def run(args: argparse.Namespace) -> int:
         if not args.output:
             warn_of_sole_replicas(loaded.log_dirs, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
+        copying = copy_repacking(args, confirmed)
         try:
-            plan, outcome, signalled = _act(args, cleaner, confirmed)
+            plan, outcome, signalled = _act(args, cleaner, confirmed, copying)
             answered = cleaner.what_if(plan, outcome, questions, exact=args.exact) if questions else ()
             bar.begin_again()
             if again := confirm_held_back(args, plan, outcome, confirmed):
                 plan, outcome, signalled = _act_again(cleaner, plan, outcome, again)
+            repacking, ended_by = repacked(args, cleaner, plan, outcome, copying)
         except LogDirLocked:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
@@ -130,22 +142,18 @@ def run(args: argparse.Namespace) -> int:
     outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
     ended_ms = clock_ms()
     overview = _overview(args, cleaner, loaded, plan, outcome, answered, ended_ms) if args.html else None
-    report = with_answers(
-        CleaningReport(plan, outcome, ended_ms, is_copy=bool(args.output), overview=overview), answered
-    )
+    report = CleaningReport(plan, outcome, ended_ms, is_copy=bool(args.output), overview=overview)
+    report = with_repack(with_answers(report, answered), repacking)
     told = show(report, as_json=args.json, view=view, pager=args.pager and args.dry_run)
     if args.output and not args.json:
         _tell_output(args.output)
     tell_failures(plan, outcome, listener, told)
-    warn_of_directories_without_segments(plan)
-    tell_misnamed(loaded, plan, is_dry=args.dry_run)
-    _tell_unknown(plan)
-    _tell_uncommitted(plan)
-    tell_guards(plan, is_dry=args.dry_run)
+    _tell_remedies(plan, loaded, is_dry=args.dry_run)
     if not args.output:  # a copy leaves the log dir as it was
         tell_metrics(cleaner, loaded.settings, plan.request, missing, Ran(plan, outcome, started_ms))
-    written = write_html(args, report)
-    return signalled if outcome.interrupted and signalled else _status(args, plan, outcome) or written
+    written, unpacked = write_html(args, report), tell_repack(repacking)
+    signalled = ended_by or (signalled if outcome.interrupted else 0)
+    return signalled or _status(args, plan, outcome) or unpacked or written
 
 
 def add_what_if_argument(group: argparse._ArgumentGroup) -> None:
@@ -153,10 +161,12 @@ def add_what_if_argument(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--what-if",
         action="append",
+        nargs="?",
+        const="",
         default=[],
         metavar="KEY=V1,V2,...",
         help="with --dry-run: what would be freed and kept, now and in the long run, with these values of a key; "
-        "once for each key",
+        "once for each key. With --repack, and without a key: what would be saved",
     )
 
 
@@ -240,6 +250,7 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         help="replace file.delete.delay.ms; 0 unlinks files in this run",
     )
+    add_repack_arguments(group)
     add_engine_arguments(group)
     group.add_argument(
         "--threads",
@@ -265,6 +276,15 @@ def _check_usage(args: argparse.Namespace) -> None:
     for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
         if given and args.output:
             raise InvalidConfig("--output", str(args.output), f"does not go with {option}: nothing is deleted")
+
+
+def _tell_remedies(plan: Plan, loaded: LoadedLayers, *, is_dry: bool) -> None:
+    """Print a line for each kind of partition that stays as it is until somebody says or does something."""
+    warn_of_directories_without_segments(plan)
+    tell_misnamed(loaded, plan, is_dry=is_dry)
+    _tell_unknown(plan)
+    _tell_uncommitted(plan)
+    tell_guards(plan, is_dry=is_dry)
 
 
 def _tell_unknown(plan: Plan) -> None:
@@ -359,7 +379,9 @@ def _tell_output(output: Path) -> None:
     )
 
 
-def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[Plan, Outcome, int]:
+def _act(
+    args: argparse.Namespace, cleaner: Cleaner, request: Request, copying: CopyRepacking | None
+) -> tuple[Plan, Outcome, int]:
     """Carry out the request. Return plan, outcome, and the exit status of a signal that came during the run, else 0."""
     if args.dry_run:
         from policies.planning import held_back
@@ -369,7 +391,7 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, request: Request) -> tuple[
         return held_back(plan, outcome.guards), outcome, 0
     with stopping_on_signals(cleaner) as signals:
         if args.output:
-            plan, outcome = cleaner.copy(request, args.output, tool_version=__version__)
+            plan, outcome = cleaner.copy(request, args.output, tool_version=__version__, behind=copying)
         else:
             plan, outcome = cleaner.clean(request)
     return plan, outcome, 128 + signals[0] if signals else 0

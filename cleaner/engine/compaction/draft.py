@@ -106,6 +106,15 @@ class Draft:
         self.out[self.position : self.position + batch.size] = batch
         self.note(batch.size, last_offset, max_timestamp_ms, records)
 
+    def append_rows(self, batches: Bytes, written: Table) -> None:
+        """Append batches that lie side by side; ``written`` has their positions from the first one on."""
+        self.make_room(batches.size)
+        self.out[self.position : self.position + batches.size] = batches
+        noted = self.written[self.rows : self.rows + written.size]
+        noted[:] = written
+        noted["position"] += self.position
+        self.position, self.rows = self.position + batches.size, self.rows + written.size
+
     def note(self, size_bytes: int, last_offset: int, max_timestamp_ms: int, records: int) -> None:
         """Enter a batch that lies at ``position``."""
         self.written[self.rows] = (self.position, size_bytes, last_offset, max_timestamp_ms, records)

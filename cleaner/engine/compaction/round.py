@@ -320,3 +320,10 @@ def aborted_transactions(listing: Listing, start_offset: int, end_offset: int) -
             indexes.append(parse_txn_index(data, file.path))
     found = collect_aborted_txns(indexes, start_offset, end_offset)
     return [AbortedTransaction(*entry) for entry in found]
+
+
+def aborted_of(segment: Segment) -> list[AbortedTransaction]:
+    """Return the entries of a segment's transaction index. Raises: CorruptIndex, UnreadableFile."""
+    file = segment.files.get(FileKind.TXN_INDEX)
+    data = read_file(file.path) if file else None
+    return [AbortedTransaction(*entry) for entry in parse_txn_index(data, file.path)] if file and data else []

@@ -107,6 +107,8 @@ class Copier:
     tool_version: str
     """The version of logcleaner, for the manifest."""
     compactor: Compactor
+    behind: Callable[[PartitionPlan, Path, Means], None] | None = None
+    """Called with the directory of each cleaned partition once its files are in the copy, and may change it."""
     results: dict[PartitionKey, PartitionResult] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     """What the copy does not have of the log dir, by name."""
@@ -239,6 +241,8 @@ class Copier:
         self._copy_files(filter(is_of_the_partition, directory.plain_files()), directory.path, output)
         if planned.deletion:
             self._follow_deletion(planned, left.listing, target)
+        if self.behind:
+            self.behind(planned, target, self.means)
         return result
 
     def _copy_segments(

@@ -20,36 +20,35 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from cleaner.engine.beginning import recover_log_dir
+from cleaner.engine.beginning import recover_all
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.fates import ends_of
 from cleaner.engine.compaction.filters import forget_filters
 from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones
 from cleaner.engine.compaction.rewrite import Rewriter
-from cleaner.engine.compaction.round import rewrite_group
+from cleaner.engine.compaction.round import aborted_of, rewrite_group
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
 from cleaner.engine.erase.marking import ErasureFates, KeyFinder, MarkedSegment, Stays, mark
-from cleaner.engine.inventory import Survey, producer_state_of
+from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.prove_erased.wanted import WantedKey
+from cleaner.engine.sole_replicas import being_moved
 from cleaner.errors import told
 from policies.erasure import ErasureBounds, RefusedErasure, refused_erasure
 from policies.facts import PartitionFacts, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
-from policies.retain import AbortedTransaction, ProducerEnd
-from storage.directory import entries
-from storage.errors import LogCleanerError, PlanOutOfDate, Stopped, as_unreadable
+from policies.retain import ProducerEnd
+from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
 from storage.log.active import TornTail
 from storage.log.listing import Listing, ensure_plain_files, list_partition
 from storage.log.recovery import plan_recovery
-from storage.log_dir import LogDir, read_file
-from storage.names import DirState, FileIdentity, FileKind, FileState, TopicPartition, parse_partition_dir_name
+from storage.log_dir import LogDir
+from storage.names import FileIdentity, FileKind, FileState, TopicPartition
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text
-from storage.txn_index import parse_txn_index
 
 _STOPPED: Final = "stopped; the same command, run again, does the rest"
 
@@ -154,7 +153,7 @@ def erase(cleaner: Cleaner, asked: ErasureRequest, agreed: Erasure | None = None
     Raises: LogDirLocked, UnreliableLock, UnsafeOwner, JournalFull.
     """
     with cleaner.locked() as opened:
-        errors = list(_recovered(opened, asked.request))
+        errors = list(recover_all(opened, asked.request))
         eraser = _Eraser(opened, cleaner.plan(asked.request), asked, agreed)
         found = eraser.all_partitions(eraser.erased, is_locked=True)
         return replace(found, errors=(*errors, *found.errors), is_done=True)
@@ -180,7 +179,7 @@ class _Eraser:
     ) -> None:
         self._means, self._plan, self._asked = opened.means, planned, asked
         self._finder = KeyFinder(asked.keys, opened.means.threads)
-        self._moving = frozenset(name for log_dir in opened.log_dirs for name in _moving(log_dir))
+        self._moving = being_moved(opened.log_dirs)
         self._agreed = None if agreed is None else {partition.asked for partition in agreed.partitions}
 
     def all_partitions(self, act: _Act, *, is_locked: bool = False) -> Erasure:
@@ -310,7 +309,7 @@ class _Eraser:
         horizons = Horizons(self._asked.request.now_ms, None, 0)
         with Crew(self._means.threads) as crew:
             for one in work.marked:
-                fates = ErasureFates(work.producers, work.bounds, _aborted(one.span.segment))
+                fates = ErasureFates(work.producers, work.bounds, aborted_of(one.span.segment))
                 bitmap = one.bitmap()
                 rewriter = Rewriter(
                     bitmap, horizons, Tombstones.DECIDED, fates, crew, Pace(self._means).spend,
@@ -342,31 +341,6 @@ def _erased(marked: MarkedSegment) -> ErasedSegment:
         int(marked.offsets[-1]),
         segment.sizes.links,
     )
-
-
-def _aborted(segment: Segment) -> list[AbortedTransaction]:
-    """Return the entries of a segment's transaction index. Raises: CorruptIndex, UnreadableFile."""
-    file = segment.files.get(FileKind.TXN_INDEX)
-    data = read_file(file.path) if file else None
-    return [AbortedTransaction(*entry) for entry in parse_txn_index(data, file.path)] if file and data else []
-
-
-def _moving(log_dir: LogDir) -> Iterator[TopicPartition]:
-    """Yield the partitions that a replica move fills a directory of. Raises: UnreadableFile."""
-    with as_unreadable(log_dir.path), entries(log_dir.path) as listed:
-        for entry in listed:
-            name = parse_partition_dir_name(entry.name)
-            if name is not None and name.state is DirState.FUTURE:
-                yield name.topic_partition
-
-
-def _recovered(opened: OpenLogDirs, request: Request) -> Iterator[str]:
-    """Finish or undo what a crash left in the partitions. Yield the errors. Raises: JournalFull."""
-    means = opened.means
-    survey = Survey(opened.layers, request.now_ms, means.broker.producer_id_expiration_ms, request.topics)
-    for log_dir in opened.log_dirs:
-        with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
-            yield from recover_log_dir(log_dir, survey, journal, means, of_unknown_policy=True)
 
 
 def _entry(found: ErasedPartition) -> dict[str, object]:
