@@ -50,6 +50,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "twins": _tests("crash/test_twins.py"),
     "moves": _tests("interop/test_move.py", "disk/test_move.py", LOGCLEANER_MOVES="30"),
     "erasures": _tests("interop/test_erase.py", LOGCLEANER_RANDOM_LOGS="500"),
+    "repackings": _tests("interop/test_repack.py", LOGCLEANER_RANDOM_LOGS="200"),
     "tiers": _tests("storage/stores/test_tiers.py", LOGCLEANER_TIER_SEGMENT="1073741824"),
     "moments": _tests("policies/explain/test_moments.py"),
     "copies": _tests("cleaner/engine/copy/test_copying_beside_a_writer.py"),
