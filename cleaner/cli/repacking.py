@@ -132,9 +132,9 @@ def tell_repack(repacking: Repacking | None) -> ExitStatus:
 
 
 def _asked(args: argparse.Namespace, request: Request) -> RepackRequest:
-    from cleaner.engine.repack.merging import Codec
+    from cleaner.engine.repack.merging import AskedCodec
     from cleaner.engine.repack.repacking import RepackRequest
     from storage.codecs.compression import Compression
 
-    codec = Codec(Compression[args.codec[0].upper()], args.codec[1]) if args.codec else None
+    codec = AskedCodec(Compression[args.codec[0].upper()], args.codec[1]) if args.codec else None
     return RepackRequest(request, codec)

@@ -14,7 +14,7 @@ import pytest
 
 from cleaner import Cleaner
 from cleaner.engine.repack import repacking
-from cleaner.engine.repack.merging import Codec
+from cleaner.engine.repack.merging import AskedCodec
 from cleaner.engine.repack.repacking import RepackRequest, plan_repack, repack
 from cleaner.engine.sole_replicas import Placed
 from policies import Request
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.kafka
 LOGS_IN_CI: Final = 12
 ASKED: Final = os.environ.get("LOGCLEANER_RANDOM_LOGS")
 SEEDS: Final = range(int(ASKED)) if ASKED else some(range(200), LOGS_IN_CI)
-CODECS: Final = (None, None, Codec(Compression.ZSTD, 9), Codec(Compression.LZ4))
+CODECS: Final = (None, None, AskedCodec(Compression.ZSTD, 9), AskedCodec(Compression.LZ4))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -46,7 +46,7 @@ _RECORD_GROWTH_MAX: Final = 21
 """The room that the kernel asks for beside each record."""
 
 
-class Codec(NamedTuple):
+class AskedCodec(NamedTuple):
     """The codec that a user asked for."""
 
     compression: Compression
@@ -127,7 +127,7 @@ def _may_follow(table: Table, *, any_codec: bool) -> npt.NDArray[np.bool_]:
 class Merger:
     """Writes the segments of one partition anew."""
 
-    def __init__(self, bounds: RepackBounds, codec: Codec | None, crew: Crew, pace: Pace) -> None:
+    def __init__(self, bounds: RepackBounds, codec: AskedCodec | None, crew: Crew, pace: Pace) -> None:
         """Prepare.
 
         Args:
@@ -201,7 +201,7 @@ class Merger:
                 _keep(slice_, first, last, draft)
                 return figures
             plain, end = _plain(slice_, first, last, arena)
-            written = self._append(slice_, (first, end), Codec(codec, level), plain, draft, arena)
+            written = self._append(slice_, (first, end), AskedCodec(codec, level), plain, draft, arena)
             if written is None and end - first > 1:  # the rest of the rows are halved, too
                 middle = first + (end - first) // 2
                 written = self._write(slice_, first, middle, draft, arena)
@@ -210,11 +210,11 @@ class Merger:
             first = end
         return figures
 
-    def _codec_of(self, slice_: Slice, row: int) -> Codec:
-        return self._codec or Codec(slice_.codec_of(row))
+    def _codec_of(self, slice_: Slice, row: int) -> AskedCodec:
+        return self._codec or AskedCodec(slice_.codec_of(row))
 
     def _append(
-        self, slice_: Slice, rows: tuple[int, int], codec: Codec, plain: Bytes, draft: Draft, arena: Recoder
+        self, slice_: Slice, rows: tuple[int, int], codec: AskedCodec, plain: Bytes, draft: Draft, arena: Recoder
     ) -> Merged | None:
         """Append one batch for some rows, or the rows as they are. Return None if the batch would be too large, and
         halves of it might not.
@@ -249,7 +249,7 @@ def _header(replaced: Table, codec: Compression) -> Table:
     return one
 
 
-def _append_body(codec: Codec, plain: Bytes, draft: Draft, arena: Recoder) -> int:
+def _append_body(codec: AskedCodec, plain: Bytes, draft: Draft, arena: Recoder) -> int:
     """Compress records to where the body of the next batch lies. Return the size of this batch."""
     draft.make_room(HEADER_BYTES + body_bytes_max(plain.size))
     body = draft.position + HEADER_BYTES

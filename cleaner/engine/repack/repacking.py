@@ -33,7 +33,7 @@ from cleaner.engine.inventory import is_named, producer_state_of
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
-from cleaner.engine.repack.merging import Codec, Merged, Merger
+from cleaner.engine.repack.merging import AskedCodec, Merged, Merger
 from cleaner.engine.sole_replicas import being_moved, placed
 from cleaner.errors import told
 from policies.facts import PartitionFacts, UnreadablePartition
@@ -64,7 +64,7 @@ class RepackRequest(NamedTuple):
     """The wishes of the user."""
 
     request: Request
-    codec: Codec | None = None
+    codec: AskedCodec | None = None
     """None keeps the codec of each batch."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cleaner.engine.journal import read_journal
 from cleaner.engine.repack import repacking
-from cleaner.engine.repack.merging import Codec
+from cleaner.engine.repack.merging import AskedCodec
 from cleaner.engine.repack.repacking import Repacking, RepackRequest, plan_repack, repack
 from cleaner.engine.restore import read_history
 from cleaner.engine.sole_replicas import Placed
@@ -56,7 +56,7 @@ def drawn(path: Path, *draws: object) -> Path:
     return Scene(lambda *_: None, draws or (wallets,)).draw(path / "data")  # type: ignore[arg-type]
 
 
-def asking(codec: Codec | None = None, **options: object) -> RepackRequest:
+def asking(codec: AskedCodec | None = None, **options: object) -> RepackRequest:
     return RepackRequest(request(AT_MS, confirmed=True, **options), codec)
 
 
@@ -127,10 +127,18 @@ def test_a_second_run_finds_nothing_and_the_history_tells_of_the_first(tmp_path:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(
-    "codec", [None, *(Codec(codec) for codec in Compression), Codec(Compression.ZSTD, 9), Codec(Compression.GZIP, 1)]
+    "codec",
+    [
+        None,
+        *(AskedCodec(codec) for codec in Compression),
+        AskedCodec(Compression.ZSTD, 9),
+        AskedCodec(Compression.GZIP, 1),
+    ],
 )
 @pytest.mark.parametrize("draw", [accounts, orders, payments, prices, wallets])
-def test_every_record_stays_with_every_codec(tmp_path: Path, draw: object, codec: Codec | None, threads: int) -> None:
+def test_every_record_stays_with_every_codec(
+    tmp_path: Path, draw: object, codec: AskedCodec | None, threads: int
+) -> None:
     log_dir = drawn(tmp_path, draw)
     ((name, _),) = LogDir(log_dir).partitions()
     before, files = (
