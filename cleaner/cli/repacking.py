@@ -82,7 +82,7 @@ def copy_repacking(args: argparse.Namespace, request: Request) -> CopyRepacking 
 def repacked(
     args: argparse.Namespace, cleaner: Cleaner, plan: Plan, outcome: Outcome, copying: CopyRepacking | None
 ) -> tuple[Repacking | None, int]:
-    """Repack behind a run, or measure it in a dry run.
+    """Merge batches behind a run, or measure it in a dry run.
 
     Return what was done, None if nothing was asked for, and the exit status of a signal that came meanwhile, else 0.
     """

@@ -144,7 +144,7 @@ class CopyRepacking:
         self._found: list[RepackedPartition] = []
 
     def __call__(self, partition: PartitionPlan, directory: Path, means: Means) -> None:
-        """Repack one partition, of which all files are in the copy. Raises: LogCleanerError, OSError."""
+        """Write one partition anew, of which all files are in the copy. Raises: LogCleanerError, OSError."""
         facts, policy, done = partition.facts, partition.policy, list[RepackedSegment]()
         listing = list_partition(directory)
         found = RepackedPartition(
@@ -160,7 +160,7 @@ class CopyRepacking:
 
     @property
     def result(self) -> Repacking:
-        """What was done."""
+        """The outcome in all partitions so far."""
         return Repacking(tuple(self._found), is_done=True)
 
 
@@ -175,7 +175,7 @@ class _Repacker:
         self._first = {one.key: one for one in partitions}
 
     def all_partitions(self, changing: Means | None) -> Repacking:
-        """Repack each partition, or measure it if there is nothing to change with. A failure stops no other one."""
+        """Change each partition, or measure it if there is nothing to change with. A failure stops no other one."""
         errors = [error for log_dir in self._plan.log_dirs for error in log_dir.facts.errors]
         found = [
             self._attempt(log_dir, partition, changing)
@@ -233,7 +233,7 @@ class _Repacker:
         return replace(found, bytes_before=left, segments=tuple(done), is_estimate=is_estimate)
 
     def _changed(self, partition: PartitionPlan, listing: Listing, done: list[RepackedSegment]) -> str | None:
-        """Repack a partition in its place; ``done`` takes each segment that was swapped in."""
+        """Write a partition anew in its place; ``done`` takes each segment that was swapped in."""
         facts, means = partition.facts, self._means
         log_dir = LogDir(path_of_text(facts.log_dir))
         bases = [segment.base_offset for segment in listing.segments[:-1]]
