@@ -16,13 +16,17 @@ from cleaner.engine.erase.erasing import ErasureRequest
 from cleaner.engine.erase.erasing import erase as erase_keys
 from cleaner.engine.means import Means, Silent
 from cleaner.engine.prove_erased.wanted import WantedKey
+from cleaner.engine.repack import repacking
+from cleaner.engine.repack.merging import AskedCodec
 from cleaner.engine.repair.repairing import RepairRequest, repair_log_dirs
 from cleaner.engine.restore import Restorer
+from cleaner.engine.sole_replicas import Placed
 from cleaner.engine.verify.checked import Checked, CheckRequest
 from policies.findings.findings import Finding, FindingCode, Harm, RepairGroup
 from policies.findings.repairs import DERIVED, RepairKind
 from policies.record_deletion import Before
 from policies.rescue import SpaceTarget
+from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir, Space
@@ -111,6 +115,25 @@ def erase(log_dir: Path, fs: FileSystem) -> object:
 def erase_at_once(log_dir: Path, fs: FileSystem) -> object:
     """The same; what is replaced is unlinked."""
     return _erased(log_dir, fs, 0)
+
+
+def repack(log_dir: Path, fs: FileSystem) -> object:
+    """Batches are merged, and compressed anew; what is replaced waits as ``.deleted``."""
+    return _repacked(log_dir, fs, None)
+
+
+def repack_at_once(log_dir: Path, fs: FileSystem) -> object:
+    """The same; what is replaced is unlinked."""
+    return _repacked(log_dir, fs, 0)
+
+
+def _repacked(log_dir: Path, fs: FileSystem, delete_delay_ms: int | None) -> object:
+    """Each partition counts as one of a single replica."""
+    alone = {name: Assignment((1,), (), 0, (1,)) for name, _ in LogDir(log_dir).partitions()}
+    asked = request(AT_MS, confirmed=True, delete_delay_ms=delete_delay_ms)
+    with patch.object(repacking, "placed", lambda _log_dirs, _wants: Placed(1, alone)):
+        cleaner = a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS))
+        return repacking.repack(cleaner, repacking.RepackRequest(asked, AskedCodec(Compression.ZSTD)))
 
 
 def _erased(log_dir: Path, fs: FileSystem, delete_delay_ms: int | None) -> object:

@@ -48,6 +48,8 @@ from tests.crash.acts import (
     forget_ids,
     free,
     leave_zeros,
+    repack,
+    repack_at_once,
     repair,
     restore,
     sweep,
@@ -277,6 +279,8 @@ SCENES: Final = {
     "delete records restored": Scene(restore, (clicks, accounts), prepare=delete_records),
     "erase": Scene(erase, (orders, payments, accounts)),
     "erase at once": Scene(erase_at_once, (clicks, prices)),
+    "repack": Scene(repack, (orders, payments, accounts)),
+    "repack at once": Scene(repack_at_once, (clicks, prices)),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
     "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }
