@@ -19,11 +19,21 @@ _DECIDES: Final = frozenset(
 """What retention says of a segment that only a limit of age keeps, or that none lets go."""
 
 
+class Later(NamedTuple):
+    """What a command did to a copy of the log dir."""
+
+    told: Told
+    bases: frozenset[int]
+    """The base offsets that the partition has behind it."""
+    waiting: frozenset[str]
+    """The ``.deleted`` files that it has behind it, by name."""
+
+
 class Runs(Protocol):
     """Runs a command on a copy of the log dir, whose clock is moved."""
 
-    def __call__(self, now_ms: int, *words: str) -> tuple[Told, frozenset[int]]:
-        """Return what it said, and the base offsets that the partition has behind it."""
+    def __call__(self, now_ms: int, *words: str) -> Later:
+        """Return what it did."""
 
 
 class Opened(NamedTuple):
@@ -60,6 +70,7 @@ def untrue_of_explain(said: Mapping[str, Any], now_ms: int, run: Runs, planned: 
         yield f"what clean does now: {now}, and a dry run says {plan}"
     yield from _of_expiry(said["segments"], now_ms, run)
     yield from _of_changes(said["changes"], now_ms, run)
+    yield from _of_deleted_files(said["changes"], run)
 
 
 def _of_expiry(segments: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Iterator[str]:
@@ -69,14 +80,14 @@ def _of_expiry(segments: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Ite
     for at_ms in dict.fromkeys((*moments[:1], *moments[-1:])):
         due = {one["base_offset"] for one in kept if one["expires_ms"] and one["expires_ms"] <= at_ms}
         for moment, is_due in ((at_ms - 1, False), (at_ms, True)):
-            told, bases = run(moment, *_CLEANS, "--only", "retention")
+            told, bases, _ = run(moment, *_CLEANS, "--only", "retention")
             goes_now = {one["base_offset"] for one in kept if one["expires_ms"] == at_ms}
             if not _failed(told) and (wrong := (due & bases if is_due else goes_now - bases)):
                 told_of = f"segments {sorted(goes_now)} go at {at_ms}"
                 yield f"{told_of}: at {moment} {sorted(wrong)} {'stay' if is_due else 'go'}"
     never = {one["base_offset"] for one in kept if one["expires_ms"] is None}
     if never:
-        told, bases = run(now_ms + LATER_MS, *_CLEANS, "--only", "retention")
+        told, bases, _ = run(now_ms + LATER_MS, *_CLEANS, "--only", "retention")
         if not _failed(told) and never - bases:
             yield f"time never lets segments {sorted(never)} go, and {sorted(never - bases)} go"
 
@@ -90,10 +101,23 @@ def _of_changes(changes: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Ite
         if change["code"] != "COMPACTION":
             continue
         compacts = [
-            _compacts(run(moment, "clean", "--json", "--yes")[0]) for moment in (change["at_ms"] - 1, change["at_ms"])
+            _compacts(run(moment, "clean", "--json", "--yes").told) for moment in (change["at_ms"] - 1, change["at_ms"])
         ]
         if None not in compacts and compacts != [False, True]:
             yield f"a round is due at {change['at_ms']}: a millisecond before and then, a run compacts: {compacts}"
+
+
+def _of_deleted_files(changes: list[Mapping[str, Any]], run: Runs) -> Iterator[str]:
+    """The moment from which a run unlinks the first ``.deleted`` file that waits now."""
+    for change in changes:
+        if change["code"] != "DELETED_FILES":
+            continue
+        before, then = (run(moment, "clean", "--json", "--yes") for moment in (change["at_ms"] - 1, change["at_ms"]))
+        if not (_failed(before.told) or _failed(then.told)) and not before.waiting - then.waiting:
+            yield f"a .deleted file may be unlinked at {change['at_ms']}: a run then leaves {sorted(then.waiting)}"
+        early = run(change["at_ms"] - 1, "topics", "--json").waiting - before.waiting
+        if not _failed(before.told) and early:
+            yield f"no .deleted file may be unlinked before {change['at_ms']}: a run before unlinks {sorted(early)}"
 
 
 def _failed(told: Told) -> bool:

@@ -122,13 +122,16 @@ def _scene(dice: Random, kinds: Kinds) -> Iterator[Happening]:
 def _policy(dice: Random) -> dict[str, Any]:
     """The configuration of a topic."""
     cleanup = dice.choice(("delete", "delete", "compact", "compact", "compact,delete"))
+    lag_ms = dice.choice((0, 0, 0, 0, 2 * HOUR_MS))
     return {
         "topic": dice.choice(TOPICS),
         "cleanup": cleanup,
         "retention_ms": dice.choice((None, -1, 2 * HOUR_MS, 24 * HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)),
         "retention_bytes": dice.choice((None, None, None, 900, 3000)),
         "delete_retention_ms": dice.choice((0, HOUR_MS, 24 * HOUR_MS)),
-        "min_compaction_lag_ms": dice.choice((0, 0, 0, 0, 2 * HOUR_MS)),
+        "min_compaction_lag_ms": lag_ms,
+        **({"max_compaction_lag_ms": dice.choice((2 * HOUR_MS, 24 * HOUR_MS))} if dice.random() < 0.2 else {}),
+        **({"dirty_ratio": dice.choice((0.3, 0.5, 0.9))} if dice.random() < 0.25 else {}),
         "file": dice.choice(("plain", "plain", "symlink", "half", "fifo")),
     }
 

@@ -29,7 +29,7 @@ from tests.interop.referee import Referee
 from tests.interop.verdicts import KafkaRefused
 from tests.legacy_logs import FORMATS
 from tests.legacy_logs import segment as legacy_segment
-from tests.lives.foretold import Opened, Refused, untrue_of_explain, untrue_of_preflight
+from tests.lives.foretold import Later, Opened, Refused, untrue_of_explain, untrue_of_preflight
 from tests.lives.life import HOUR_MS, TOPICS, Happening
 from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of
@@ -69,6 +69,8 @@ class Stated:
     retention_bytes: int | None
     delete_retention_ms: int
     min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    dirty_ratio: float = 0.0
 
     @property
     def deletes(self) -> bool:
@@ -84,15 +86,18 @@ class Stated:
         by_age, by_size = (int(keys[name]) if name in keys else None for name in ("retention.ms", "retention.bytes"))
         horizon_ms = int(keys.get("delete.retention.ms", 24 * HOUR_MS))
         lag_ms = int(keys.get("min.compaction.lag.ms", 0))
-        return cls(keys.get("cleanup.policy", "delete"), by_age, by_size, horizon_ms, lag_ms)
+        most_ms = int(keys.get("max.compaction.lag.ms", LONG_MAX))
+        ratio = float(keys.get("min.cleanable.dirty.ratio", 0.0))
+        return cls(keys.get("cleanup.policy", "delete"), by_age, by_size, horizon_ms, lag_ms, most_ms, ratio)
 
     def keys(self) -> dict[str, str]:
         """Return Kafka's keys."""
         found = {
             "cleanup.policy": self.cleanup,
             "delete.retention.ms": str(self.delete_retention_ms),
-            "min.cleanable.dirty.ratio": "0.0",
+            "min.cleanable.dirty.ratio": str(self.dirty_ratio),
             "min.compaction.lag.ms": str(self.min_compaction_lag_ms),
+            "max.compaction.lag.ms": str(self.max_compaction_lag_ms),
             "segment.bytes": "2000",
         }
         found |= {} if self.retention_ms is None else {"retention.ms": str(self.retention_ms)}
@@ -225,8 +230,8 @@ class World:
             whole = (*words, *log_dir, *(("--config", str(self.config)) if has_config else ()))
             return run(whole, self.clock, self.room, self.log_dir, stop, self._breaks)
 
-    def later(self, name: str, now_ms: int, *words: str) -> tuple[Told, frozenset[int]]:
-        """Run a command on a copy of the log dir, for one partition, at a later time; return its segments, too."""
+    def later(self, name: str, now_ms: int, *words: str) -> Later:
+        """Run a command on a copy of the log dir, for one partition, at a later time."""
         copy = self.room / "later"
         shutil.rmtree(copy, ignore_errors=True)
         _copy(self.log_dir, copy)
@@ -234,7 +239,8 @@ class World:
         with self._fed():
             options = ("--topic", name, "--log-dir", str(copy), "--config", str(self.config))
             told = run((*words, *options), clock, self.room, copy, None, self._breaks)
-        return told, frozenset(int(path.stem) for path in (copy / name).glob("*.log"))
+        bases = frozenset(int(path.stem) for path in (copy / name).glob("*.log"))
+        return Later(told, bases, frozenset(path.name for path in (copy / name).glob("*.deleted")))
 
     def all_in_force(self, partition: str) -> tuple[Stated, ...]:
         """Return what is stated of a partition by any configuration that a command may have read."""
