@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from tests.lives.running import Told
+from tests.lives.seen import SeenLog
 
 LATER_MS: Final = 400 * 86_400_000
 """Long after every limit of a life."""
@@ -153,3 +154,27 @@ def untrue_of_preflight(said: Mapping[str, Any], started: Mapping[str, Opened | 
             expected = partition["log_start_offset"], partition["log_end_offset"]
             if expected != (found.log_start, found.log_end):
                 yield f"{name}: {expected} foretold, {(found.log_start, found.log_end)} opened"
+
+
+def untrue_of_move(before: SeenLog, source: SeenLog | None, target: SeenLog | None, *, is_done: bool) -> Iterator[str]:
+    """Yield what a move promises of a partition and does not keep, also one that was ended early.
+
+    Args:
+        before: the partition before it.
+        source: the partition in the log dir that it leaves; None if it is not there.
+        target: the partition in the other log dir; None if it is not there.
+        is_done: the command said so.
+    """
+    name = before.name
+    if source is None and target is None:
+        yield f"{name} is in neither log dir"
+    for place, found in (("old", source), ("new", target)):
+        if found is not None and found.records != before.records:
+            differing = sorted(offset for offset, _ in set(found.records.items()) ^ set(before.records.items()))
+            yield f"{name} in the {place} log dir: {differing[:5]}"
+    if is_done and (source is not None or target is None):
+        yield f"{name} is told as moved, and was not"
+    elif is_done and target is not None:
+        had, has = ((one.log_start, one.end_offset, one.high_watermark) for one in (before, target))
+        if had != has:
+            yield f"{name} had log start, end and high watermark {had}, and has {has}"

@@ -191,6 +191,11 @@ def _delete_records(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice(TOPICS), "share": int(dice.random() * 1000) / 1000, **_stop(dice)}
 
 
+def _move(dice: Random) -> dict[str, Any]:
+    stopped = {"stop": dice.choice(("kill", "kill", "full", "error")), "at": int(dice.expovariate(1 / 25))}
+    return {"topic": dice.choice(TOPICS), **(stopped if dice.random() < 0.6 else {})}
+
+
 def _restore(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice((None, *TOPICS)), **_stop(dice)}
 
@@ -284,6 +289,7 @@ _KINDS: Final[Kinds] = {
     "free": (2, _free),
     "delete-records": (2, _delete_records),
     "erase": (1, _erase),
+    "move": (0.7, _move),
     "restore": (2, _restore),
     "release": (1, _roll),
     "apply": (1, _plain),
@@ -329,7 +335,7 @@ _OF_THE_BROKER: Final[Kinds] = {
     "workload": (5, _workload),
 }
 _OF_A_WHOLE_BROKER: Final[Kinds] = {"broker": (9, _broker)}
-_NOT_OF_A_BROKER: Final = frozenset({"import", "set-dir-aside", "bring-dir-home", "cluster"})
+_NOT_OF_A_BROKER: Final = frozenset({"import", "move", "set-dir-aside", "bring-dir-home", "cluster"})
 
 
 # ---- scenes: steps that must meet ----------------------------------------------------------------------------------

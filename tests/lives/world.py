@@ -29,10 +29,10 @@ from tests.interop.referee import Referee
 from tests.interop.verdicts import KafkaRefused
 from tests.legacy_logs import FORMATS
 from tests.legacy_logs import segment as legacy_segment
-from tests.lives.foretold import Later, Opened, Refused, untrue_of_explain, untrue_of_preflight
+from tests.lives.foretold import Later, Opened, Refused, untrue_of_explain, untrue_of_move, untrue_of_preflight
 from tests.lives.life import HOUR_MS, TOPICS, Happening
 from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
-from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of
+from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of, seen_in
 from tests.lives.whole_broker import RETENTION_MS, WholeBroker
 from tests.metadata_dirs import METADATA_DIR, alter, write_metadata
 from tests.partition_dirs import PartitionDir
@@ -496,6 +496,34 @@ class World:
         words = ("erase", key.decode(), "--topic", topic, "--yes", *(("--tombstones",) if more else ()))
         told = self.command(*words, stop=_stop_of(stopped))
         return Act(May(erases={f"{topic}-0": key}), (told,), not stopped)
+
+    def _move(self, topic: str, stop: str | None = None, at: int = 0) -> Act:
+        """A partition goes to another log dir and comes back; what ended a move is followed by the same command."""
+        name, other, told, untrue = f"{topic}-0", self.room / "other", list[Told](), list[str]()
+        if not self._directory(topic).exists():
+            return TRUSTED
+        shutil.rmtree(other, ignore_errors=True)
+        other.mkdir()
+        for file in (".kafka_cleanshutdown", "meta.properties"):
+            if (self.log_dir / file).exists():
+                shutil.copy2(self.log_dir / file, other / file)
+        (other / "recovery-point-offset-checkpoint").write_bytes(format_offset_checkpoint({}))
+        shutil.copystat(self.log_dir, other)
+        os.chown(other, (status := self.log_dir.stat()).st_uid, status.st_gid)
+        before, strays = Look.at(self.log_dir).logs[name], set(self.log_dir.glob("*-stray"))
+        for source, target in ((self.log_dir, other), (other, self.log_dir)):
+            words = ("move", name, "--to-dir", str(target), "--log-dir", str(source))
+            for ended in (Stop(stop, at), None) if stop else (None,):
+                told.append(run(words, self.clock, self.room, self.log_dir, ended, self._breaks))
+                is_done = told[-1].status == 0
+                untrue += untrue_of_move(before, seen_in(source).get(name), seen_in(target).get(name), is_done=is_done)
+            if not is_done:
+                break
+        if not self._directory(topic).exists():
+            untrue.append(f"{name} did not come back: {told[-1].stderr[-500:]}")
+        for path in set(self.log_dir.glob("*-stray")) - strays:
+            shutil.rmtree(path)
+        return Act(May(), tuple(told), is_whole=False, untrue=tuple(untrue))
 
     def _restore(self, topic: str | None, **stopped: Any) -> Act:
         before = Look.at(self.log_dir).logs
