@@ -117,6 +117,30 @@ class Cut(NamedTuple):
     """The producer whose transaction follows, for ``TRANSACTION``."""
 
 
+class SpoilCode(StrEnum):
+    """The reasons for which a log cannot be what it was at the moment."""
+
+    COMPACTED = "COMPACTED"
+    """Compaction passed the moment: records below the cut may have gone for newer ones above it."""
+    BEGINS_LATER = "BEGINS_LATER"
+    """The log begins at or behind the cut: what it had at the moment was deleted since."""
+
+
+def spoiled(log: MomentLog, cut: Cut, first_dirty_offset: int | None, last_hole: int) -> SpoilCode | None:
+    """Return why a log cannot be what it was at the moment; None if it can.
+
+    Args:
+        log: the log. cut: where it is cut.
+        first_dirty_offset: of ``cleaner-offset-checkpoint``; None without a line.
+        last_hole: the offset behind the last place where offsets are missing; 0 if none is.
+    """
+    if cut.offset >= log.end_offset:
+        return None
+    if cut.offset <= log.start_offset and log.start_offset:
+        return SpoilCode.BEGINS_LATER
+    return SpoilCode.COMPACTED if max(first_dirty_offset or 0, last_hole) > cut.offset else None
+
+
 class OpenPart(NamedTuple):
     """The part of a transaction that is open at the cut of its partition."""
 
@@ -172,14 +196,17 @@ class _Transaction:
 _Placed = tuple[TopicPartition, TransactionPart]
 
 
-def cuts_as_of(logs: Sequence[MomentLog]) -> Cuts:
+def cuts_as_of(logs: Sequence[MomentLog], hung_since_ms: int = -1) -> Cuts:
     """Return the greatest cuts that agree and have no batch newer than the moment.
 
     Args:
         logs: of all partitions that are there; each name once.
+        hung_since_ms: a part that began before it, and is open at the end of its log, hung at the moment, too; it stays
+            as it is unless a coordinator knows of it.
     """
     transactions = _transactions(logs)
     matched, alone = _matched(logs, transactions)
+    alone = [(name, part) for name, part in alone if part.marker_offset is not None or part.first_ms >= hung_since_ms]
     cuts = {log.name: _by_time(log) for log in logs}
     needs = [*_needs_of(matched), *_needs_of_untold(alone)]
     while _lower(cuts, needs):

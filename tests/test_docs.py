@@ -30,8 +30,9 @@ README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 COMMANDS = PAGES["docs/commands.md"]
 REACHED_FROM_OTHERS = {
-    "docs/conventions.md", "docs/delete-records.md", "docs/dependencies.md", "docs/diff.md", "docs/erase.md",
-    "docs/events.md", "docs/import.md", "docs/move.md", "docs/new-release.md", "docs/testing.md",
+    "docs/as-of.md", "docs/conventions.md", "docs/delete-records.md", "docs/dependencies.md", "docs/diff.md",
+    "docs/erase.md", "docs/events.md", "docs/import.md", "docs/move.md", "docs/new-release.md", "docs/repack.md",
+    "docs/testing.md",
 }  # fmt: skip
 """Pages that the README leads to by another page, or that are for developers."""
 README_WORDS_MAX = 1600

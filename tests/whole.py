@@ -49,6 +49,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "ends": _tests("cleaner/test_ends_of_numbers.py"),
     "twins": _tests("crash/test_twins.py"),
     "moves": _tests("interop/test_move.py", "disk/test_move.py", LOGCLEANER_MOVES="30"),
+    "moments-of-kafka": _tests("interop/test_as_of.py", LOGCLEANER_MOMENTS="20"),
     "erasures": _tests("interop/test_erase.py", LOGCLEANER_RANDOM_LOGS="500"),
     "repackings": _tests("interop/test_repack.py", LOGCLEANER_RANDOM_LOGS="200"),
     "tiers": _tests("storage/stores/test_tiers.py", LOGCLEANER_TIER_SEGMENT="1073741824"),

@@ -1,7 +1,7 @@
 """The documents of commands that change or copy data, or list changes.
 
 ``logcleaner.deletion/1``, ``erase/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``,
-``manifest/1``, ``move/1`` and ``history/1``.
+``manifest/1``, ``move/1``, ``as-of/1`` and ``history/1``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from cleaner.documents.parts import Count, PartitionPlace, Positive, Sha256
+from policies.as_of import CutReason, SpoilCode
 from policies.erasure import StayReason
 from policies.findings.repairs import RevertCode
 from policies.findings.sweeping import LeftoverKind, SweepAct
@@ -679,3 +680,89 @@ class ManifestDocument(TypedDict):
     """The partitions. A partition that could not be read has neither offsets, `configs` nor `segments`."""
     files: list[ManifestEntry]
     """The files outside of the partitions."""
+
+
+class AsOfReason(TypedDict):
+    """The reason for which a log ends where it ends."""
+
+    code: CutReason
+    """The code of the reason."""
+    text: str
+    """A sentence for people."""
+
+
+class AsOfSpoiled(TypedDict):
+    """The reason for which a log cannot be what it was at the moment."""
+
+    code: SpoilCode
+    """The code of the reason."""
+    text: str
+    """A sentence for people."""
+
+
+class AsOfPartition(PartitionPlace):
+    """A partition as of a moment."""
+
+    error: str | None
+    """The error for which the partition could not be read; null if there is none."""
+    log_start_offset: Count
+    """The log start offset."""
+    log_end_before: Count
+    """The log end offset of the original."""
+    log_end_offset: Count
+    """The log end offset of the copy."""
+    reason: AsOfReason | None
+    """The reason for which the log ends there; null if the partition could not be read."""
+    older_batches: Count
+    """Batches behind the cut that are older than the moment by more than a minute."""
+    spoiled: AsOfSpoiled | None
+    """The reason for which the log cannot be what it was at the moment; null if it can."""
+
+
+class AsOfClamped(TypedDict):
+    """A committed offset above the end of its partition, which becomes that end."""
+
+    group: str
+    """The name of the group."""
+    topic: str
+    """The topic of the offset."""
+    partition: Count
+    """The partition of the offset."""
+    offset: Count
+    """The offset that the group had committed."""
+    clamped_to: Count
+    """The offset that the group has in the copy."""
+
+
+class AsOfTransaction(TypedDict):
+    """The part of a transaction that is open at the cut of its partition."""
+
+    topic: str
+    """The topic's name."""
+    partition: Count
+    """The number of the partition."""
+    producer_id: Count
+    """The id of the producer."""
+    first_offset: Count
+    """The first offset of the transaction."""
+    commits: bool | None
+    """Whether a broker that starts commits the transaction, or aborts it; null if no coordinator here knows of it."""
+
+
+class AsOfDocument(TypedDict):
+    """The document that `clean --until --json` prints."""
+
+    schema: Literal["logcleaner.as-of/1"]
+    """The name of this schema."""
+    dry_run: bool
+    """True if no copy was to be written."""
+    until_ms: int | None
+    """The moment, epoch ms; null if a file gave the offsets."""
+    output: str | None
+    """The directory of the copy; null of a dry run."""
+    partitions: list[AsOfPartition]
+    """All partitions."""
+    clamped: list[AsOfClamped]
+    """The committed offsets that are clamped."""
+    open_transactions: list[AsOfTransaction]
+    """The transactions that are open at the cuts."""

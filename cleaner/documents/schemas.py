@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from cleaner.documents.analysis import AnalysisDocument
 from cleaner.documents.changes import (
+    AsOfDocument,
     DeletionDocument,
     EraseDocument,
     ExportDocument,
@@ -44,6 +45,7 @@ from cleaner.documents.plan import PlanDocument
 FOLDER: Final = Path(__file__).parents[1] / "report" / "schemas"
 _DOCUMENTS: Final = (
     AnalysisDocument,
+    AsOfDocument,
     ConfigDocument,
     DeletionDocument,
     DiffDocument,

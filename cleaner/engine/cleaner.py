@@ -335,6 +335,23 @@ class Cleaner:
             self._lock_and_read(locks)
             yield self.opened()
 
+    @contextmanager
+    def locked_to_copy(self, output: Path, topics: Sequence[str]) -> Iterator[tuple[LogDir, Moment, Means]]:
+        """Lock the one log dir for reading, if that is possible. Yield its state, and the means to write a copy.
+
+        Raises: LogDirLocked, ProtectionLost, UnusableOutput, CopyLacksFiles.
+        """
+        from cleaner.engine.copy.copying import check_usable  # noqa: PLC0415 - no other run copies
+        from storage.uploads import FILES_AT_ONCE, writing_to  # noqa: PLC0415 - as above
+
+        (log_dir,) = self._log_dirs
+        check_usable(output, log_dir)
+        ensure_whole_copy(log_dir, lambda name: is_named(name, topics))
+        with ExitStack() as locks:
+            log_dir, moment = self._lock_to_copy(locks, topics)
+            fs = writing_to(output, self._fs, self._ensure_going, at_once=FILES_AT_ONCE)
+            yield log_dir, moment, replace(self._means, fs=fs)
+
     def copy(
         self,
         request: Request,
@@ -360,20 +377,14 @@ class Cleaner:
             LogDirLocked, ProtectionLost, UnusableOutput, CopyDoesNotFit, CopyLacksFiles: nothing was written.
             OutputFull, SourceChanged, UnreadableFile, OtherWriter, StoreError: the output is incomplete, and says so.
         """
-        from cleaner.engine.copy.copying import Copier, check_usable  # noqa: PLC0415 - no other run copies
-        from storage.uploads import FILES_AT_ONCE, writing_to  # noqa: PLC0415 - as above
+        from cleaner.engine.copy.copying import Copier  # noqa: PLC0415 - no other run copies
 
         start_seconds, kernels = self._means.clock.seconds(), KernelCheck(self._means.listener)
-        (log_dir,) = self._log_dirs
-        check_usable(output, log_dir)
-        ensure_whole_copy(log_dir, lambda name: is_named(name, request.topics))
-        with ExitStack() as locks:
-            log_dir, moment = self._lock_to_copy(locks, request.topics)
+        with self.locked_to_copy(output, request.topics) as (log_dir, moment, means):
             planned = self.plan(request)
             doable = kernels.doable(planned)
             (log_dir_plan,) = doable.log_dirs
             self._expect(doable)
-            means = replace(self._means, fs=writing_to(output, self._fs, self._ensure_going, at_once=FILES_AT_ONCE))
             copier = Copier(log_dir, log_dir_plan, moment, request, means, tool_version, self._compactor, behind)
             if log_dir_plan.guard is None and not log_dir_plan.facts.errors:
                 with suppress(Stopped), closing(self._compactor):

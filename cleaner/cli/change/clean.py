@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner import __version__
+from cleaner.cli.as_of import add_as_of_arguments, is_as_of, run_as_of
 from cleaner.cli.confirming import (
     add_danger_arguments,
     confirm,
@@ -90,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave the log dir as it is, and write a cleaned copy with a manifest to DIR (new or empty), which may be "
         "a URL such as s3://bucket/dir",
     )
+    add_as_of_arguments(output)
     output.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.plan/1")
     add_html_argument(output)
     output.add_argument(
@@ -100,6 +102,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Clean, or copy as of a moment."""
+    return run_as_of(args) if is_as_of(args) else _clean(args)
+
+
+def _clean(args: argparse.Namespace) -> int:
     """Plan, carry the plan out, and show what was done."""
     from cleaner.engine.means import PASSES
     from cleaner.events import EventLog, format_of

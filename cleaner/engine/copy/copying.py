@@ -423,6 +423,7 @@ class OutputDir:
         *,
         like: Path | None = None,
         purpose: Purpose = Purpose.COPY,
+        size_bytes: int | None = None,
     ) -> None:
         """Copy a file with its time and its holes, within the operating system's kernel if it can.
 
@@ -432,6 +433,7 @@ class OutputDir:
             target: a new file.
             like: whose owner and mode it gets; by default those of its directory.
             purpose: of the copy.
+            size_bytes: how much of it is copied; by default all.
 
         Raises: SourceChanged, UnreadableFile, OutOfSpace.
         """
@@ -440,7 +442,7 @@ class OutputDir:
             if (cause := planned.change_to(_seen(source, file))) is not None:
                 raise SourceChanged(source, cause)
             with self._fs.create(target, like or target.parent, purpose) as new:
-                new.copy_sparse(file, planned.identity.size_bytes)
+                new.copy_sparse(file, planned.identity.size_bytes if size_bytes is None else size_bytes)
                 new.set_mtime(planned.identity.mtime_ns)
                 new.fsync()
             if planned.change_to(_seen(source, file)) is not None:

@@ -1,0 +1,201 @@
+"""Decide where every log is cut, and which committed offsets are clamped. Nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cleaner.engine.as_of.reading import OFFSETS, CommittedOffset, ReadLog, committed_offsets, hung_since_ms, read_log
+from cleaner.errors import told
+from policies.as_of import Cut, Cuts, OpenPart, SpoilCode, cuts_as_of, cuts_given, spoiled
+from policies.facts import PartitionFacts, UnreadablePartition
+from policies.plan import Plan
+from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
+from storage.log.listing import Listing
+from storage.names import TopicPartition
+from storage.records import iter_headers
+from storage.records.v2 import OFFSET_MAX
+from storage.segment import Segment, reading
+from storage.txn_index import AbortedTxn
+
+_VERSION: Final = 1
+
+
+class NotAsItWas(LogCleanerError):
+    """Partitions that cannot be what they were at the moment. Nothing was written."""
+
+    kind = ErrorKind.REFUSED
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
+        return (
+            f"{self.names[0]}{more} cannot be as of that moment, and nothing was written: look with --dry-run; choose "
+            "a later time or other topics, or add --incomplete"
+        )
+
+
+class CutPlace(NamedTuple):
+    """The place of a cut in the files of a log."""
+
+    kept: tuple[Segment, ...]
+    """The segments that stay, the last one maybe in part."""
+    last_bytes: int | None
+    """How much of the last one stays; None if the log is not cut."""
+    end_offset: int
+    """The log end offset then."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAsOf:
+    """One partition as of the moment, or the error for which it could not be read."""
+
+    topic_partition: TopicPartition
+    log_dir: str
+    error: str | None = None
+    log_start_offset: int = 0
+    end_before: int = 0
+    cut: Cut | None = None
+    place: CutPlace | None = None
+    older_batches: int = 0
+    spoiled: SpoilCode | None = None
+    clamped: tuple[CommittedOffset, ...] = ()
+    """Committed offsets in this partition of ``__consumer_offsets`` that lie above the end of their partition."""
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset of the copy, without what is appended for clamped offsets."""
+        return self.place.end_offset if self.place else self.end_before
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """All partitions as of the moment."""
+
+    until_ms: int | None
+    partitions: tuple[PartitionAsOf, ...]
+    open_parts: tuple[OpenPart, ...]
+    ends: Mapping[TopicPartition, int]
+    """The log end offsets, with those that a file gives for partitions that are not here."""
+
+    @property
+    def spoiled(self) -> tuple[str, ...]:
+        """The names of the partitions that cannot be what they were, or that could not be read."""
+        return tuple(str(one.topic_partition) for one in self.partitions if one.spoiled or one.error)
+
+
+_Listed = Callable[[PartitionFacts], Listing]
+
+
+def decide(
+    planned: Plan, listed: _Listed, until_ms: int | None, offsets: Mapping[TopicPartition, int] | None = None
+) -> AsOf:
+    """Read all logs of a plan, and decide.
+
+    Args:
+        planned: its partitions.
+        listed: returns the files of a partition, after recovery.
+        until_ms: the moment, epoch ms; None if offsets are given.
+        offsets: where to cut.
+
+    Raises: InvalidConfig if a partition has no offset.
+    """
+    failed, read = list[PartitionAsOf](), dict[TopicPartition, tuple[PartitionFacts, Listing, ReadLog]]()
+    for one in (partition for log_dir in planned.log_dirs for partition in log_dir.partitions):
+        if isinstance(one, UnreadablePartition):
+            failed.append(PartitionAsOf(one.topic_partition, one.log_dir, one.error))
+            continue
+        facts = one.facts
+        if offsets is not None and facts.topic_partition not in offsets:
+            cause = f"has no offset of {facts.topic_partition}; write it where that partition is, or choose --topic"
+            raise InvalidConfig("--until-offsets", None, cause)
+        try:
+            listing = listed(facts)
+            found = read_log(facts.topic_partition, listing, facts.log_start_offset, facts.log_end_offset, until_ms)
+            read[facts.topic_partition] = facts, listing, found
+        except (LogCleanerError, OSError) as error:
+            failed.append(PartitionAsOf(facts.topic_partition, facts.log_dir, told(error)))
+    logs = [found.log for _, _, found in read.values()]
+    cuts = cuts_given(logs, offsets) if offsets is not None else cuts_as_of(logs, hung_since_ms(until_ms or 0))
+    partitions = [_partition(*one, cuts[name]) for name, one in read.items()]
+    ends = {**(offsets or {}), **{one.topic_partition: one.end_offset for one in partitions}}
+    clamped = [replace(one, clamped=_clamped(one, cuts, ends)) for one in partitions]
+    return AsOf(until_ms, (*clamped, *failed), cuts.open_parts, ends)
+
+
+def _partition(facts: PartitionFacts, listing: Listing, found: ReadLog, cut: Cut) -> PartitionAsOf:
+    place = place_of(listing.segments, cut.offset, facts.log_start_offset, facts.log_end_offset)
+    spoil = spoiled(found.log, cut, facts.cleaner_checkpoint, found.last_hole)
+    return PartitionAsOf(
+        facts.topic_partition, facts.log_dir, None, facts.log_start_offset, facts.log_end_offset, cut, place,
+        found.older_batches, spoil,
+    )  # fmt: skip
+
+
+def place_of(segments: Sequence[Segment], cut: int, start: int, end: int) -> CutPlace:
+    """Find a cut in the files. A batch that reaches over the cut is left out. Raises: CorruptBatch, UnreadableFile.
+
+    Args:
+        segments: of the log.
+        cut: the offset.
+        start: the log start offset; a log that is cut there or below is empty.
+        end: the log end offset.
+    """
+    if cut >= end:
+        return CutPlace(tuple(segments), None, end)
+    kept = tuple(segment for segment in segments if segment.base_offset < cut) if cut > start else ()
+    if not kept:
+        return CutPlace((), 0, max(start, cut))
+    last = kept[-1]
+    position, end_offset, path = 0, max(last.base_offset, start), last.log.path
+    with reading(path) as file:
+        for found in iter_headers(file, path):
+            if found.header.next_offset > cut:
+                break
+            position, end_offset = found.position + found.header.size_bytes, max(found.header.next_offset, start)
+    return CutPlace(kept, position, end_offset)
+
+
+def _clamped(one: PartitionAsOf, cuts: Cuts, ends: Mapping[TopicPartition, int]) -> tuple[CommittedOffset, ...]:
+    if one.topic_partition.topic != OFFSETS or one.place is None or one.end_offset <= one.log_start_offset:
+        return ()
+    pending = [
+        AbortedTxn(part.producer_id, part.first_offset, OFFSET_MAX, 0)
+        for name, part, commits in cuts.open_parts
+        if name == one.topic_partition and not commits
+    ]
+    span = one.log_start_offset, one.end_offset
+    found = committed_offsets(one.topic_partition, one.place.kept, span, pending)
+    return tuple(offset for offset in found if offset.offset > ends.get(offset.topic_partition, OFFSET_MAX))
+
+
+def offsets_document(found: AsOf) -> bytes:
+    """Return the offsets of all cuts, as a file for ``kafka-delete-records.sh`` has them."""
+    entries = [
+        {"topic": name.topic, "partition": name.partition, "offset": one.cut.offset}
+        for one in found.partitions
+        if one.cut and (name := one.topic_partition)
+    ]
+    return json.dumps({"partitions": entries, "version": _VERSION}, indent=1).encode() + b"\n"
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """Read the file of ``offsets_document``. Raises: InvalidConfig."""
+    try:
+        document = json.loads(path.read_bytes())
+        entries = [(TopicPartition(e["topic"], e["partition"]), e["offset"]) for e in document["partitions"]]
+        is_sound = document["version"] == _VERSION and all(isinstance(o, int) and o >= 0 for _, o in entries)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        cause = f"is no file that --write-offsets made ({error}); write it anew"
+        raise InvalidConfig("--until-offsets", str(path), cause) from error
+    if not is_sound:
+        cause = "has an offset that is no whole number, or is not of version 1; write it anew"
+        raise InvalidConfig("--until-offsets", str(path), cause)
+    twice = [name for name, count in Counter(name for name, _ in entries).items() if count > 1]
+    if twice:
+        raise InvalidConfig("--until-offsets", str(path), f"has {twice[0]} twice; write it anew")
+    return dict(entries)

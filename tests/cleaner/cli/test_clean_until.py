@@ -1,0 +1,138 @@
+"""``clean --until``: a copy as of a moment, in small log dirs."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.cli.main import main
+from storage.checkpoints import parse_offset_checkpoint
+from storage.names import HIGH_WATERMARK_CHECKPOINT, TopicPartition
+from storage.records import encode_batch
+from storage.records.v2 import ControlType
+from tests.batches import encode_control_batch
+from tests.coordinator_records import offset_key, offset_value, records
+from tests.partition_dirs import NOW_MS, PartitionDir, committed, keyed, records_in
+
+UNTIL_MS = NOW_MS - 50
+GROUPS = "__consumer_offsets-0"
+
+
+def in_transaction(base_offset: int, time_ms: int, producer_id: int = 7) -> bytes:
+    return keyed(
+        base_offset, "a=1", timestamp_ms=time_ms, producer_id=producer_id, producer_epoch=0,
+        base_sequence=base_offset, is_transactional=True,
+    )  # fmt: skip
+
+
+def marker(offset: int, time_ms: int) -> bytes:
+    return encode_control_batch(
+        ControlType.COMMIT, offset=offset, timestamp_ms=time_ms, producer_id=7, producer_epoch=0, coordinator_epoch=0
+    )
+
+
+def offsets(*groups: str, base: int = 0, time_ms: int = NOW_MS - 100) -> bytes:
+    """Each group committed offset 42 of orders-0."""
+    found = records(base, *((offset_key(group), offset_value()) for group in groups), timestamp_ms=time_ms)
+    return encode_batch(found)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Two partitions share a transaction whose second marker is newer than the moment; a group is ahead of one."""
+    root = tmp_path / "data"
+    first, second, groups = PartitionDir(root), PartitionDir(root, "orders-1"), PartitionDir(root, GROUPS)
+    first.segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 100), in_transaction(1, NOW_MS - 90), marker(2, NOW_MS - 60))
+    second.segment(0, in_transaction(0, NOW_MS - 80), marker(1, NOW_MS - 10), keyed(2, "y=1", timestamp_ms=NOW_MS))
+    groups.segment(0, offsets("ahead", "other"), offsets("late", base=2, time_ms=NOW_MS))
+    return committed(root, first, second, groups)
+
+
+def clean(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["clean", *map(str, arguments), "--json"]) == status, capsys.readouterr()
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def ends(document: dict[str, Any]) -> dict[str, int]:
+    return {f"{one['topic']}-{one['partition']}": one["log_end_offset"] for one in document["partitions"]}
+
+
+def test_a_transaction_that_is_not_whole_everywhere_is_in_no_partition(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()}
+    copy = tmp_path / "copy"
+    planned = clean(capsys, log_dir, "--until", UNTIL_MS, "--dry-run")
+    document = clean(capsys, log_dir, "--until", UNTIL_MS, "--output", copy)
+    assert document == planned | {"dry_run": False, "output": str(copy)}
+    assert ends(document) == {"orders-0": 1, "orders-1": 0, GROUPS: 2}
+    assert {one["reason"]["code"] for one in document["partitions"]} == {"TRANSACTION", "NEWER"}
+    assert [record.value for record in records_in(copy / "orders-0")] == [b"1"]
+    assert records_in(copy / "orders-1") == []
+    assert (copy / "orders-0" / f"{1:020d}.snapshot").exists()
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_committed_offsets_above_the_end_are_clamped_and_named(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    document = clean(capsys, log_dir, "--until", UNTIL_MS, "--output", copy)
+    assert [(one["group"], one["offset"], one["clamped_to"]) for one in document["clamped"]] == [
+        ("ahead", 42, 1),
+        ("other", 42, 1),
+    ]
+    values = {record.key: record.value or b"" for record in records_in(copy / GROUPS)}
+    assert [struct.unpack(">q", values[offset_key(g)][2:10]) for g in ("ahead", "other")] == [(1,), (1,)]
+    path = copy / HIGH_WATERMARK_CHECKPOINT
+    marks = parse_offset_checkpoint(path.read_bytes(), path)
+    assert marks[TopicPartition("orders", 0)] == 1
+    assert main(["verify", "--log-dir", str(copy), "--deep"]) == 0
+
+
+def test_offsets_of_one_broker_cut_the_others_alike(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "offsets.json"
+    planned = clean(capsys, log_dir, "--until", UNTIL_MS, "--dry-run", "--write-offsets", file)
+    document = clean(capsys, log_dir, "--until-offsets", file, "--output", tmp_path / "copy")
+    assert ends(document) == ends(planned)
+    file.write_text(json.dumps({"version": 1, "partitions": json.loads(file.read_text())["partitions"][:1]}))
+    assert main(["clean", str(log_dir), "--until-offsets", str(file), "--dry-run"]) == 2
+    assert "has no offset of" in capsys.readouterr().err
+
+
+def test_a_log_whose_compaction_passed_the_moment_is_refused_unless_incomplete(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 1 2\n")
+    document = clean(capsys, log_dir, "--until", UNTIL_MS, "--dry-run", status=5)
+    assert [one["spoiled"]["code"] for one in document["partitions"] if one["spoiled"]] == ["COMPACTED"]
+    assert main(["clean", str(log_dir), "--until", str(UNTIL_MS), "--output", str(tmp_path / "copy")]) == 5
+    assert "orders-1 cannot be as of that moment" in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
+    clean(capsys, log_dir, "--until", UNTIL_MS, "--output", tmp_path / "copy", "--incomplete")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--until", "0"],
+        ["--until", "0", "--dry-run", "--output", "copy"],
+        ["--until", "0", "--dry-run", "--only", "retention"],
+        ["--until", "0", "--dry-run", "--until-offsets", "file"],
+        ["--incomplete"],
+        ["--write-offsets", "file"],
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    log_dir: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clean", str(log_dir), *arguments]) == 2
+    assert "--" in capsys.readouterr().err
