@@ -562,6 +562,25 @@ class RestoredFromTier(TypedDict):
     """The offsets that segments or checkpoints name, and that no copy has."""
 
 
+class CutOfTier(TypedDict):
+    """A log that ends earlier than it could."""
+
+    topic: str
+    """The topic."""
+    partition: Count
+    """The partition."""
+    end: Count
+    """The offset behind the last record that is restored."""
+    log_end: Count
+    """The offset at which the log would end without `--until`."""
+    reason: str
+    """`NEWER`: a batch with a newer record follows. `TRANSACTION`: one that was not whole in all partitions by then."""
+    producer_id: int | None
+    """The producer of that transaction; null if there is none."""
+    has_older_behind: bool
+    """True if a whole segment that is left out has older records alone: the clock of a producer was ahead."""
+
+
 class RestoreTierDocument(TypedDict):
     """The document that `restore-tier --json` prints."""
 
@@ -583,6 +602,10 @@ class RestoreTierDocument(TypedDict):
     """The partitions that come from log dirs alone."""
     left_out: list[str]
     """What cannot be restored, and why."""
+    until_ms: int | None
+    """The moment as of which logs are restored, in epoch ms; null for all that there is."""
+    cut: list[CutOfTier]
+    """The logs that lose something by that."""
     files: Count
     """Files that were brought."""
     bytes: Count

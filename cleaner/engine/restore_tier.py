@@ -9,6 +9,8 @@ Finish:     before the check, ``finish`` writes what a broker reads first: the o
 Epochs:     of a topic that was created anew the controller counts leader epochs from 0. An epoch in the log above that
             of the controller wipes the broker's epochs, so all batches get the one that the controller has now. No CRC
             covers it.
+Until:      ``tier_moment`` says where each log ends as of a moment, before anything is brought; the view ends there.
+            Logs that are no history stay whole: a transaction coordinator must never fall back to an older epoch.
 Never:      a write to the tier, or to a log dir that is read.
 
 Source: Kafka LogManager.checkpointLogStartOffsets, LeaderEpochFileCache.assign.
@@ -27,6 +29,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cleaner.engine.copy.manifest import manifest_of_restored
 from cleaner.engine.fetch import Fetch
 from cleaner.engine.inventory import is_named
+from cleaner.engine.tier_moment import LogToCut, cuts_of
+from policies.as_of import Cut
 from policies.findings.findings import FindingCode
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.directory import entries
@@ -36,15 +40,17 @@ from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.rebuild import RebuildTerms, rebuild_segment, with_due_offsets
-from storage.log_dir import LogDir
+from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.metadata.assignments import Assignments, read_assignments
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     HOLD_IDS_FILE,
     HOLDS_FILE,
     INCOMPLETE_FILE,
+    INTERNAL_TOPICS,
     LEADER_EPOCH_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
@@ -60,7 +66,8 @@ from storage.names import (
 from storage.records import BatchHeader, iter_headers
 from storage.segment import reading
 from storage.stores.paths import look_anew
-from storage.tiers.joining import OffsetSpan, valid_spans
+from storage.tiers.joining import OFFSET_MAX, OffsetSpan, valid_spans
+from storage.tiers.metadata import TOPIC as REMOTE_METADATA_TOPIC
 from storage.tiers.segments import TieredPartition
 from storage.tiers.view import JoinedLog, TierView, view_at, view_of
 
@@ -88,7 +95,10 @@ _DERIVED: Final = frozenset(
     }
 )
 """What is wrong with files that the log tells anew."""
+_NO_HISTORY: Final = (INTERNAL_TOPICS - {"__consumer_offsets"}) | {REMOTE_METADATA_TOPIC, CLUSTER_METADATA_TOPIC}
+"""The topics that are restored as they are, whatever the moment."""
 _METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+_WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
 _EPOCH: Final = struct.Struct(">i")
 _EPOCH_POSITION: Final = 12
 _INDEX_INTERVAL_BYTES: Final = 4096
@@ -126,6 +136,19 @@ class RestoredPartition(NamedTuple):
         return self.partition.topic_partition
 
 
+class CutLog(NamedTuple):
+    """A log that ends earlier than it could, because it is restored as of a moment."""
+
+    name: TopicPartition
+    end: int
+    """The offset behind the last record that is restored."""
+    log_end: int
+    """The offset at which it would end otherwise."""
+    cut: Cut
+    has_older_behind: bool
+    """Whether a whole segment that is left out has no record newer than the moment."""
+
+
 class RestorePlan(NamedTuple):
     """The partitions that will be restored, and what cannot be."""
 
@@ -135,6 +158,10 @@ class RestorePlan(NamedTuple):
     """The partitions that come from log dirs alone."""
     problems: tuple[str, ...]
     """What is left out, and why."""
+    until_ms: int | None = None
+    """The moment as of which logs are restored, epoch ms; None for all that there is."""
+    cut_logs: tuple[CutLog, ...] = ()
+    """The logs that lose something by that."""
 
     @property
     def is_whole(self) -> bool:
@@ -153,6 +180,7 @@ class TierRestore:
         topics: globs over topic or partition names; empty means all.
         ids_from: a log dir of a cluster in which the topics were created anew: it gives everything but the partitions
             that are restored.
+        until_ms: restore the logs as of this moment, epoch ms; None for all that there is.
     """
 
     tier: Path
@@ -160,6 +188,7 @@ class TierRestore:
     keys: tuple[str, ...]
     topics: tuple[str, ...] = ()
     ids_from: Path | None = None
+    until_ms: int | None = None
 
     @property
     def source(self) -> Path:
@@ -171,21 +200,54 @@ class TierRestore:
 
         Raises: NotATier, NoTopicIds, UnreadableFile, CorruptBatch; as a store.
         """
-        look_anew([self.source])
         view = view_at(self.source)
         assert view is not None
-        names = sorted(name for name in view.tiered() if is_named(name, self.topics))
-        problems, restored = [], []
-        for name in names:
+        view.end_nowhere()
+        look_anew([self.source])
+        problems, found = [], []
+        for name in sorted(name for name in view.tiered() if is_named(name, self.topics)):
             joined = view.joined(name)
             if joined is None or not joined.pieces:
                 problems.append(f"{name}: the tier has no segment of it that can be read")
             elif self.ids_from and self._assigned(name) is None:
                 problems.append(f"{name}: no topic of that name was created in {self.ids_from}; create it first")
             else:
-                restored.append(_restored(self.source, view, joined))
+                found.append(joined)
         others = () if self.ids_from else self._others(view)
-        return RestorePlan(str(self.tier), tuple(restored), tuple(others), (*problems, *view.problems))
+        cut_logs = self._cut(view, found, others) if self.until_ms is not None else ()
+        problems += self._compacted(cut_logs)
+        names = [joined.partition.topic_partition for joined in found]
+        restored = (_restored(self.source, view, joined) for joined in map(view.joined, names) if joined)
+        whole = (*problems, *view.problems)
+        return RestorePlan(str(self.tier), tuple(restored), tuple(others), whole, self.until_ms, tuple(cut_logs))
+
+    def _cut(self, view: TierView, found: Iterable[JoinedLog], others: Iterable[str]) -> list[CutLog]:
+        """Find out where the logs end as of the moment, and have the view end there."""
+        assert self.until_ms is not None
+        known_ms = {joined.partition.topic_partition: _newest_of(joined) for joined in found}
+        names = [*known_ms, *map(_topic_partition, others)]
+        logs = {}
+        for name in names:
+            listing = list_partition(self.source / str(name))
+            if name.topic not in _NO_HISTORY and listing.segments:
+                logs[name] = LogToCut(listing, self.until_ms, known_ms.get(name))
+        cuts = cuts_of(logs)
+        before = {name: (log.end, log.has_older_behind) for name, log in logs.items() if cuts[name].offset < log.end}
+        view.end_at({name: cuts[name].offset for name in before})
+        return [
+            CutLog(name, _end_of(self.source / str(name)), end, cuts[name], has_older_behind)
+            for name, (end, has_older_behind) in before.items()
+        ]
+
+    def _compacted(self, cut_logs: Iterable[CutLog]) -> Iterator[str]:
+        """Yield the logs that compaction changed behind the moment."""
+        cleaned = LogDir(self.source).offsets(CLEANER_OFFSET_CHECKPOINT)
+        for one in cut_logs:
+            if cleaned.get(one.name, 0) > one.end:
+                yield (
+                    f"{one.name}: was compacted up to offset {cleaned[one.name]} since; "
+                    f"records that had a later one of their key by then are missing"
+                )
 
     def _others(self, view: TierView) -> list[str]:
         here = (directory.name for _, directory in LogDir(self.source).partitions())
@@ -262,17 +324,19 @@ class TierRestore:
         had not been flushed.
         """
         here = {str(one.name) for one in plan.partitions} | set(plan.as_they_are)
-        for file in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+        ends = {one.name: one.end for one in plan.cut_logs}
+        for file in OFFSET_CHECKPOINTS if ends else _WRITTEN:
             stated = LogDir(base).offsets(file)
             before = {} if self.ids_from else stated
             offsets = {name: offset for name, offset in stated.items() if self.ids_from or str(name) in here}
-            for one in plan.partitions:
+            for one in plan.partitions if file in _WRITTEN else ():
                 known = before.get(one.name, 0)
                 if file == LOG_START_OFFSET_CHECKPOINT:
                     offsets[one.name] = max(one.start, known)
                 else:
                     tiered_end = one.end if one.local_start is None else one.local_start
                     offsets[one.name] = min(one.end, max(tiered_end, known))
+            offsets = {name: min(offset, ends.get(name, offset)) for name, offset in offsets.items()}
             restored.write_offsets(file, offsets, fs)
 
 
@@ -285,18 +349,35 @@ def _topic_partition(name: str) -> TopicPartition:
 def _restored(source: Path, view: TierView, joined: JoinedLog) -> RestoredPartition:
     partition = joined.partition
     segments = list_partition(source / str(partition)).segments
+    first = segments[0].base_offset if segments else joined.pieces[0].start
     end = next_offset_of(segments[-1]) if segments else joined.pieces[-1].start
     had = [OffsetSpan(piece.start, min(piece.end, end)) for piece in joined.pieces]
     start = LogDir(source).offsets(LOG_START_OFFSET_CHECKPOINT).get(partition.topic_partition)
     remote = [piece.remote for piece in joined.pieces if piece.remote]
+    limit = OFFSET_MAX if joined.end is None else end
+    named = [OffsetSpan(span.start, min(span.end, limit)) for span in _named(view, joined) if span.start < limit]
     return RestoredPartition(
         partition,
-        had[0].start,
+        had[0].start if had else first,
         end,
         sum({segment.segment_id: segment.size_bytes or 0 for segment in remote}.values()),
         next((piece.start for piece in joined.pieces if piece.remote is None), None),
-        tuple(_gaps(had, [*had, *_named(view, joined)], start)),
+        tuple(_gaps(had, [*had, *named], start)) if had else (),
     )
+
+
+def _newest_of(joined: JoinedLog) -> dict[int, int]:
+    """Return the largest timestamps of the segments of the tier that are shown whole, as far as they are known."""
+    return {
+        piece.start: piece.remote.max_timestamp_ms
+        for piece in joined.pieces
+        if piece.remote and not piece.is_cut_at_start and not piece.is_cut_at_end
+        if piece.remote.max_timestamp_ms is not None
+    }
+
+
+def _end_of(directory: Path) -> int:
+    return next_offset_of(list_partition(directory).segments[-1])
 
 
 def _named(view: TierView, joined: JoinedLog) -> Iterator[OffsetSpan]:
@@ -371,12 +452,12 @@ def remade(checked: Checked, root: Path, plan: RestorePlan, means: Means) -> tup
     """Make again what the check found wrong, of each partition that was restored. Return the partitions."""
     wrong = {finding.path for finding in checked.findings if finding.code in _DERIVED}
     made = []
-    for one in plan.partitions:
-        directory = root / str(one.name)
+    for name in dict.fromkeys([*(one.name for one in plan.partitions), *(one.name for one in plan.cut_logs)]):
+        directory = root / str(name)
         if any(path.startswith(str(directory)) for path in wrong):
             with suppress(CorruptBatch):  # the check names the batch, and the files stay as they were
                 remake(directory, means.clock.now_ms(), means.fs)
-                made.append(str(one.name))
+                made.append(str(name))
     return tuple(made)
 
 

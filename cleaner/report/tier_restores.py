@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from cleaner.printable import printable
 from cleaner.report.page import ATTENTION, Lines, Page
 from cleaner.report.verify import tell_findings
-from policies.reasons import counted, size
+from policies.as_of import CutReason
+from policies.reasons import counted, moment, size
 
 if TYPE_CHECKING:
     from cleaner.documents.changes import RestoreTierDocument
     from cleaner.engine.fetch import Fetched
-    from cleaner.engine.restore_tier import RestoredPartition, RestorePlan
+    from cleaner.engine.restore_tier import CutLog, RestoredPartition, RestorePlan
     from cleaner.engine.verify.checked import Checked
 
 SCHEMA: Final = "logcleaner.restore_tier/1"
@@ -56,6 +57,19 @@ class TierRestoreReport:
             ],
             "as_they_are": list(plan.as_they_are),
             "left_out": list(plan.problems),
+            "until_ms": plan.until_ms,
+            "cut": [
+                {
+                    "topic": one.name.topic,
+                    "partition": one.name.partition,
+                    "end": one.end,
+                    "log_end": one.log_end,
+                    "reason": one.cut.reason.value,
+                    "producer_id": one.cut.producer_id,
+                    "has_older_behind": one.has_older_behind,
+                }
+                for one in plan.cut_logs
+            ],
             "files": fetched.files if fetched else 0,
             "bytes": fetched.size_bytes if fetched else 0,
             "resumed_bytes": fetched.resumed_bytes if fetched else 0,
@@ -77,11 +91,21 @@ class TierRestoreReport:
                 page.line(f"  MISSING: {which}", ATTENTION)
         if self.plan.as_they_are:
             page.line(f"From log dirs, as they are: {counted(len(self.plan.as_they_are), 'partition')}")
+        self._tell_cut(page)
         if self.fetched is None:
             page.line(f"Dry run: nothing was written to {printable(self.directory)}.")
         elif self.checked is not None:
             self._tell_made(page, self.fetched, self.checked)
         yield page.text
+
+    def _tell_cut(self, page: Page) -> None:
+        if self.plan.until_ms is None:
+            return
+        page.line(f"As of {moment(self.plan.until_ms)}, left out:{'' if self.plan.cut_logs else ' nothing'}")
+        for one in self.plan.cut_logs:
+            page.line(f"  {printable(str(one.name))}: offsets {one.end} to {one.log_end - 1}: {_cause(one)}", hanging=4)
+            if one.has_older_behind:
+                page.line("    later segments have older records alone: the clock of a producer was ahead", ATTENTION)
 
     def _tell_made(self, page: Page, fetched: Fetched, checked: Checked) -> None:
         tell_findings(page, [finding._replace(path=self._moved(finding.path)) for finding in checked.findings])
@@ -103,6 +127,12 @@ class TierRestoreReport:
         if self.fetched is None or not self.is_finished:
             return path
         return path.replace(self.fetched.unfinished, self.directory, 1)
+
+
+def _cause(one: CutLog) -> str:
+    if one.cut.reason is CutReason.TRANSACTION:
+        return f"a transaction of producer {one.cut.producer_id} begins there, and was not whole everywhere by then"
+    return "the first batch there has a newer record"
 
 
 def _told(one: RestoredPartition) -> str:

@@ -7,6 +7,7 @@ What it shows:  the files of the local log dirs; for each partition that is tier
                 files of a partition directory, with the epochs of the lineage and the topic id; the offset checkpoints
                 of all log dirs in one file. Below ``.remote`` each segment of the tier by itself, in a directory
                 TOPICID.SEGMENTID.segment/TOPIC-PARTITION, which no listing names.
+Until:          ``end_at`` has logs end at an offset. What lies behind it is not shown.
 Left out:       segments that cannot be read, such as encrypted ones without a key. ``problems`` names them.
 Never:          a write. A broker's own files stay as they are.
 """
@@ -134,6 +135,8 @@ class JoinedLog(NamedTuple):
     pieces: tuple[LogPiece, ...]
     files: Mapping[str, OriginalFile]
     """The files that the view shows, by name."""
+    end: int | None = None
+    """Where it was told to end; None if it was not."""
 
 
 @dataclass(slots=True)
@@ -158,6 +161,8 @@ class TierView:
     """What is left out, and why, in the order in which it was found."""
     _shown: dict[str, dict[str, _Shown]] = field(default_factory=dict)
     _joined: dict[str, JoinedLog] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
+    """Where logs are to end, by the name of the partition."""
 
     @classmethod
     def opened(cls, place: str, config: Mapping[str, Any]) -> TierView:
@@ -173,6 +178,23 @@ class TierView:
         for known in (self.problems, self._shown, self._joined):
             known.clear()
         self.__dict__.pop("_local_dirs", None)
+
+    def end_at(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Have logs end at an offset, exclusive, until ``end_nowhere``; also after ``forget``. Raises: as a store.
+
+        A log that ends at its start is shown as one empty segment.
+        """
+        from storage.stores.catalogue import catalogue_of  # noqa: PLC0415 - as in ``view_at``
+
+        for name, end in ends.items():
+            self._ends[str(name)] = end
+            self._shown.pop(str(name), None)
+            self._joined.pop(str(name), None)
+            catalogue_of(self.place).list_anew(str(name))
+
+    def end_nowhere(self) -> None:
+        """Show all logs whole again, as soon as ``forget`` was called."""
+        self._ends.clear()
 
     def tiered(self) -> Mapping[TopicPartition, TieredPartition]:
         """Return the partitions that are read from the tier; of several topics of one name, the one that counts."""
@@ -230,10 +252,17 @@ class TierView:
             _local_part(listing, own, max((s.next_offset or 0 for s in files.values()), default=0)) if listing else None
         )
         pieces = join(files.values(), lineage, part, self._log_start(local))
+        end = self._ends.get(str(partition))
+        if end is not None:
+            first = min((piece.start for piece in pieces), default=end)
+            pieces = [piece._replace(end=min(piece.end, end)) for piece in pieces if piece.start < end]
+            lineage = tuple(entry for entry in lineage if entry.start_offset < end)
         shown = self._files_of(listing, pieces)
+        if end is not None and not any(map(_is_log, shown)):
+            shown[segment_file_name(first, FileKind.LOG)] = MadeFile(b"")
         shown[LEADER_EPOCH_CHECKPOINT] = MadeFile(format_leader_epochs(lineage))
         shown[PARTITION_METADATA_FILE] = MadeFile(format_partition_metadata(partition.topic_id))
-        return JoinedLog(partition, local, lineage, part, tuple(pieces), shown)
+        return JoinedLog(partition, local, lineage, part, tuple(pieces), shown, end)
 
     def _log_start(self, local: Path | None) -> int:
         if local is None:
@@ -356,6 +385,9 @@ class TierView:
         if joined is not None:
             found = {name: one for name, one in found.items() if parse_segment_file_name(name) is None}
             found |= _as_shown(joined.files, _newest_ms(joined))
+        elif (end := self._ends.get(directory)) is not None and (local := self._local(directory)):
+            found = {name: one for name, one in found.items() if parse_segment_file_name(name) is None}
+            found |= _as_shown(_local_files_until(local, end), 0)
         return found
 
     def _root(self) -> dict[str, _Shown]:
@@ -440,7 +472,7 @@ def _as_shown(files: Mapping[str, OriginalFile], mtime_ms: int) -> dict[str, _Sh
     shown = {}
     for name, file in files.items():
         own_ms = file.found.mtime_ms if isinstance(file, LocalFile) else mtime_ms
-        entry = StoredEntry(name, file.size_bytes, file.version or f"made-{file.size_bytes}", own_ms * 1_000_000)
+        entry = StoredEntry(name, file.size_bytes, file.version or f"unnamed-{file.size_bytes}", own_ms * 1_000_000)
         shown[name] = _Shown(entry, file)
     return shown
 
@@ -481,6 +513,24 @@ def _local_files(listing: Listing, piece: LogPiece) -> dict[str, OriginalFile]:
         _, made = cut(whole, files, whole.base_offset, piece.end)
         shown |= {segment_file_name(whole.base_offset, _KINDS[kind]): file for kind, file in made.items()}
     return shown
+
+
+def _local_files_until(directory: Path, end: int) -> dict[str, OriginalFile]:
+    """Return the files of a local log that is not tiered, as if it ended at an offset."""
+    listing = list_partition(directory)
+    first = listing.segments[0].base_offset
+    shown = _local_files(listing, LogPiece(first, end, None))
+    if not any(map(_is_log, shown)):
+        shown[segment_file_name(first, FileKind.LOG)] = MadeFile(b"")
+    if epochs := read_leader_epochs(directory):
+        kept = [entry for entry in epochs if entry.start_offset < end]
+        shown[LEADER_EPOCH_CHECKPOINT] = MadeFile(format_leader_epochs(kept))
+    return shown
+
+
+def _is_log(name: str) -> bool:
+    parsed = parse_segment_file_name(name)
+    return parsed is not None and parsed.kind is FileKind.LOG
 
 
 add_kind(TIER, TierView.opened)

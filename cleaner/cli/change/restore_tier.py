@@ -12,7 +12,7 @@ from cleaner.cli.naming import place
 from cleaner.cli.opening import add_tier_key_argument, add_topics_argument
 from cleaner.cli.progress import BarListener, ProgressBar
 from cleaner.cli.showing import add_quiet_argument, quiet_view, show
-from cleaner.cli.values import at_least_one
+from cleaner.cli.values import at_least_one, moment
 from storage.directory import is_stored
 from storage.errors import InvalidConfig
 
@@ -54,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topic-ids-from", type=place, metavar="DIR",
         help="a log dir of a new cluster in which the topics were created: their ids",
     )  # fmt: skip
+    parser.add_argument(
+        "--until", type=moment, metavar="TIME", help="restore the logs as of a moment: ISO 8601, epoch ms, or -2h"
+    )
     parser.add_argument("-n", "--dry-run", action="store_true", help="only tell what there is, and what is missing")
     parser.add_argument("--with-damage", action="store_true", help="make DIR also if something is damaged in the tier")
     parser.add_argument(
@@ -66,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, bring the segments, check them, and show what there is."""
+    from cleaner.engine.clock import SystemClock
     from cleaner.engine.restore_tier import TierRestore
     from cleaner.report.tier_restores import TierRestoreReport
     from storage.kernels import check_usable
@@ -75,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidConfig("--output", str(args.output), "lies in a store; name a directory of this machine")
     check_usable()
     log_dirs = tuple(LogDir.open(path).path for path in args.log_dirs)
-    restore = TierRestore(args.tier, log_dirs, tuple(args.tier_key), tuple(args.topic), args.topic_ids_from)
+    until_ms = args.until(SystemClock().now_ms()) if args.until else None
+    restore = TierRestore(args.tier, log_dirs, tuple(args.tier_key), tuple(args.topic), args.topic_ids_from, until_ms)
     plan = restore.plan()
     for problem in plan.problems:
         complain(problem)
