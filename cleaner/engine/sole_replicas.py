@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.directory import entries
 from storage.errors import as_unreadable
 from storage.log_dir import LogDir
-from storage.metadata.assignments import Assignment
 from storage.names import CLUSTER_METADATA_TOPIC, DirState, TopicPartition, parse_partition_dir_name
+
+if TYPE_CHECKING:
+    from storage.metadata.assignments import Assignment
 
 
 class Placed(NamedTuple):
