@@ -107,6 +107,8 @@ class PartitionFacts:
     """The time at which a restore put the partition on hold, epoch ms; None if the partition is not on hold."""
     counted: CountedRound | None = None
     """None if no round over these files was held back."""
+    in_tier: frozenset[int] = frozenset()
+    """The base offsets of the segments that a tier has, and no log dir."""
 
     @property
     def active(self) -> SegmentFacts:

@@ -6,8 +6,9 @@ Pure string work; no file is opened here. Source: Kafka ``LogFileUtils``, ``Loca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum, StrEnum
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 BASE_OFFSET_DIGITS: Final = 20
@@ -178,6 +179,14 @@ def parse_topic_partition(name: str) -> TopicPartition | None:
     if found is None or found["topic"] in (".", "..") or (partition := int(found["partition"])) > _PARTITION_MAX:
         return None
     return TopicPartition(found["topic"], partition)
+
+
+def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
+    """Return whether one of the globs names the topic or the partition. Without any glob, everything is named."""
+    if not globs:
+        return True
+    names = (topic_partition.topic, str(topic_partition))
+    return any(fnmatchcase(name, glob) for glob in globs for name in names)
 
 
 def parse_partition_dir_name(name: str) -> PartitionDirName | None:

@@ -117,7 +117,7 @@ def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
     from policies.guards import may_be_an_old_copy
     from policies.reasons import ReasonCode
     from storage.log_dir import LogDir
-    from storage.stores.paths import path_of_text
+    from storage.stores.paths import SEPARATOR, TIER, path_of_text
 
     for guard in plan.guards:
         is_old = guard.startswith(ReasonCode.CLOCK_JUMPED) and may_be_an_old_copy(guard)
@@ -129,6 +129,8 @@ def tell_guards(plan: Plan, *, is_dry: bool = False) -> None:
         if line not in held:
             complain(f"{line}; {'you confirmed it' if request.confirmed_guards else consequence}")
     for log_dir in plan.log_dirs if is_dry else ():
+        if log_dir.facts.path.startswith(f"{TIER}{SEPARATOR}"):
+            continue  # a run needs --output, which leaves it as it is
         if refusal := LogDir(path_of_text(log_dir.facts.path)).refusal():
             complain(f"a run without --dry-run would be refused: {refusal}")
 

@@ -180,7 +180,7 @@ def check_globs(
 
     Raises: InvalidConfigs.
     """
-    from cleaner.engine.inventory import is_named
+    from storage.names import is_named
 
     known = set(known)
     problems = [
@@ -250,9 +250,9 @@ def warn_of_sole_replicas(paths: Iterable[Path], globs: Sequence[str]) -> None:
         paths: of the log dirs.
         globs: over topic or partition names; empty means all.
     """
-    from cleaner.engine.inventory import is_named
     from cleaner.engine.sole_replicas import sole_in_sync
     from storage.log_dir import LogDir
+    from storage.names import is_named
 
     local = [LogDir(path) for path in paths if not is_stored(path)]
     found: list[TopicPartition] = []
@@ -320,8 +320,8 @@ def named_topics(loaded: LoadedLayers, globs: Sequence[str]) -> list[str]:
 
     Raises: InvalidConfigs for a glob without a match.
     """
-    from cleaner.engine.inventory import is_named
     from storage.log_dir import LogDir
+    from storage.names import is_named
 
     log_dirs = [LogDir(path) for path in loaded.log_dirs]
     here = partitions_of(log_dirs) if log_dirs else None
@@ -358,9 +358,9 @@ def warn_of_directories_without_segments(plan: Plan) -> None:
 
 def tell_overrides(loaded: LoadedLayers, globs: Sequence[str]) -> None:
     """Print a line for each topic key of ``--set``: what the key changes, and for which topics of the run."""
-    from cleaner.engine.inventory import is_named
     from policies.config.loosened import overrides
     from storage.log_dir import LogDir
+    from storage.names import is_named
 
     def topics() -> Iterator[str]:
         """List the log dirs only if there is a key to tell of."""
@@ -457,7 +457,7 @@ def _why(glob: str, known: Iterable[TopicPartition], log_dirs: Sequence[LogDir])
 
 def _symlinks_named(glob: str, log_dirs: Iterable[LogDir]) -> str:
     """Return a text if a glob names a symlink; else an empty text."""
-    from cleaner.engine.inventory import is_named
+    from storage.names import is_named
 
     for log_dir in log_dirs:
         for topic_partition, path in _symlinked(log_dir):
@@ -483,8 +483,8 @@ def _remembered(log_dir: LogDir) -> Iterable[TopicPartition]:
 
 def _meant_by(pattern: str, loaded: LoadedLayers) -> str:
     """Return what the user probably meant by a pattern of ``[topics]``; an empty text if nothing is near."""
-    from cleaner.engine.inventory import is_named
     from storage.log_dir import LogDir
+    from storage.names import is_named
 
     partitions = partitions_of([LogDir(path) for path in loaded.log_dirs]) or ()
     for found in sorted(partitions):

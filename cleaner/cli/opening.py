@@ -250,12 +250,15 @@ def _joined(loaded: LoadedLayers, args: argparse.Namespace) -> LoadedLayers:
     """Return the configuration for the log dir that shows a tier and log dirs as one. Raises: as ``LogDir.open``."""
     from policies.facts import ConfigFacts
     from storage.log_dir import LogDir
-    from storage.tiers.view import view_of
+    from storage.tiers.view import view_at, view_of
 
     log_dirs = [LogDir.open(path).path for path in loaded.log_dirs]
-    args.view = view_of(args.tier, log_dirs, args.tier_key)
+    is_cleaned = getattr(args, "tier_cleaned", False)
+    args.view = view_of(args.tier, log_dirs, args.tier_key, restored=args.topic if is_cleaned else None)
     if log_dirs and getattr(args, "tier_apart", False):
         return loaded
+    if is_cleaned and (view := view_at(args.view)):
+        loaded = loaded._replace(layers=replace(loaded.layers, tiered=frozenset(name.topic for name in view.tiered())))
     facts = next((loaded.facts[path] for path in log_dirs if path in loaded.facts), ConfigFacts())
     return loaded._replace(log_dirs=(args.view,), facts={args.view: facts}, unread={})
 
@@ -285,7 +288,7 @@ def wanted_partitions(args: argparse.Namespace) -> Wanted:
     """Return a predicate for the named partition; if none is named, for the partitions of ``--topic``; without either,
     for all partitions.
     """
-    from cleaner.engine.inventory import is_named
+    from storage.names import is_named
 
     one: TopicPartition | None = args.topic_partition
     return lambda topic_partition: is_named(topic_partition, args.topic) and one in (None, topic_partition)

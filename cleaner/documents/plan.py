@@ -57,6 +57,8 @@ class PlanSegment(TypedDict):
     """What the plan does with the segment."""
     reason: SegmentReason
     """Why the segment stays or goes."""
+    in_tier: NotRequired[Literal[True]]
+    """True if a tier has the segment, and no log dir. Only with `--tier`."""
 
 
 class PlanResult(TypedDict):

@@ -36,7 +36,6 @@ from cleaner.engine.inventory import (
     Wanted,
     ensure_whole_copy,
     everything,
-    is_named,
     survey_clock,
     survey_log_dir,
     unheard,
@@ -60,7 +59,7 @@ from policies.reload import Confirmed, in_force
 from storage.errors import ErrorKind, LogCleanerError, Stopped
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log_dir import LogDir, read_file
-from storage.names import LIMITS_FILE, TopicPartition
+from storage.names import LIMITS_FILE, TopicPartition, is_named
 
 if TYPE_CHECKING:
     from cleaner.engine.copy.moment import Moment

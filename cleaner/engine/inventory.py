@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +29,7 @@ from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
 from storage.log.recovery import plan_recovery
 from storage.log_dir import Checkpoints, LogDir, Offsets
-from storage.names import MANIFEST_FILE, FileState, TopicPartition
+from storage.names import MANIFEST_FILE, FileState, TopicPartition, is_named
 from storage.segment import Segment, reading
 from storage.stores.paths import StoredPath
 
@@ -120,14 +119,6 @@ class Survey(NamedTuple):
         A default alone never turns a compacted partition into an uncompacted one.
         """
         return self.layers.policy_for(topic_partition.topic, compacted_before=topic_partition in cleaned)
-
-
-def is_named(topic_partition: TopicPartition, globs: Sequence[str]) -> bool:
-    """Return whether one of the globs names the topic or the partition. Without any glob, everything is named."""
-    if not globs:
-        return True
-    names = (topic_partition.topic, str(topic_partition))
-    return any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in names)
 
 
 def survey_log_dir(log_dir: LogDir, survey: Survey) -> LogDirFacts:
@@ -276,13 +267,15 @@ def survey_partition(
     rule: OnlyCopies,
 ) -> PartitionFacts:
     """Read the facts of one partition, as if the leftovers of a crash were recovered. Raises: LogCleanerError."""
+    policy = survey.policy_of(topic_partition, checkpoints.cleaned)
+    in_tier = _read_from_tier(listing, topic_partition, policy, checkpoints)
     if not (survey.is_glance and isinstance(listing.directory, StoredPath)):
         _check_topic_id(listing.directory, topic_partition.topic, survey.layers.topic_ids)
         read_leader_epochs(listing.directory)  # a garbled file stops a broker, so report it now
     recovery = plan_recovery(listing)
     recovered = recovery.listing
     segments = recovered.segments
-    needs = Needs.of(survey.policy_of(topic_partition, checkpoints.cleaned), survey.now_ms)
+    needs = Needs.of(policy, survey.now_ms)
     log_start, log_end, torn_bytes = _offsets(segments, checkpoints.log_starts.get(topic_partition, 0), checkpoints)
     if needs.last_stable_offset and checkpoints.clean_shutdown and segments:
         ensure_sound_active(segments[-1], torn_bytes)
@@ -303,7 +296,32 @@ def survey_partition(
         tuple(file.file_name for file in recovery.evidence),
         rule.missing(topic_partition, listing, recovery),
         _held_since_ms(listing.directory, topic_partition, checkpoints),
+        in_tier=in_tier,
     )
+
+
+def _read_from_tier(
+    listing: Listing, topic_partition: TopicPartition, policy: TopicPolicy, checkpoints: Checkpoints
+) -> frozenset[int]:
+    """Return which segments of a log are read from a tier; none unless it is to be cleaned together with a tier.
+
+    Raises: TierLacksOffsets if neither the tier nor a log dir has offsets that somebody names.
+    """
+    if not isinstance(listing.directory, StoredPath):
+        return frozenset()
+    from storage.tiers.errors import TierLacksOffsets  # noqa: PLC0415 - hardly any run reads a tier
+    from storage.tiers.view import view_at  # noqa: PLC0415 - as above
+
+    view = view_at(listing.directory)
+    if view is None or view.restored is None:
+        return frozenset()
+    joined, missing = view.joined(topic_partition), view.missing(topic_partition)
+    start = checkpoints.log_starts.get(topic_partition, 0)
+    if joined is None and policy.remote_storage_enable and listing.segments and start < listing.segments[0].base_offset:
+        missing = ((start, listing.segments[0].base_offset),)
+    if missing:
+        raise TierLacksOffsets(str(topic_partition), missing[0][0], missing[0][1] - 1, len(missing))
+    return joined.in_tier if joined else frozenset()
 
 
 def _held_since_ms(directory: Path, topic_partition: TopicPartition, checkpoints: Checkpoints) -> int | None:

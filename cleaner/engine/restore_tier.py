@@ -19,7 +19,7 @@ Source: Kafka LogManager.checkpointLogStartOffsets, LeaderEpochFileCache.assign.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.engine.copy.manifest import manifest_of_restored
 from cleaner.engine.fetch import Fetch
-from cleaner.engine.inventory import is_named
 from cleaner.engine.tier_moment import LogToCut, cuts_of
 from policies.as_of import Cut
 from policies.findings.findings import FindingCode
@@ -59,6 +58,7 @@ from storage.names import (
     RECOVERY_POINT_CHECKPOINT,
     FileKind,
     TopicPartition,
+    is_named,
     parse_partition_dir_name,
     parse_segment_file_name,
     segment_file_name,
@@ -66,9 +66,8 @@ from storage.names import (
 from storage.records import BatchHeader, iter_headers
 from storage.segment import reading
 from storage.stores.paths import look_anew
-from storage.tiers.joining import OFFSET_MAX, OffsetSpan, valid_spans
 from storage.tiers.metadata import TOPIC as REMOTE_METADATA_TOPIC
-from storage.tiers.segments import TieredPartition
+from storage.tiers.restored import RestoredPartition, restored_of
 from storage.tiers.view import JoinedLog, TierView, view_at, view_of
 
 if TYPE_CHECKING:
@@ -114,26 +113,6 @@ class NoTopicIds(LogCleanerError):
         return (
             f"{self.path}: holds no {CLUSTER_METADATA_TOPIC}-0; name a log dir of the controller that made the topics"
         )
-
-
-class RestoredPartition(NamedTuple):
-    """A partition that is read from the tier, as it will be."""
-
-    partition: TieredPartition
-    start: int
-    """The first offset that is there."""
-    end: int
-    """The offset behind the last one."""
-    remote_bytes: int
-    local_start: int | None
-    """The first offset of the surviving log dir; None if it has nothing of the partition."""
-    missing: tuple[OffsetSpan, ...]
-    """The offsets that somebody names, and that no copy has."""
-
-    @property
-    def name(self) -> TopicPartition:
-        """Return its topic and number."""
-        return self.partition.topic_partition
 
 
 class CutLog(NamedTuple):
@@ -318,11 +297,7 @@ class TierRestore:
         return read_assignments(directory)
 
     def _write_checkpoints(self, base: Path, restored: LogDir, plan: RestorePlan, fs: FileSystem) -> None:
-        """Write where each restored log starts, and up to where it is checked and committed.
-
-        What was tiered had been committed. Behind it the surviving checkpoints count, so that a broker recovers what
-        had not been flushed.
-        """
+        """Write where each restored log starts, and up to where it is checked and committed."""
         here = {str(one.name) for one in plan.partitions} | set(plan.as_they_are)
         ends = {one.name: one.end for one in plan.cut_logs}
         for file in OFFSET_CHECKPOINTS if ends else _WRITTEN:
@@ -330,12 +305,7 @@ class TierRestore:
             before = {} if self.ids_from else stated
             offsets = {name: offset for name, offset in stated.items() if self.ids_from or str(name) in here}
             for one in plan.partitions if file in _WRITTEN else ():
-                known = before.get(one.name, 0)
-                if file == LOG_START_OFFSET_CHECKPOINT:
-                    offsets[one.name] = max(one.start, known)
-                else:
-                    tiered_end = one.end if one.local_start is None else one.local_start
-                    offsets[one.name] = min(one.end, max(tiered_end, known))
+                offsets[one.name] = one.offset_in(file, before.get(one.name, 0))
             offsets = {name: min(offset, ends.get(name, offset)) for name, offset in offsets.items()}
             restored.write_offsets(file, offsets, fs)
 
@@ -349,21 +319,10 @@ def _topic_partition(name: str) -> TopicPartition:
 def _restored(source: Path, view: TierView, joined: JoinedLog) -> RestoredPartition:
     partition = joined.partition
     segments = list_partition(source / str(partition)).segments
-    first = segments[0].base_offset if segments else joined.pieces[0].start
     end = next_offset_of(segments[-1]) if segments else joined.pieces[-1].start
-    had = [OffsetSpan(piece.start, min(piece.end, end)) for piece in joined.pieces]
     start = LogDir(source).offsets(LOG_START_OFFSET_CHECKPOINT).get(partition.topic_partition)
-    remote = [piece.remote for piece in joined.pieces if piece.remote]
-    limit = OFFSET_MAX if joined.end is None else end
-    named = [OffsetSpan(span.start, min(span.end, limit)) for span in _named(view, joined) if span.start < limit]
-    return RestoredPartition(
-        partition,
-        had[0].start if had else first,
-        end,
-        sum({segment.segment_id: segment.size_bytes or 0 for segment in remote}.values()),
-        next((piece.start for piece in joined.pieces if piece.remote is None), None),
-        tuple(_gaps(had, [*had, *named], start)) if had else (),
-    )
+    is_cut = joined.end is not None
+    return restored_of(view.tier, partition, joined.pieces, joined.lineage, end, start, is_cut=is_cut)
 
 
 def _newest_of(joined: JoinedLog) -> dict[int, int]:
@@ -378,25 +337,6 @@ def _newest_of(joined: JoinedLog) -> dict[int, int]:
 
 def _end_of(directory: Path) -> int:
     return next_offset_of(list_partition(directory).segments[-1])
-
-
-def _named(view: TierView, joined: JoinedLog) -> Iterator[OffsetSpan]:
-    """Yield the offsets that the segments of a partition name, as far as the epochs say that they count."""
-    for segment in view.tier.segments(joined.partition):
-        end = segment.next_offset
-        if segment.is_readable and not view.tier.is_orphan(segment):
-            span = OffsetSpan(segment.start_offset, segment.start_offset + 1 if end is None else end)
-            yield from valid_spans(segment.epochs, span, joined.lineage)
-
-
-def _gaps(had: Iterable[OffsetSpan], named: Sequence[OffsetSpan], start: int | None) -> Iterator[OffsetSpan]:
-    """Yield what lies between the first and the last offset that is named, and that nobody has."""
-    cursor = min(span.start for span in named) if start is None else start
-    last = max(span.end for span in named)
-    for span in sorted([*had, OffsetSpan(last, last)]):
-        if cursor < span.start:
-            yield OffsetSpan(cursor, span.start)
-        cursor = max(cursor, span.end)
 
 
 def _take(log_dir: Path, root: Path, restored: set[str], fs: FileSystem) -> None:

@@ -33,7 +33,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.inventory import is_named
 from cleaner.engine.leftovers import leftovers_of
 from cleaner.engine.repair.kept import is_kept_other
 from policies.plan import LogDirPlan, Plan
@@ -60,6 +59,7 @@ from storage.names import (
     FileState,
     PartitionDirName,
     TopicPartition,
+    is_named,
     parse_partition_dir_name,
 )
 from storage.segment import BLOCK_BYTES, Segment, SegmentFile

@@ -17,7 +17,7 @@ from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.runs import STYLES, Stretch, policy_of, runs_of, told, where
 from cleaner.report.runways import documents, opening
 from cleaner.report.totals import Totals, log_dir_errors
-from policies.facts import NO_TIMESTAMP, UnreadablePartition
+from policies.facts import NO_TIMESTAMP, SegmentFacts, UnreadablePartition
 from policies.findings.only_copies import KeptFile
 from policies.forecast.births import seen_ms
 from policies.guards import may_drop_unkeyed
@@ -230,6 +230,7 @@ def _segment(planned: PartitionPlan, place: int) -> dict[str, Any]:
         "bytes": verdict.size_bytes,
         "action": verdict.action.value,
         "reason": reason_fields(verdict.reason),
+        **({"in_tier": True} if verdict.base_offset in facts.in_tier else {}),
     }
 
 
@@ -311,6 +312,11 @@ def _tell_log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan)
             else "; a compaction that finds no space fails, and its partition stays as it is"
         )
         page.note(f"compaction needs up to {size(scratch)} of that while it runs{fits}")
+    tiered = [s for p in planned.partitions for s in _in_tier(p)]
+    if tiered:
+        page.note(
+            f"{counted(len(tiered), 'segment')}, {size(sum(s.size_bytes for s in tiered))}, are in the tier alone"
+        )
     for words in _refusals(planned, outcome, plan):
         page.note(words, ATTENTION)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
@@ -326,6 +332,12 @@ def _tell_log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan)
         page.note(f"held back: {planned.guard.text}", ATTENTION)
     for error in facts.errors:
         page.note(f"FAILED: {error}", "bold red")
+
+
+def _in_tier(planned: Planned) -> Iterator[SegmentFacts]:
+    """Yield the segments that the tier has, and no log dir."""
+    if isinstance(planned, PartitionPlan) and planned.facts.in_tier:
+        yield from (segment for segment in planned.facts.segments if segment.base_offset in planned.facts.in_tier)
 
 
 def _refusals(planned: LogDirPlan, outcome: Outcome, plan: Plan) -> Iterator[str]:
@@ -360,7 +372,7 @@ def _tell_partition(planned: Planned, outcome: Outcome, page: Page) -> None:
     runs = runs_of(planned, outcome, every_segment=True)
     columns = max((len(where(run)) for run in runs), default=0)
     for run in runs:
-        _tell_run(run, columns, page)
+        _tell_run(run, columns, page, in_tier=run.first_base_offset in facts.in_tier)
     if planned.checkpoint_offset is not None:
         words = f"cleaner-offset-checkpoint lies outside the log: first dirty offset {facts.cleaner_checkpoint}"
         page.note(f"{words} becomes {planned.checkpoint_offset}")
@@ -368,9 +380,9 @@ def _tell_partition(planned: Planned, outcome: Outcome, page: Page) -> None:
         _tell_result(planned, result, page)
 
 
-def _tell_run(run: Stretch, columns: int, page: Page) -> None:
+def _tell_run(run: Stretch, columns: int, page: Page, *, in_tier: bool) -> None:
     reason = run.verdict.reason
-    figures = f"  {where(run):{columns}}  {size(run.size_bytes):>11}  {reason.code}"
+    figures = f"  {where(run):{columns}}  {size(run.size_bytes):>11}  {reason.code}{'  in the tier' if in_tier else ''}"
     page.fate(f"{run.word:{WORD_WIDTH}}", figures, STYLES[run.verdict.action])
     page.line(told(reason, "" if run.alike else str(run.verdict.base_offset)), indent=4)
 

@@ -15,8 +15,9 @@ from policies.reasons import counted, moment, size
 if TYPE_CHECKING:
     from cleaner.documents.changes import RestoreTierDocument
     from cleaner.engine.fetch import Fetched
-    from cleaner.engine.restore_tier import CutLog, RestoredPartition, RestorePlan
+    from cleaner.engine.restore_tier import CutLog, RestorePlan
     from cleaner.engine.verify.checked import Checked
+    from storage.tiers.restored import RestoredPartition
 
 SCHEMA: Final = "logcleaner.restore_tier/1"
 

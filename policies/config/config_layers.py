@@ -41,6 +41,8 @@ _SPEAKS_OF_ONE_TOPIC: Final = (Layer.TOPIC_METADATA, Layer.TOPICS_NAME)
 _NO_LIMITS: Final = {
     key: Stated(key, NO_LIMIT, Layer.KAFKA_DEFAULT, NOBODY, key) for key in ("retention.ms", "retention.bytes")
 }
+_SEES_ALL: Final = Stated("remote.storage.enable", False, Layer.SET, "--tier", "--tier")
+"""In the log that ``--tier`` shows, nothing that a broker uploaded is out of sight."""
 _FIND_METADATA: Final = "name its directory with metadata.log.dir, or as one more --log-dir"
 _GLOB: Final = re.compile(r"[*?\[]")
 _DEDUPE_BYTES_PER_THREAD: Final = 1 << 20
@@ -73,6 +75,8 @@ class ConfigLayers:
         topics_file: (name or glob, table) of ``[topics]``, the strongest last.
         topic_ids: topic -> its id, of the topics in the cluster metadata; None if there is no cluster metadata.
         unread: topic, or None for brokers -> the values that the cluster metadata states by unknown keys.
+        tiered: the topics of which the log dir of the run shows all that a tier has of them. Remote storage exempts
+            them from nothing. Since a tiered topic has no compaction, they have one only by ``[topics]`` or ``--set``.
     """
 
     broad: Mapping[Layer, StatedLayer]
@@ -80,6 +84,7 @@ class ConfigLayers:
     topics_file: tuple[tuple[str, StatedLayer], ...]
     topic_ids: Mapping[str, str] | None
     unread: Mapping[str | None, RawLayer]
+    tiered: frozenset[str] = frozenset()
     _policies: dict[tuple[str, bool], TopicPolicy] = field(init=False, repr=False, compare=False, default_factory=dict)
     """The results of ``policy_for``, kept because it is called more than once for every partition of a topic."""
 
@@ -165,6 +170,8 @@ class ConfigLayers:
         if is_internal(topic):
             layers = [_RETENTION_UNSTATED, *map(_without_barred, layers)]
         stated = _strongest(layers)
+        if topic in self.tiered:
+            stated = {**stated, _SEES_ALL.key: _SEES_ALL}
         because = self._unknown_because(topic, stated["cleanup.policy"], compacted_before=compacted_before)
         return _topic_policy(topic, stated, because)
 
@@ -257,6 +264,8 @@ class ConfigLayers:
         is_stated_by_name = policy.layer in _SPEAKS_OF_ONE_TOPIC
         if compacted_before and "compact" not in policy.shown and not is_stated_by_name:
             return f"the topic was compacted before, and only {policy.origin} says that it no longer is; {remedy}"
+        if topic in self.tiered and "compact" in policy.shown and policy.layer < Layer.TOPICS_GLOB:
+            return f"a tiered topic has no compaction, and only {policy.origin} says that this one has; {remedy}"
         stated = self.topic_metadata.get(topic, {}).get("cleanup.policy")
         if stated and not is_stated_by_name and ("compact" in policy.shown) != ("compact" in stated.shown):
             return f"its own configuration says {stated.shown}, and only {policy.origin} says {policy.shown}; {remedy}"

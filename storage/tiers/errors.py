@@ -55,3 +55,19 @@ class CipherMissing(LogCleanerError):
             f"{self.path}: is encrypted, and needs the package cryptography; pip install '.[remote]' in the sources of "
             f"logcleaner, or 'FILE.whl[remote]'"
         )
+
+
+class TierLacksOffsets(LogCleanerError):
+    """A log of which offsets are in no copy that can be read."""
+
+    partition: str
+    first: int
+    last: int
+    spans: int
+
+    def __str__(self) -> str:
+        more = f", and {self.spans - 1} more such ranges" if self.spans > 1 else ""
+        return (
+            f"{self.partition}: the offsets {self.first} to {self.last}{more} are in no copy that can be read, so "
+            f"nothing of it is cleaned; verify --tier says why; name a log dir that has them with --log-dir"
+        )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leader_epochs
 from storage.errors import LogCleanerError, as_unreadable
@@ -25,6 +25,14 @@ _AT_ONCE: Final = 16
 """So many segments are asked about at the same time."""
 _CLOCKS_DIFFER_MS: Final = 60_000
 """A file that was written so long before the metadata end must be named there."""
+
+
+class WrongSize(NamedTuple):
+    """A file that has another size than was copied."""
+
+    path: Path
+    size_bytes: int
+    due_bytes: int
 
 
 class Tier:
@@ -102,6 +110,25 @@ class Tier:
         if end_ms is None or segment.stored is None or segment.stored.newest_ms + _CLOCKS_DIFFER_MS > end_ms:
             return None
         return True
+
+    def wrong_sizes(self, segment: RemoteSegment) -> list[WrongSize]:
+        """Return the files of a segment that have another size than was copied.
+
+        Raises: LogCleanerError, FileNotFoundError if they cannot be read.
+        """
+        stored = segment.stored
+        if stored is None:
+            return []
+        files, found = self.layout.files(segment), stored.objects
+        wrong = [
+            WrongSize(found[suffix].path, found[suffix].size_bytes, due)
+            for suffix, due in self.layout.sizes(segment).items()
+            if found[suffix].size_bytes != due
+        ]
+        log, due = files.get(TierFile.LOG), segment.size_bytes
+        if not wrong and segment.has_metadata and due is not None and log is not None and log.size_bytes != due:
+            wrong.append(WrongSize(found[TierFile.LOG].path, log.size_bytes, due))
+        return wrong
 
     def readable(self, partition: TieredPartition) -> list[RemoteSegment]:
         """Return the segments that a broker reads, as far as is known, and whose files are there."""

@@ -1,13 +1,16 @@
 """Local log dirs and a tier, shown as one log dir that lies in a store.
 
-A path in it is a ``StoredPath`` whose store is named ``tier://TIER+LOGDIR+LOGDIR@KEY``, each part quoted as in a URL.
-So a task on another machine, which has nothing but the path, sees the same log dir.
+A path in it is a ``StoredPath`` whose store is named ``tier://TIER+LOGDIR+LOGDIR@KEY!GLOB``, each part quoted as in a
+URL. So a task on another machine, which has nothing but the path, sees the same log dir.
 
 What it shows:  the files of the local log dirs; for each partition that is tiered its joined log (``joining``) as the
                 files of a partition directory, with the epochs of the lineage and the topic id; the offset checkpoints
                 of all log dirs in one file. Below ``.remote`` each segment of the tier by itself, in a directory
                 TOPICID.SEGMENTID.segment/TOPIC-PARTITION, which no listing names.
 Until:          ``end_at`` has logs end at an offset. What lies behind it is not shown.
+Restored:       if the name has a ``!``, it looks like the log dir that ``restore-tier`` would make: checkpoints speak
+                of the joined logs, and nothing tells that a local log dir was stopped cleanly, or was a finished copy.
+                Globs name the partitions of which that is wanted.
 Left out:       segments that cannot be read, such as encrypted ones without a key. ``problems`` names them.
 Never:          a write. A broker's own files stay as they are.
 """
@@ -37,12 +40,17 @@ from storage.log.leader_epochs import read_leader_epochs, topic_id_if_sound
 from storage.log.listing import Listing, list_partition
 from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.names import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    INCOMPLETE_FILE,
     LEADER_EPOCH_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
+    MANIFEST_FILE,
     PARTITION_METADATA_FILE,
     FileKind,
     TopicPartition,
+    is_named,
     parse_partition_dir_name,
     parse_segment_file_name,
     segment_file_name,
@@ -57,12 +65,15 @@ from storage.tiers.joining import OFFSET_MAX, LocalPart, LogPiece, OffsetSpan, j
 from storage.tiers.layout import OriginalFile
 from storage.tiers.local import LocalFile
 from storage.tiers.objects import listed
+from storage.tiers.restored import RestoredPartition, restored_of
 from storage.tiers.segments import RemoteSegment, TieredPartition, TierFile
 from storage.tiers.tier import Tier
 
 _REMOTE: Final = ".remote"
 _HELD: Final = ".segment"
 """Behind the ids of a segment, so that no such name looks like that of a partition."""
+_OF_ITS_OWN_LIFE: Final = frozenset({CLEAN_SHUTDOWN_FILE, MANIFEST_FILE, INCOMPLETE_FILE})
+"""The files of a log dir that say how it was left. A joined one was never stopped cleanly, and is no finished copy."""
 _KINDS: Final = {
     TierFile.LOG: FileKind.LOG,
     TierFile.INDEX: FileKind.INDEX,
@@ -71,17 +82,22 @@ _KINDS: Final = {
 }
 
 
-def view_of(tier: Path, log_dirs: Iterable[Path] = (), keys: Iterable[str] = ()) -> StoredPath:
+def view_of(
+    tier: Path, log_dirs: Iterable[Path] = (), keys: Iterable[str] = (), restored: Iterable[str] | None = None
+) -> StoredPath:
     """Return the path of the log dir that shows a tier and local log dirs as one.
 
     Args:
         tier: where it lies.
         log_dirs: local log dirs; may be none.
         keys: private keys, each as ``ID=FILE`` or ``FILE``.
+        restored: globs over topic or partition names, for a log dir as ``restore-tier`` would make it; empty means all.
+            None for the log dirs as they are.
     """
     parts = [quote(str(tier.absolute()), safe=":")]
     parts += [f"+{quote(str(followed(path).absolute()), safe=':')}" for path in log_dirs]
     parts += [f"@{quote(key, safe=':=')}" for key in keys]
+    parts += [f"!{quote(glob)}" for glob in (restored or [""] if restored is not None else ())]
     return StoredPath(f"{TIER}{SEPARATOR}{''.join(parts)}")
 
 
@@ -135,6 +151,8 @@ class JoinedLog(NamedTuple):
     pieces: tuple[LogPiece, ...]
     files: Mapping[str, OriginalFile]
     """The files that the view shows, by name."""
+    in_tier: frozenset[int]
+    """The base offsets of the segments that are read from the tier."""
     end: int | None = None
     """Where it was told to end; None if it was not."""
 
@@ -157,25 +175,30 @@ class TierView:
     place: str
     tier: Tier
     log_dirs: tuple[Path, ...]
+    restored: tuple[str, ...] | None = None
+    """Globs for the partitions that are shown as ``restore-tier`` would make them; None if none are."""
     problems: dict[str, None] = field(default_factory=dict)
     """What is left out, and why, in the order in which it was found."""
     _shown: dict[str, dict[str, _Shown]] = field(default_factory=dict)
     _joined: dict[str, JoinedLog] = field(default_factory=dict)
     _ends: dict[str, int] = field(default_factory=dict)
     """Where logs are to end, by the name of the partition."""
+    _restored: dict[str, RestoredPartition] = field(default_factory=dict)
 
     @classmethod
     def opened(cls, place: str, config: Mapping[str, Any]) -> TierView:
         """Open the view that a URL names. Raises: as ``Tier.open``."""
         del config
-        names, *keys = place.removeprefix(TIER + SEPARATOR).split("@")
+        names, *globs = place.removeprefix(TIER + SEPARATOR).split("!")
+        names, *keys = names.split("@")
         tier, *log_dirs = (path_of_text(unquote(name)) for name in names.split("+"))
-        return cls(place, Tier.open(tier, log_dirs, [unquote(key) for key in keys]), tuple(log_dirs))
+        restored = tuple(unquote(glob) for glob in globs if glob) if globs else None
+        return cls(place, Tier.open(tier, log_dirs, [unquote(key) for key in keys]), tuple(log_dirs), restored)
 
     def forget(self) -> None:
         """Have the tier, its metadata and the log dirs looked at anew. Raises: as ``opened``."""
         self.tier = self.opened(self.place, {}).tier
-        for known in (self.problems, self._shown, self._joined):
+        for known in (self.problems, self._shown, self._joined, self._restored):
             known.clear()
         self.__dict__.pop("_local_dirs", None)
 
@@ -190,6 +213,7 @@ class TierView:
             self._ends[str(name)] = end
             self._shown.pop(str(name), None)
             self._joined.pop(str(name), None)
+            self._restored.pop(str(name), None)
             catalogue_of(self.place).list_anew(str(name))
 
     def end_nowhere(self) -> None:
@@ -228,6 +252,32 @@ class TierView:
             self._joined[str(name)] = self._join(partition)
         return self._joined[str(name)]
 
+    def as_restored(self, name: TopicPartition) -> RestoredPartition | None:
+        """Return a partition as a plain log; None if it is not read from the tier. Raises: as a store."""
+        joined = self.joined(name)
+        if joined is None:
+            return None
+        if str(name) not in self._restored:
+            self._restored[str(name)] = self._as_restored(name, joined)
+        return self._restored[str(name)]
+
+    def missing(self, name: TopicPartition) -> tuple[tuple[int, int], ...]:
+        """Return the offsets of a partition that somebody names, and no copy has: from, and to before. Raises: as a
+        store.
+        """
+        found = self.as_restored(name)
+        return found.missing if found else ()
+
+    def _as_restored(self, name: TopicPartition, joined: JoinedLog) -> RestoredPartition:
+        local, stated = joined.local, None
+        if local is not None:
+            stated = LogDir(local.parent).offsets(LOG_START_OFFSET_CHECKPOINT).get(name)
+        end = joined.pieces[-1].end if joined.pieces else stated or 0
+        if end == OFFSET_MAX and local is not None:
+            end = next_offset_of(list_partition(local).segments[-1])
+        is_cut = joined.end is not None
+        return restored_of(self.tier, joined.partition, joined.pieces, joined.lineage, end, stated, is_cut=is_cut)
+
     def _local(self, name: str) -> Path | None:
         return self._local_dirs.get(name)
 
@@ -257,12 +307,18 @@ class TierView:
             first = min((piece.start for piece in pieces), default=end)
             pieces = [piece._replace(end=min(piece.end, end)) for piece in pieces if piece.start < end]
             lineage = tuple(entry for entry in lineage if entry.start_offset < end)
-        shown = self._files_of(listing, pieces)
+        shown: dict[str, OriginalFile] = {}
+        kept, in_tier = [], set[int]()
+        for piece in pieces:
+            if found := self._files_of(listing, piece):
+                kept.append(piece)
+                in_tier.update(_bases_of(found) if piece.remote else ())
+                shown |= found
         if end is not None and not any(map(_is_log, shown)):
             shown[segment_file_name(first, FileKind.LOG)] = MadeFile(b"")
         shown[LEADER_EPOCH_CHECKPOINT] = MadeFile(format_leader_epochs(lineage))
         shown[PARTITION_METADATA_FILE] = MadeFile(format_partition_metadata(partition.topic_id))
-        return JoinedLog(partition, local, lineage, part, tuple(pieces), shown, end)
+        return JoinedLog(partition, local, lineage, part, tuple(kept), shown, frozenset(in_tier), end)
 
     def _log_start(self, local: Path | None) -> int:
         if local is None:
@@ -286,21 +342,21 @@ class TierView:
             if TierFile.LOG not in files:
                 self._note(segment, "its .log is not there")
                 continue
+            if self.restored is not None and (wrong := self.tier.wrong_sizes(segment)):
+                self._note(segment, f"{wrong[0].path} has {wrong[0].size_bytes:,} bytes, not {wrong[0].due_bytes:,}")
+                continue
             found[segment.segment_id] = segment
         return found
 
     def _note(self, segment: RemoteSegment, cause: str) -> None:
         self.problems[f"{segment}: left out: {cause}"] = None
 
-    def _files_of(self, listing: Listing | None, pieces: Iterable[LogPiece]) -> dict[str, OriginalFile]:
-        shown: dict[str, OriginalFile] = {}
-        for piece in pieces:
-            if piece.remote is None:
-                assert listing is not None
-                shown.update(_local_files(listing, piece))
-            else:
-                shown.update(self._remote_files(piece, piece.remote))
-        return shown
+    def _files_of(self, listing: Listing | None, piece: LogPiece) -> dict[str, OriginalFile]:
+        """Return the files of a piece; none of a segment that cannot be cut to it."""
+        if piece.remote is not None:
+            return self._remote_files(piece, piece.remote)
+        assert listing is not None
+        return _local_files(listing, piece)
 
     def _remote_files(self, piece: LogPiece, segment: RemoteSegment) -> dict[str, OriginalFile]:
         base_offset, files = segment.start_offset, dict(self.tier.layout.files(segment))
@@ -395,15 +451,27 @@ class TierView:
         for log_dir in reversed(self.log_dirs):
             shown |= _passed_on(log_dir)
         shown.pop(LOCK_FILE, None)
+        for name in _OF_ITS_OWN_LIFE if self.restored is not None else ():
+            shown.pop(name, None)
         for name in OFFSET_CHECKPOINTS:
-            offsets: dict[TopicPartition, int] = {}
-            for log_dir in self.log_dirs:
-                offsets |= LogDir(log_dir).offsets(name)
-            if offsets:
+            if offsets := self._offsets(name):
                 shown |= _as_shown({name: MadeFile(format_offset_checkpoint(offsets))}, 0)
         for found in self.tiered():
             shown.setdefault(str(found), _Shown(StoredEntry(str(found), is_directory=True)))
         return shown
+
+    def _offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
+        """Return what the checkpoints of a name say of all log dirs; if restored, of the joined logs."""
+        offsets: dict[TopicPartition, int] = {}
+        for log_dir in self.log_dirs:
+            offsets |= LogDir(log_dir).offsets(checkpoint)
+        if self.restored is None or checkpoint == CLEANER_OFFSET_CHECKPOINT:
+            return offsets
+        for name in self.tiered():
+            found = self.as_restored(name) if is_named(name, self.restored) else None
+            if found is not None:
+                offsets[name] = found.offset_in(checkpoint, offsets.get(name, 0))
+        return offsets
 
     def list(self, directory: str) -> list[StoredEntry]:
         """Return the names in a directory. Raises: as ``Store``."""
@@ -486,6 +554,13 @@ def _passed_on(directory: Path) -> dict[str, _Shown]:
         else:
             shown |= _as_shown({name: LocalFile(found)}, 0)
     return shown
+
+
+def _bases_of(files: Iterable[str]) -> Iterator[int]:
+    """Yield the base offsets of the logs among some files."""
+    for name in map(parse_segment_file_name, files):
+        if name is not None and name.kind is FileKind.LOG:
+            yield name.base_offset
 
 
 def _local_part(listing: Listing, epochs: tuple[LeaderEpochEntry, ...], remote_end: int) -> LocalPart | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from cleaner.report.overview.values import Overview
     from policies.forecast.what_if import Question
     from policies.plan import Plan, Request
+    from storage.tiers.view import TierView
 
 _EMBEDDED: Final = "local[*]"
 
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``clean``."""
     parser.epilog = help_on(*(status for status in ExitStatus if status is not ExitStatus.DAMAGED))
     add_log_dirs_operand(parser)
-    add_log_dir_arguments(parser)
+    add_log_dir_arguments(parser, with_tier=True)
     _add_what(parser.add_argument_group("what is done"))
     output = parser.add_argument_group("result")
     output.add_argument(
@@ -98,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exit-code", action="store_true", help="with --dry-run: exit with status 10 if there is something to do"
     )
     add_view_arguments(output, "topics")
-    parser.set_defaults(reads_stores=True)
+    parser.set_defaults(reads_stores=True, tier_cleaned=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -146,7 +147,7 @@ def _clean(args: argparse.Namespace) -> int:
             if not args.output:
                 tell_metrics(cleaner, loaded.settings, request)
             raise
-    outcome = replace(outcome, errors=(*map(str, missing), *outcome.errors))
+    outcome = replace(outcome, errors=(*map(str, missing), *_left_out_of_tier(args), *outcome.errors))
     ended_ms = clock_ms()
     overview = _overview(args, cleaner, loaded, plan, outcome, answered, ended_ms) if args.html else None
     report = CleaningReport(plan, outcome, ended_ms, is_copy=bool(args.output), overview=overview)
@@ -278,6 +279,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     for option, given in (("--exact", args.exact), ("--exit-code", args.exit_code), ("--what-if", args.what_if)):
         if given and not args.dry_run:
             raise InvalidConfig(option, None, "needs --dry-run")
+    if args.tier is not None and not (args.output or args.dry_run):
+        raise InvalidConfig("--tier", str(args.tier), "needs --output DIR, or --dry-run: a tier is only read")
     if args.force_compaction and args.only == "retention":
         raise InvalidConfig("--force-compaction", None, "does not go with --only retention: nothing is compacted then")
     for option, given in (("--dry-run", args.dry_run), ("--delete-delay", args.delete_delay is not None)):
@@ -396,12 +399,37 @@ def _act(
         plan = cleaner.plan(request)
         outcome = cleaner.would_do(plan, exact=args.exact)
         return held_back(plan, outcome.guards), outcome, 0
-    with stopping_on_signals(cleaner) as signals:
+    with stopping_on_signals(cleaner) as signals, ExitStack() as locks:
         if args.output:
+            _lock_beside_tier(args, locks)
             plan, outcome = cleaner.copy(request, args.output, tool_version=__version__, behind=copying)
         else:
             plan, outcome = cleaner.clean(request)
     return plan, outcome, 128 + signals[0] if signals else 0
+
+
+def _lock_beside_tier(args: argparse.Namespace, locks: ExitStack) -> None:
+    """Keep brokers out of the log dirs that are read together with a tier. Raises: LogDirLocked, UnreadableFile."""
+    if (view := _view(args)) is not None:
+        from storage.filesystem import FileSystem
+        from storage.log_dir import LogDir
+
+        for path in view.log_dirs:
+            locks.enter_context(LogDir(path).lock_to_read(FileSystem()))
+
+
+def _left_out_of_tier(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return a line for each segment of the tier that could not be read. The report tells them."""
+    view, args.view = _view(args), None
+    return tuple(view.problems) if view is not None else ()
+
+
+def _view(args: argparse.Namespace) -> TierView | None:
+    if args.tier is None:
+        return None
+    from storage.tiers.view import view_at
+
+    return view_at(args.view)
 
 
 def _status(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> int:

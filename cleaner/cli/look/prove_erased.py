@@ -55,13 +55,14 @@ def run(args: argparse.Namespace) -> int:
     given = given_keys(args)
     check_usable()
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.inventory import is_named, lost_since_the_copy
+    from cleaner.engine.inventory import lost_since_the_copy
     from cleaner.engine.means import Silent
     from cleaner.engine.prove_erased.places import may_be_named
     from cleaner.engine.prove_erased.proving import HolderPlans, KeySearch, list_places, prove
     from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
     from cleaner.report.prove_erased import ErasureReport
     from storage.log_dir import LogDir
+    from storage.names import is_named
 
     encoding, globs = KeyEncoding(args.encoding), tuple(args.topic)
     keys = wanted_keys(given, encoding)

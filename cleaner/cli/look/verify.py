@@ -124,11 +124,11 @@ def run(args: argparse.Namespace) -> int:
 def _run_tier(args: argparse.Namespace) -> int:
     """Check a tier; of log dirs only the metadata of the tier and the epochs and ends of logs are read."""
     from cleaner.engine.clock import SystemClock
-    from cleaner.engine.inventory import is_named
     from cleaner.engine.verify.checked import CheckRequest
     from cleaner.engine.verify.tier_files import look_at_tier, with_content
     from cleaner.report.verify import VerifyReport
     from storage.kernels import check_usable
+    from storage.names import is_named
     from storage.tiers.view import view_at
 
     for given, option in ((args.repair, "--repair"), (args.resume, "--resume"), (args.places, _OPERAND)):
@@ -231,8 +231,8 @@ def request_of(
         threads: by default one a core.
         is_deep: whether each record is read.
     """
-    from cleaner.engine.inventory import is_named
     from cleaner.engine.verify.checked import CheckRequest
+    from storage.names import is_named
 
     def wants(name: TopicPartition) -> bool:
         return (partitions is None or name in partitions) and is_named(name, topics)

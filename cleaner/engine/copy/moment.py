@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.inventory import is_named
 from storage.checkpoints import parse_offset_checkpoint
 from storage.directory import DirectoryEntry, entries_and_status
 from storage.errors import PlanOutOfDate, UnreadableFile, as_unreadable
@@ -42,6 +41,7 @@ from storage.names import (
     FileIdentity,
     FileState,
     TopicPartition,
+    is_named,
     parse_partition_dir_name,
     parse_segment_file_name,
 )

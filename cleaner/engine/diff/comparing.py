@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from cleaner.engine.copy.manifest import Manifest, change_since, damaged_files, read_manifest
 from cleaner.engine.copy.moment import CHECKPOINTS
-from cleaner.engine.inventory import is_named
 from cleaner.engine.journal import GUARDED, partition_of, read_journal
 from cleaner.errors import told
 from storage.checkpoints import CorruptCheckpoint
@@ -28,6 +27,7 @@ from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     TopicPartition,
+    is_named,
     parse_topic_partition,
 )
 from storage.stores.paths import StoredPath, path_of_text

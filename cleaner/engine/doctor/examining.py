@@ -24,7 +24,6 @@ from cleaner.engine.doctor.glancing import LogEnd
 from cleaner.engine.doctor.missing import loss_symptoms
 from cleaner.engine.doctor.walking import WalkBudget, walk
 from cleaner.engine.explain.explaining import Glanced, Look, PartitionChanged, observe
-from cleaner.engine.inventory import is_named
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.space import FileSystemAccount, UnlinkedFile, account_of
@@ -79,6 +78,7 @@ from storage.names import (
     DirState,
     FileState,
     TopicPartition,
+    is_named,
     parse_partition_dir_name,
     parse_segment_file_name,
     parse_topic_partition,

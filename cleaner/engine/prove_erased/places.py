@@ -20,7 +20,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.inventory import is_named
 from storage.directory import DirectoryEntry, entries, status_of
 from storage.errors import UnreadableFile, as_unreadable
 from storage.names import (
@@ -45,6 +44,7 @@ from storage.names import (
     FileState,
     PartitionDirName,
     TopicPartition,
+    is_named,
     parse_partition_dir_name,
     parse_segment_file_name,
 )

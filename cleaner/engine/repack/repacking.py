@@ -29,7 +29,7 @@ from cleaner.engine.compaction.filters import forget_filters
 from cleaner.engine.compaction.passes import OpenSpan, Span, Walk
 from cleaner.engine.compaction.round import aborted_of
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
-from cleaner.engine.inventory import is_named, producer_state_of
+from cleaner.engine.inventory import producer_state_of
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
@@ -52,7 +52,7 @@ from storage.log.active import TornTail
 from storage.log.listing import Listing, ensure_plain_files, list_partition
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
-from storage.names import TopicPartition
+from storage.names import TopicPartition, is_named
 from storage.scan.slices import Checksums
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text

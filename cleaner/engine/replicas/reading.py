@@ -16,7 +16,7 @@ import numpy as np
 
 from cleaner.engine.compaction.round import aborted_transactions
 from cleaner.engine.diff.two_states import OFFSET_END, State
-from cleaner.engine.inventory import ensure_whole_copy, is_named
+from cleaner.engine.inventory import ensure_whole_copy
 from cleaner.engine.repair.topic_ids import ids_of
 from cleaner.engine.replicas.agreement import (
     Agreement,
@@ -47,6 +47,7 @@ from storage.names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     TopicPartition,
+    is_named,
 )
 
 SCHEMA: Final = "logcleaner.digest/1"

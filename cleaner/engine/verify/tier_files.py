@@ -93,19 +93,7 @@ def _facts(view: TierView, segment: RemoteSegment, problems: list[str], locked: 
     wrong: list[tuple[str, int, int]] = []
     if stored and not missing and not problem:
         try:
-            files = layout.files(segment)
-            for suffix, due in layout.sizes(segment).items():
-                if stored.objects[suffix].size_bytes != due:
-                    wrong.append((str(stored.objects[suffix].path), stored.objects[suffix].size_bytes, due))
-            stated, log = segment.size_bytes, files.get(TierFile.LOG)
-            if (
-                segment.has_metadata
-                and stated is not None
-                and log is not None
-                and log.size_bytes != stated
-                and not wrong
-            ):
-                wrong.append((str(stored.objects[TierFile.LOG].path), log.size_bytes, stated))
+            wrong = [(str(path), found, due) for path, found, due in view.tier.wrong_sizes(segment)]
         except _LOCKED as error:
             problems.append(str(error))
             locked.add(segment.segment_id)
