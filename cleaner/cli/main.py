@@ -182,7 +182,7 @@ def status_if_shown(status: int, *, has_acted: bool = False) -> int:
 
 def _acts(args: argparse.Namespace) -> bool:
     """Return whether a command changes log dirs, and leaves a line in their journal for each change."""
-    if getattr(args, "dry_run", False) or getattr(args, "output", None):
+    if any(getattr(args, name, None) for name in ("dry_run", "output", "check", "pending")):
         return False
     asked = args.command in {"clean", "free", "delete-records", "erase", "import", "move"} or (
         args.command == "restore" and args.topic_partition

@@ -1,7 +1,7 @@
 """The documents of commands that change or copy data, or list changes.
 
 ``logcleaner.deletion/1``, ``erase/1``, ``restore/1``, ``sweep/1``, ``import/1``, ``export/1``, ``fetch/1``,
-``manifest/1``, ``move/1``, ``as-of/1`` and ``history/1``.
+``manifest/1``, ``move/1``, ``as_of/1`` and ``history/1``.
 """
 
 from __future__ import annotations
@@ -775,7 +775,7 @@ class AsOfTransaction(TypedDict):
 class AsOfDocument(TypedDict):
     """The document that `clean --until --json` prints."""
 
-    schema: Literal["logcleaner.as-of/1"]
+    schema: Literal["logcleaner.as_of/1"]
     """The name of this schema."""
     dry_run: bool
     """True if no copy was to be written."""

@@ -38,6 +38,7 @@ from cleaner.documents.checks import (
     ReplicasDocument,
     VerifyDocument,
 )
+from cleaner.documents.erasing import ErasureCertificateDocument, ErasureCheckDocument, ErasurePendingDocument
 from cleaner.documents.explain import ExplainDocument
 from cleaner.documents.looks import ConfigDocument, LookupDocument, OwnersDocument, TopicsDocument
 from cleaner.documents.plan import PlanDocument
@@ -52,7 +53,10 @@ _DOCUMENTS: Final = (
     DigestDocument,
     DoctorDocument,
     EraseDocument,
+    ErasureCertificateDocument,
+    ErasureCheckDocument,
     ErasureDocument,
+    ErasurePendingDocument,
     ExplainDocument,
     ExportDocument,
     FetchDocument,

@@ -117,7 +117,7 @@ def new_file(path: Path, log_dir: Path) -> Iterator[BinaryIO]:
 
     Raises: UnusableOutput; UnwritableFile, also for an OSError within the ``with``; OtherWriter, as of a store.
     """
-    _check_usable(path, log_dir)
+    check_new_file(path, log_dir)
     if isinstance(path, StoredPath):
         with Uploads().create(path, path.parent, Purpose.COPY) as uploaded:
             yield cast("BinaryIO", UploadStream(uploaded))
@@ -169,7 +169,8 @@ def _selected(chunk: Chunk, selection: RecordSelection) -> Chunk:
     return replace(chunk, located=np.ascontiguousarray(chunk.located[:, is_taken]))
 
 
-def _check_usable(path: Path, log_dir: Path) -> None:
+def check_new_file(path: Path, log_dir: Path) -> None:
+    """Refuse a path where ``new_file`` could not write. Raises: UnusableOutput."""
     _check_absent(path)
     if not is_stored(path) and not path.parent.is_dir():
         raise UnusableOutput(path, f"{path.parent} is no directory", "make it first")

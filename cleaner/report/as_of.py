@@ -1,4 +1,4 @@
-"""The report of ``clean --until``: text for people, ``logcleaner.as-of/1`` for machines."""
+"""The report of ``clean --until``: text for people, ``logcleaner.as_of/1`` for machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AsOfReport:
         """Return what ``clean --until --json`` prints: offsets, and times in epoch ms."""
         found = self.found
         return {
-            "schema": "logcleaner.as-of/1",
+            "schema": "logcleaner.as_of/1",
             "dry_run": self.output is None,
             "until_ms": found.until_ms,
             "output": self.output,

@@ -39,6 +39,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "segment.ms": "when a broker begins a new segment; `explain` says when that will be",
     "segment.jitter.ms": "how much sooner, at random, a broker begins a new segment",
     "segment.index.bytes": "how large an index of a compacted segment may be",
+    "max.message.bytes": "how large a batch that `clean --repack` merges may be",
     "index.interval.bytes": "how many bytes apart the entries of an index are",
     "file.delete.delay.ms": "how long deleted files wait as `.deleted`",
     "delete.retention.ms": "how long tombstones and markers stay after the first round that meets them",

@@ -5,6 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from cleaner import __version__
+from cleaner.cli.certificates import (
+    Prepared,
+    add_certificate_arguments,
+    check_certificate,
+    check_certificate_usage,
+    show_pending,
+)
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import warn_of_sole_replicas
@@ -18,22 +26,29 @@ from cleaner.journald import Level
 from storage.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from cleaner.documents.erasing import ErasureCertificateDocument
     from cleaner.engine.cleaner import Cleaner
     from cleaner.engine.erase.erasing import Erasure, ErasureRequest
+    from cleaner.engine.means import OpenLogDirs
 
 HELP: Final = "take the records of some keys out of logs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``erase``."""
-    parser.usage = f"%(prog)s --topic GLOB [{OPERAND} ...] [--keys FILE] [-n] [options]"
+    parser.usage = (
+        f"%(prog)s --topic GLOB [{OPERAND} ...] [--keys FILE] [-n] [options]\n"
+        "       %(prog)s --check CERTIFICATE [options]\n"
+        "       %(prog)s --pending CERTIFICATE ... [options]"
+    )
     parser.epilog = help_on(
-        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.REFUSED,
-        ExitStatus.NOT_YET, ExitStatus.WORK_TO_DO,
+        ExitStatus.DONE, ExitStatus.FAILED, ExitStatus.USAGE, ExitStatus.LOCKED, ExitStatus.DAMAGED,
+        ExitStatus.REFUSED, ExitStatus.NOT_YET, ExitStatus.WORK_TO_DO,
         also={
             ExitStatus.FAILED: "a partition could not be read or changed; the others were processed",
             ExitStatus.REFUSED: "not confirmed, or a partition of which nothing is erased",
-            ExitStatus.WORK_TO_DO: "a record of a key stays for now; the report says why",
+            ExitStatus.DAMAGED: "--check: a file differs; or a signature is wrong or missing",
+            ExitStatus.WORK_TO_DO: "a record of a key stays for now; --pending: a replica is owed",
         },
     )  # fmt: skip
     add_key_arguments(parser, "erase")
@@ -62,13 +77,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=at_least_one, default=1, metavar="N", help="threads for reading and writing (default: 1)"
     )
+    add_certificate_arguments(parser)
     add_danger_arguments(parser.add_argument_group("danger"), "the erasure")
-    add_log_dir_arguments(parser, with_topics=False)
-    parser.add_argument("--json", action="store_true", help="print one JSON document, schema logcleaner.erase/1")
+    add_log_dir_arguments(parser, with_topics=False, with_tier=True)
+    parser.set_defaults(tier_apart=True)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document, schema logcleaner.erase/1; of --check erasure_check/1, of --pending "
+        "erasure_pending/1",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the logs, ask, erase under the lock, and show what was done."""
+    check_certificate_usage(args)
+    if args.check:
+        return check_certificate(args)
+    if args.pending:
+        return show_pending(args)
+    return _erase(args)
+
+
+def _erase(args: argparse.Namespace) -> int:
     _check_usage(args)
     given = given_keys(args)
     confirm_force_lock(args)
@@ -79,7 +110,6 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.engine.erase.erasing import ErasureRequest
     from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
     from cleaner.events import EventLog, format_of
-    from cleaner.report.erase import EraseReport
     from policies.plan import Request
 
     keys = wanted_keys(given, KeyEncoding(args.encoding))
@@ -94,7 +124,47 @@ def run(args: argparse.Namespace) -> int:
         for found in opened.missing:
             complain(str(found))
         warn_of_sole_replicas(opened.loaded.log_dirs, args.topic)
-        erasure, signalled = _act(args, opened.cleaner, asked, bar)
+        prepared = Prepared.of(args, tuple(opened.loaded.log_dirs))
+        certifying = None
+        if prepared is not None:
+            asked = asked._replace(certified_as=prepared.secret.request)
+            certifying = _Certifying(args, opened.cleaner, asked, prepared)
+        erasure, signalled = _act(args, opened.cleaner, asked, bar, certifying)
+    _tell(args, erasure)
+    written = certifying.write() if certifying else ExitStatus.DONE
+    return signalled or _status(erasure, is_whole=not opened.missing) or written
+
+
+class _Certifying:
+    """Makes the certificate while the locks are held, and writes it afterwards."""
+
+    def __init__(self, args: argparse.Namespace, cleaner: Cleaner, asked: ErasureRequest, prepared: Prepared) -> None:
+        from cleaner.engine.erase.certificate import Certifier
+        from cleaner.engine.prove_erased.wanted import KeyEncoding
+
+        self._prepared = prepared
+        view = getattr(args, "view", None)
+        encoding = KeyEncoding(args.encoding)
+        self._certifier = Certifier(cleaner, asked, encoding, prepared.secret, __version__, view)
+        self._certificate: ErasureCertificateDocument | None = None
+
+    def take(self, opened: OpenLogDirs, done: Erasure) -> None:
+        """Make the certificate, unless the run was stopped. Raises: UnreadableFile."""
+        if not opened.means.stopping():
+            self._certificate = self._certifier.certified(opened, done)
+
+    def write(self) -> int:
+        """Write the certificate, and return the exit status."""
+        path = self._prepared.path
+        if self._certificate is None:
+            complain(f"{path}: not written: the run was stopped; the same command, run again, writes it")
+            return ExitStatus.FAILED
+        return self._prepared.write(self._certificate)
+
+
+def _tell(args: argparse.Namespace, erasure: Erasure) -> None:
+    from cleaner.report.erase import EraseReport
+
     show(EraseReport(erasure, dry_run=args.dry_run), as_json=args.json)
     for partition in erasure.partitions:
         name = partition.topic_partition
@@ -104,10 +174,11 @@ def run(args: argparse.Namespace) -> int:
             complain(f"{name}: {partition.error}", Level.ERROR)
     for error in erasure.errors:
         complain(error, Level.ERROR)
-    return signalled or _status(erasure, is_whole=not opened.missing)
 
 
-def _act(args: argparse.Namespace, cleaner: Cleaner, asked: ErasureRequest, bar: ProgressBar) -> tuple[Erasure, int]:
+def _act(
+    args: argparse.Namespace, cleaner: Cleaner, asked: ErasureRequest, bar: ProgressBar, certifying: _Certifying | None
+) -> tuple[Erasure, int]:
     """Plan, or erase. Without ``--yes``, ask about the plan first.
 
     Return also the exit status of a signal that came meanwhile, else 0. Raises: NotConfirmed.
@@ -118,12 +189,14 @@ def _act(args: argparse.Namespace, cleaner: Cleaner, asked: ErasureRequest, bar:
     agreed = None
     if args.dry_run or not args.yes:
         agreed = plan_erasure(cleaner, asked, measured=args.dry_run)
-        if args.dry_run or not agreed.records:
+        if args.dry_run or not (agreed.records or certifying):
             return agreed, 0
-        confirm(args, danger_of(agreed))
+        if agreed.records:
+            confirm(args, danger_of(agreed))
         bar.begin_again()
     with stopping_on_signals(cleaner) as signals:
-        return erase(cleaner, asked, agreed), 128 + signals[0] if signals else 0
+        done = erase(cleaner, asked, agreed, certifying.take if certifying else None)
+        return done, 128 + signals[0] if signals else 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
@@ -133,6 +206,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.delete_delay:
         reason = "only 0 is possible: the replaced files are unlinked in this run, or wait for file.delete.delay.ms"
         raise InvalidConfig("--delete-delay", str(args.delete_delay), reason)
+    if args.tier is not None and not (args.certificate and (args.log_dir or args.config)):
+        raise InvalidConfig("--tier", str(args.tier), "nothing is erased there: it needs --certificate and log dirs")
 
 
 def _status(erasure: Erasure, *, is_whole: bool) -> ExitStatus:

@@ -15,10 +15,11 @@ Not chosen: to roll the active segment first. Between roll and swap, a kill woul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Protocol
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from cleaner.engine.beginning import recover_all
 from cleaner.engine.cleaner import Cleaner
@@ -47,6 +48,7 @@ from storage.log.listing import Listing, ensure_plain_files, list_partition
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind, FileState, TopicPartition
+from storage.scan.witness import WitnessFile
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text
 
@@ -60,6 +62,8 @@ class ErasureRequest(NamedTuple):
     """With the globs over topics, and whether replaced files are unlinked at once."""
     keys: tuple[WantedKey, ...]
     with_tombstones: bool = False
+    certified_as: str | None = None
+    """The id of the request for which a certificate is written; None if none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ class ErasedSegment:
     """The most hard links of a file of the segment before; with more than one, the bytes stay under another name."""
     size_after: int | None = None
     """The size of the ``.log`` afterwards; None if it was not measured, or not written."""
+    sha256: str | None = None
+    """The SHA-256 of the ``.log`` before; None without a certificate."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """The offsets of the records that go, each range with its end inclusive; none without a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,9 @@ class Erasure:
         return sum(partition.records for partition in self.partitions)
 
 
+Certify: TypeAlias = Callable[[OpenLogDirs, Erasure], None]
+
+
 def plan_erasure(cleaner: Cleaner, asked: ErasureRequest, *, measured: bool = False) -> Erasure:
     """Read the logs, and return what an erasure would do. It takes no lock, and changes nothing.
 
@@ -142,13 +153,16 @@ def plan_erasure(cleaner: Cleaner, asked: ErasureRequest, *, measured: bool = Fa
     return eraser.all_partitions(eraser.measured if measured else eraser.planned)
 
 
-def erase(cleaner: Cleaner, asked: ErasureRequest, agreed: Erasure | None = None) -> Erasure:
+def erase(
+    cleaner: Cleaner, asked: ErasureRequest, agreed: Erasure | None = None, certify: Certify | None = None
+) -> Erasure:
     """Lock the log dirs, finish what a crash interrupted, read the logs, and erase.
 
     Args:
         cleaner: of the log dirs.
         asked: keys and topics.
         agreed: what the user agreed to. A partition where something else would go is left alone.
+        certify: is handed the result while the locks are still held.
 
     Raises: LogDirLocked, UnreliableLock, UnsafeOwner, JournalFull.
     """
@@ -156,7 +170,10 @@ def erase(cleaner: Cleaner, asked: ErasureRequest, agreed: Erasure | None = None
         errors = list(recover_all(opened, asked.request))
         eraser = _Eraser(opened, cleaner.plan(asked.request), asked, agreed)
         found = eraser.all_partitions(eraser.erased, is_locked=True)
-        return replace(found, errors=(*errors, *found.errors), is_done=True)
+        done = replace(found, errors=(*errors, *found.errors), is_done=True)
+        if certify is not None:
+            certify(opened, done)
+        return done
 
 
 class _Work(NamedTuple):
@@ -216,9 +233,10 @@ class _Eraser:
         log_dir = LogDir(path_of_text(facts.log_dir))
         ensure_no_copy_in_the_way(log_dir, facts.topic_partition, listing, bases)
         ensure_changeable(directory, bases, and_readable=True)
+        found = self._with_hashes(work)
         with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
-            now_ms = means.clock.now_ms()
-            journal.record("erase", now_ms, partition=str(facts.topic_partition), **_entry(found))
+            now_ms, request = means.clock.now_ms(), self._asked.certified_as
+            journal.record("erase", now_ms, partition=str(facts.topic_partition), **_entry(found, request))
         forget_filters(directory)
         at_once = self._asked.request.is_at_once
         interval_bytes = work.partition.policy.index_interval_bytes
@@ -239,6 +257,17 @@ class _Eraser:
         )
         _tell(result, means)
         return result
+
+    def _with_hashes(self, work: _Work) -> ErasedPartition:
+        """Return what was found; for a certificate, with the hash of each segment that loses records, as it is now.
+
+        Raises: UnreadableFile.
+        """
+        if self._asked.certified_as is None:
+            return work.found
+        pairs = zip(work.found.segments, work.marked, strict=True)
+        hashed = (replace(s, sha256=sha256_of(marked.span.segment.log.path)) for s, marked in pairs)
+        return replace(work.found, segments=tuple(hashed))
 
     def _attempt(
         self, log_dir: LogDirPlan, partition: PartitionPlan | UnreadablePartition, act: _Act, *, is_locked: bool
@@ -280,7 +309,7 @@ class _Eraser:
         losing = _losing(marked)
         found = replace(
             nothing,
-            segments=tuple(_erased(one) for one in losing),
+            segments=tuple(_erased(one, with_ranges=self._asked.certified_as is not None) for one in losing),
             stays=Stays.total([stays for one in marked for stays in one.stays]),
             records_read=sum(one.walked.records for one in marked),
             bytes_read=sum(one.span.size_bytes for one in marked),
@@ -330,7 +359,13 @@ def _losing(marked: Sequence[MarkedSegment]) -> tuple[MarkedSegment, ...]:
     return tuple(one for one in marked if one.ordinals.size)
 
 
-def _erased(marked: MarkedSegment) -> ErasedSegment:
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file. Raises: UnreadableFile."""
+    with closing(WitnessFile(path)) as file:
+        return file.sha256()
+
+
+def _erased(marked: MarkedSegment, *, with_ranges: bool) -> ErasedSegment:
     segment = marked.span.segment
     return ErasedSegment(
         segment.base_offset,
@@ -340,19 +375,37 @@ def _erased(marked: MarkedSegment) -> ErasedSegment:
         int(marked.offsets[0]),
         int(marked.offsets[-1]),
         segment.sizes.links,
+        ranges=marked.ranges() if with_ranges else (),
     )
 
 
-def _entry(found: ErasedPartition) -> dict[str, object]:
-    """Return the fields of the journal's line. No key is among them, and no hash of a key."""
+def _entry(found: ErasedPartition, request: str | None) -> dict[str, object]:
+    """Return the fields of the journal's line. No key is among them, and no hash of a key.
+
+    With the id of a request, a later run can still certify what this one did, if it ends before its certificate.
+    """
     return {
+        **({} if request is None else {"request": request}),
         "bytes": sum(segment.identity.size_bytes for segment in found.segments),
         "records": found.records,
         "first_offset": found.segments[0].first_offset,
         "last_offset": found.segments[-1].last_offset,
-        "segments": [{"base_offset": s.base_offset, "bytes": s.identity.size_bytes} for s in found.segments],
+        "segments": [_listed(segment) for segment in found.segments],
         SOURCES: [[s.base_offset, s.identity.size_bytes, s.identity.mtime_ns] for s in found.segments],
     }
+
+
+def _listed(segment: ErasedSegment) -> dict[str, object]:
+    named: dict[str, object] = {"base_offset": segment.base_offset, "bytes": segment.identity.size_bytes}
+    if segment.sha256 is not None:
+        named |= {
+            "sha256": segment.sha256,
+            "records": segment.records,
+            "tombstones": segment.tombstones,
+            "first_offset": segment.first_offset,
+            "last_offset": segment.last_offset,
+        }
+    return named
 
 
 def _tell(result: ErasedPartition, means: Means) -> None:

@@ -124,6 +124,11 @@ class MarkedSegment:
         """The segment."""
         return self.walked.span
 
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Return the offsets of the records that go, as ranges with inclusive ends."""
+        runs = np.split(self.offsets, np.flatnonzero(np.diff(self.offsets) != 1) + 1)
+        return tuple((int(run[0]), int(run[-1])) for run in runs if run.size)
+
     def bitmap(self) -> Words:
         """Return the records that stay, one bit a record."""
         bitmap = new_bitmap(self.walked.records)

@@ -1,0 +1,255 @@
+"""Hold files against the certificate of an erasure, and lay the certificates of several brokers side by side."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from cleaner.engine.erase.certificate import read_certificate
+from cleaner.engine.journal import partition_of, read_journal
+from policies.certificates import (
+    CertifiedReplica,
+    ErasureOutcome,
+    FileSeen,
+    FileVerdict,
+    PendingReplica,
+    judge_file,
+    pending_replicas,
+)
+from storage.directory import status_of
+from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, as_unreadable
+from storage.kernels.layout import OFFSET
+from storage.log_dir import LogDir
+from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
+from storage.scan.chunks import every_chunk
+from storage.scan.segments import open_whole
+from storage.scan.slices import Damage
+from storage.scan.witness import WitnessFile
+from storage.stores.paths import path_of_text
+
+if TYPE_CHECKING:
+    from cleaner.documents.erasing import CertificateHolder, CertifiedFile, ErasureCertificateDocument
+
+_BLOCK_BYTES: Final = 1 << 20
+_REWRITING: Final = frozenset(
+    {"delete", "compact", "erase", "recover", "restore", "repair", "revert", "import", "append", "move"}
+)
+"""The kinds of the journal's lines behind which a ``.log`` may have other bytes, or be gone."""
+
+
+class MixedRequests(LogCleanerError):
+    """Certificates of different requests, which say nothing about each other."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+    other: Path
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: is of another request than {self.other} ({self.what}): name certificates of one request, "
+            "made on every broker with the --secret of the first"
+        )
+
+
+class JudgedFile(NamedTuple):
+    """A certified file, and what became of it."""
+
+    path: Path
+    verdict: FileVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCertificate:
+    """A certificate, held against the files."""
+
+    path: Path
+    certificate: ErasureCertificateDocument
+    files: tuple[JudgedFile, ...]
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if a person must look at a file."""
+        return any(file.verdict.state.is_wrong for file in self.files)
+
+
+def check(path: Path, log_dirs: Sequence[Path]) -> CheckedCertificate:
+    """Hold the files of a certificate against it.
+
+    Args:
+        path: of the certificate.
+        log_dirs: where the files lie now; none means where they lay.
+
+    Raises: CorruptCertificate; UnreadableFile; as ``LogDir.open`` for a log dir that is not there.
+    """
+    certificate = read_certificate(path)
+    opened = [LogDir.open(one) for one in log_dirs or [path_of_text(d["path"]) for d in certificate["log_dirs"]]]
+    since = {log_dir.path: _Since.of(log_dir, certificate["time_ms"]) for log_dir in opened}
+    found: list[JudgedFile] = []
+    for partition in certificate["partitions"]:
+        name = TopicPartition(partition["topic"], partition["partition"])
+        own = path_of_text(partition["log_dir"])
+        for file in partition["files"]:
+            here = [d.path for d in opened if (d.path / file["path"]).exists()] or [d.path for d in opened]
+            place = own if own in here else here[0]
+            seen = _seen(place / file["path"], file, since[place], name, is_home=place == own)
+            found.append(JudgedFile(place / file["path"], judge_file(seen)))
+    return CheckedCertificate(path, certificate, tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The certificates of one request, side by side."""
+
+    paths: tuple[Path, ...]
+    certificates: tuple[ErasureCertificateDocument, ...]
+    replicas: tuple[PendingReplica, ...]
+    holders: tuple[tuple[Path, CertificateHolder], ...]
+    """The path of a certificate, and a file for which no time is known from which on it holds no key."""
+
+    @property
+    def is_pending(self) -> bool:
+        """True if a replica is owed, or something holds a key that nothing removes."""
+        return bool(self.holders) or any(one.is_owed for one in self.replicas)
+
+
+def pending(paths: Sequence[Path]) -> Pending:
+    """Lay certificates side by side. Raises: MixedRequests, CorruptCertificate, UnreadableFile."""
+    certificates = [read_certificate(path) for path in paths]
+    for path, one in zip(paths, certificates, strict=True):
+        if one["request"] != certificates[0]["request"]:
+            raise MixedRequests(path, paths[0], "another secret")
+        if one["keys"] != certificates[0]["keys"] or one["with_tombstones"] != certificates[0]["with_tombstones"]:
+            raise MixedRequests(path, paths[0], "other keys, or --tombstones")
+        if None not in (one["cluster_id"], certificates[0]["cluster_id"]) and (
+            one["cluster_id"] != certificates[0]["cluster_id"]
+        ):
+            raise MixedRequests(path, paths[0], "another cluster")
+    replicas = [one for source, found in enumerate(certificates) for one in _certified(found, source)]
+    newest = {(one["host"], one["node_id"], one["kind"], one["original"]): one["time_ms"] for one in certificates}
+    for one in certificates:
+        key = one["host"], one["node_id"], one["kind"], one["original"]
+        newest[key] = max(newest[key], one["time_ms"])
+    holders = [
+        (path, holder)
+        for path, one in zip(paths, certificates, strict=True)
+        if one["time_ms"] == newest[one["host"], one["node_id"], one["kind"], one["original"]]
+        for holder in one["holders"]
+        if holder["values"] and holder["gone_by_ms"] is None and not _is_told(holder, one)
+    ]
+    return Pending(tuple(paths), tuple(certificates), pending_replicas(replicas), tuple(holders))
+
+
+def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
+    """Return whether a file is one of a certified partition, whose outcome tells of it."""
+    files = {f"{one['log_dir']}/{file['path']}" for one in certificate["partitions"] for file in one["files"]}
+    return holder["path"] in files
+
+
+def _certified(certificate: ErasureCertificateDocument, source: int) -> Iterator[CertifiedReplica]:
+    for one in certificate["partitions"] if certificate["kind"] == "in_place" else ():
+        assigned = None if one["replicas"] is None else tuple(one["replicas"])
+        yield CertifiedReplica(
+            one["topic"], one["partition"], one["topic_id"], certificate["node_id"], certificate["time_ms"],
+            ErasureOutcome(one["outcome"]), assigned, source,
+        )  # fmt: skip
+
+
+class _Since(NamedTuple):
+    """The acts of a log dir since a certificate, and where its logs start."""
+
+    acts: Sequence[tuple[TopicPartition, str, frozenset[int] | None]]
+    """Partition, kind of the journal's line, and the segments that the line names; None if it may be any."""
+    starts: Mapping[TopicPartition, int]
+
+    @classmethod
+    def of(cls, log_dir: LogDir, time_ms: int) -> _Since:
+        acts = []
+        for entry in read_journal(log_dir.path):
+            name = partition_of(entry)
+            if name is not None and entry["time_ms"] > time_ms and entry["what"] in _REWRITING:
+                acts.append((name, str(entry["what"]), _bases(entry)))
+        starts: Mapping[TopicPartition, int] = {}
+        with suppress(LogCleanerError):
+            starts = log_dir.offsets(LOG_START_OFFSET_CHECKPOINT)
+        return cls(acts, starts)
+
+    def act_on(self, name: TopicPartition, base_offset: int) -> str | None:
+        """Return the kind of the last act on a segment; None if the journal tells of none."""
+        kinds = [what for found, what, bases in self.acts if found == name and (bases is None or base_offset in bases)]
+        return kinds[-1] if kinds else None
+
+
+def _bases(entry: Mapping[str, Any]) -> frozenset[int] | None:
+    groups, segments = entry.get("groups"), entry.get("segments")
+    with suppress(KeyError, TypeError):
+        if isinstance(groups, list):
+            return frozenset(base for group in groups for base in group)
+        if isinstance(segments, list):
+            return frozenset(segment["base_offset"] for segment in segments)
+    return None
+
+
+def _seen(path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, *, is_home: bool) -> FileSeen:
+    act, start = since.act_on(name, file["base_offset"]), since.starts.get(name, 0)
+    try:
+        status = status_of(path)
+    except OSError:
+        return FileSeen(False, journalled=act, is_below_start=file["base_offset"] < start)
+    after = file["after"]
+    size_bytes = status.st_size
+    if after is None:
+        return FileSeen(True, journalled=act or "no hash: the file could not be read when the certificate was made")
+    is_longer = file["active"] and size_bytes > after["bytes"]
+    head_bytes = after["bytes"] if is_longer else size_bytes
+    if head_bytes == after["bytes"] and _head_sha256(path, head_bytes) == after["sha256"]:
+        return FileSeen(True, is_same=True, is_longer=is_longer)
+    damage, returned = _searched(path, file)
+    is_same_file = status.st_ino == file["inode"] if is_home else None
+    return FileSeen(
+        True,
+        has_same_size=size_bytes == after["bytes"],
+        has_same_inode=is_same_file,
+        is_untouched=bool(is_same_file) and size_bytes == after["bytes"] and status.st_mtime_ns == file["mtime_ns"],
+        journalled=act,
+        damage=damage,
+        returned_offset=returned,
+    )
+
+
+def _head_sha256(path: Path, size_bytes: int) -> str:
+    """Return the SHA-256 of the first bytes of a file. Raises: UnreadableFile."""
+    hashed = hashlib.sha256()
+    with as_unreadable(path), path.open("rb") as file:
+        while size_bytes and (block := file.read(min(size_bytes, _BLOCK_BYTES))):
+            hashed.update(block)
+            size_bytes -= len(block)
+    return hashed.hexdigest()
+
+
+def _searched(path: Path, file: CertifiedFile) -> tuple[str | None, int | None]:
+    """Read a file that has other bytes. Return its first damage, and the first erased offset with a record."""
+    pairs = sorted((first, last) for deed in file["deeds"] for first, last in deed["ranges"])
+    firsts, lasts = np.array([one for one, _ in pairs], np.int64), np.array([one for _, one in pairs], np.int64)
+    damage, returned = None, None
+    try:
+        with open_whole(WitnessFile(path)) as reader:
+            for found in every_chunk(reader):
+                if isinstance(found, Damage):
+                    damage = damage or f"at byte {found.error.position}: {found.error.cause}"
+                    continue
+                offsets = found.located[OFFSET]
+                places = np.searchsorted(firsts, offsets, "right") - 1
+                if pairs and returned is None:
+                    back = offsets[(places >= 0) & (offsets <= lasts[places])]
+                    returned = int(back[0]) if back.size else None
+    except UnreadableFile as error:
+        damage = damage or error.cause
+    return damage, returned

@@ -1,0 +1,137 @@
+"""The reports of ``erase --check`` and ``erase --pending``: text for people, documents for machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cleaner.engine.erase.checking import CheckedCertificate, Pending
+from cleaner.report.page import Lines, Page
+from policies.certificates import CertifiedState, PendingReplica, ReplicaState
+from policies.reasons import counted, moment
+
+if TYPE_CHECKING:
+    from cleaner.documents.erasing import ErasureCheckDocument, ErasurePendingDocument, PendingPartition
+
+CHECK_SCHEMA: Final = "logcleaner.erasure_check/1"
+PENDING_SCHEMA: Final = "logcleaner.erasure_pending/1"
+_STATES: Final = {
+    ReplicaState.ERASED: "erased",
+    ReplicaState.STAYS: "owed: a record of a key stays there for now",
+    ReplicaState.REFUSED: "owed: the erasure was refused",
+    ReplicaState.FAILED: "owed: the erasure failed",
+    ReplicaState.OWED: "owed: no certificate speaks of it",
+    ReplicaState.UNKNOWN: "no certificate knows which brokers have it, for lack of cluster metadata",
+}
+_FILES: Final = {
+    CertifiedState.AS_CERTIFIED: "as certified",
+    CertifiedState.GROWN: "as certified, and grown",
+    CertifiedState.REWRITTEN: "rewritten since",
+    CertifiedState.GONE: "gone",
+    CertifiedState.RETURNED: "with an erased record that is back",
+    CertifiedState.DIFFERS: "that differ",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Files held against the certificate of an erasure."""
+
+    checked: CheckedCertificate
+    signed_by: str | None
+    """Who signed the certificate; None if nobody did, or nobody checked who."""
+
+    def document(self) -> ErasureCheckDocument:
+        """Return what ``erase --check --json`` prints."""
+        checked = self.checked
+        return {
+            "schema": "logcleaner.erasure_check/1",
+            "certificate": str(checked.path),
+            "certified_ms": checked.certificate["time_ms"],
+            "request": checked.certificate["request"],
+            "signed_by": self.signed_by,
+            "wrong": checked.is_wrong,
+            "files": [
+                {"path": str(one.path), "state": one.verdict.state, "text": one.verdict.text} for one in checked.files
+            ],
+        }
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield a line for each file that is not as certified, and the sums."""
+        for one in self.checked.files:
+            state = one.verdict.state
+            if state.is_wrong or page.every_segment or state not in (CertifiedState.AS_CERTIFIED, CertifiedState.GROWN):
+                page.line(f"{one.path}: {state}: {one.verdict.text}", "bold red" if state.is_wrong else "", hanging=2)
+        numbers = Counter(one.verdict.state for one in self.checked.files)
+        told = [f"{numbers[state]:,} {words}" for state, words in _FILES.items() if numbers[state]]
+        page.line(f"{counted(len(self.checked.files), 'file')}: {', '.join(told) or 'none certified'}", hanging=2)
+        page.line(f"certified {moment(self.checked.certificate['time_ms'])}{_by(self.signed_by)}", hanging=2)
+        if numbers[CertifiedState.REWRITTEN] or numbers[CertifiedState.GONE]:
+            page.line("logcleaner prove-erased shows whether files that were rewritten since hold a key.", hanging=2)
+        yield page.text
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReport:
+    """The certificates of all brokers, side by side."""
+
+    pending: Pending
+
+    def document(self) -> ErasurePendingDocument:
+        """Return what ``erase --pending --json`` prints."""
+        return {
+            "schema": "logcleaner.erasure_pending/1",
+            "request": self.pending.certificates[0]["request"],
+            "pending": self.pending.is_pending,
+            "replicas": [self._replica(one) for one in self.pending.replicas],
+            "holders": [
+                {"certificate": str(path), "path": holder["path"], "values": holder["values"]}
+                for path, holder in self.pending.holders
+            ],
+        }
+
+    def text(self, page: Page) -> Iterator[Lines]:
+        """Yield a row for each replica, a line for each file that nothing removes, and the sum."""
+        replicas = self.pending.replicas
+        names = [f"{one.topic}-{one.partition}" for one in replicas]
+        columns = max(map(len, names), default=0)
+        for name, one in zip(names, replicas, strict=True):
+            broker = "        " if one.node_id is None else f"broker {one.node_id}"
+            page.row(f"{name:{columns}}  {broker:12}  {_STATES[one.state]}{self._when(one)}", _style(one))
+        for path, holder in self.pending.holders:
+            keyed = counted(holder["values"], "record of the keys", "records of the keys")
+            page.line(f"{holder['path']}: {keyed}, which nothing removes ({path})", "bold red", hanging=2)
+        copies = sum(one["kind"] == "copy" for one in self.pending.certificates)
+        if copies:
+            page.line(f"{counted(copies, 'certificate')} of a copy, which is no replica")
+        owed = sum(one.is_owed for one in replicas)
+        done = f"{counted(len(replicas) - owed, 'replica')} erased"
+        page.line(f"{done}; {owed:,} owed" if owed else f"{done}; none is owed")
+        yield page.text
+
+    def _when(self, one: PendingReplica) -> str:
+        if one.certified is None:
+            return ""
+        return f", {moment(one.certified.time_ms)} on {self.pending.certificates[one.certified.source]['host']}"
+
+    def _replica(self, one: PendingReplica) -> PendingPartition:
+        source = one.certified.source if one.certified else None
+        return {
+            "topic": one.topic,
+            "partition": one.partition,
+            "node_id": one.node_id,
+            "state": one.state,
+            "certificate": None if source is None else str(self.pending.paths[source]),
+            "certified_ms": one.certified.time_ms if one.certified else None,
+            "host": None if source is None else self.pending.certificates[source]["host"],
+        }
+
+
+def _style(one: PendingReplica) -> str:
+    return "bold red" if one.is_owed else ""
+
+
+def _by(signed_by: str | None) -> str:
+    return f", signed by {signed_by}" if signed_by else ""

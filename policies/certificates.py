@@ -1,0 +1,171 @@
+"""Judge certificates of erasures: a file held against its certificate, and the replicas that are still owed.
+
+``erase --check`` asks about files, ``erase --pending`` about replicas (docs/erase.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class CertifiedState(StrEnum):
+    """The closed list of what became of a certified file."""
+
+    AS_CERTIFIED = "AS_CERTIFIED"
+    GROWN = "GROWN"
+    """It was the active segment: it begins with the certified bytes, and more follow."""
+    REWRITTEN = "REWRITTEN"
+    """Another file took its place, each batch with its checksum, and no erased offset has a record."""
+    GONE = "GONE"
+    RETURNED = "RETURNED"
+    """An offset that was erased has a record again."""
+    DIFFERS = "DIFFERS"
+    """It has other bytes, and nobody rewrites a file that way."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if a person must look at it: exit status 4."""
+        return self in (CertifiedState.RETURNED, CertifiedState.DIFFERS)
+
+
+class FileSeen(NamedTuple):
+    """The facts about a certified file, as it is now."""
+
+    is_there: bool
+    is_same: bool = False
+    """Whether it begins with the certified bytes; of a sealed segment, whether it has no others."""
+    is_longer: bool = False
+    has_same_size: bool = False
+    has_same_inode: bool | None = None
+    """Whether it is the same file; None in another place than the certified one."""
+    is_untouched: bool = False
+    """Whether it is the same file with the same times."""
+    journalled: str | None = None
+    """The act of ours that the journal tells of since; None if it tells of none."""
+    damage: str | None = None
+    """Why a batch cannot be read."""
+    returned_offset: int | None = None
+    """The first erased offset that has a record."""
+    is_below_start: bool = False
+    """Whether the log start offset has passed the segment."""
+
+
+class FileVerdict(NamedTuple):
+    """The state of a file since its certificate, in a word and in a sentence."""
+
+    state: CertifiedState
+    text: str
+
+
+def judge_file(seen: FileSeen) -> FileVerdict:  # noqa: PLR0911 - a table of rules
+    """Judge a file by its certificate.
+
+    Brokers and logcleaner replace a sealed segment by a new file; neither writes into one. So a file with the same
+    inode and size but other bytes was changed by a person, a program or the disk.
+    """
+    journalled = f"the journal tells of {seen.journalled} since" if seen.journalled else None
+    if not seen.is_there:
+        start = "the log starts behind it" if seen.is_below_start else None
+        return FileVerdict(CertifiedState.GONE, journalled or start or "a broker deleted it, moved it or merged it")
+    if seen.is_same:
+        if seen.is_longer:
+            return FileVerdict(CertifiedState.GROWN, "it begins with the certified bytes, and records follow")
+        return FileVerdict(CertifiedState.AS_CERTIFIED, "it has the certified bytes")
+    if seen.damage is not None:
+        return FileVerdict(CertifiedState.DIFFERS, f"a batch is damaged: {seen.damage}")
+    if seen.returned_offset is not None:
+        text = f"offset {seen.returned_offset} was erased and has a record again: prove-erased says of which key"
+        return FileVerdict(CertifiedState.RETURNED, text)
+    if journalled:
+        return FileVerdict(CertifiedState.REWRITTEN, journalled)
+    if seen.is_untouched:
+        return FileVerdict(CertifiedState.DIFFERS, "its bytes changed, and its times did not: the disk lies")
+    if seen.has_same_size and seen.has_same_inode is not False:
+        return FileVerdict(
+            CertifiedState.DIFFERS, "it was written to in place, as neither a broker nor logcleaner does"
+        )
+    return FileVerdict(CertifiedState.REWRITTEN, "another file took its place, each batch with its checksum")
+
+
+class ErasureOutcome(StrEnum):
+    """The closed list of what an erasure did to a partition."""
+
+    ERASED = "ERASED"
+    STAYS = "STAYS"
+    """A record of a key stays for now."""
+    REFUSED = "REFUSED"
+    FAILED = "FAILED"
+
+
+class ReplicaState(StrEnum):
+    """The closed list of what is known about a replica."""
+
+    ERASED = "ERASED"
+    STAYS = "STAYS"
+    REFUSED = "REFUSED"
+    FAILED = "FAILED"
+    OWED = "OWED"
+    """The cluster metadata assigns it, and no certificate speaks of it."""
+    UNKNOWN = "UNKNOWN"
+    """No certificate tells which brokers have the other replicas."""
+
+
+class CertifiedReplica(NamedTuple):
+    """A partition of one certificate of an erasure in place."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    node_id: int | None
+    time_ms: int
+    outcome: ErasureOutcome
+    assigned: tuple[int, ...] | None
+    """The node ids of all replicas by the cluster metadata; None if it was not there."""
+    source: int
+    """The place of the certificate among those given."""
+
+
+class PendingReplica(NamedTuple):
+    """A replica, and what is known about it."""
+
+    topic: str
+    partition: int
+    node_id: int | None
+    state: ReplicaState
+    certified: CertifiedReplica | None
+
+    @property
+    def is_owed(self) -> bool:
+        """True unless the replica was erased."""
+        return self.state is not ReplicaState.ERASED
+
+
+def pending_replicas(certified: Iterable[CertifiedReplica]) -> tuple[PendingReplica, ...]:
+    """Return every replica of the certified partitions, ascending by topic, partition and broker.
+
+    The newest certificate that knows them says which replicas there are. Of a broker, its newest certificate counts. A
+    certificate of another topic of that name, which was deleted since, counts for nothing.
+    """
+    groups: dict[tuple[str, int], list[CertifiedReplica]] = {}
+    for one in sorted(certified, key=lambda one: one.time_ms):
+        groups.setdefault((one.topic, one.partition), []).append(one)
+    found: list[PendingReplica] = []
+    for (topic, partition), group in sorted(groups.items()):
+        by_node = _newest(group)
+        assigned = next((one.assigned for one in reversed(group) if one.assigned is not None), None)
+        nodes = {*by_node, *(assigned or ())}
+        for node_id in sorted(nodes, key=lambda node: -1 if node is None else node):
+            known = by_node.get(node_id)
+            state = ReplicaState(known.outcome) if known else ReplicaState.OWED
+            found.append(PendingReplica(topic, partition, node_id, state, known))
+        if assigned is None:
+            found.append(PendingReplica(topic, partition, None, ReplicaState.UNKNOWN, None))
+    return tuple(found)
+
+
+def _newest(group: Sequence[CertifiedReplica]) -> dict[int | None, CertifiedReplica]:
+    """Return the newest certified replica of each broker. ``group``: of one partition, oldest first."""
+    topic_id = next((one.topic_id for one in reversed(group) if one.topic_id is not None), None)
+    return {one.node_id: one for one in group if one.topic_id in (None, topic_id)}

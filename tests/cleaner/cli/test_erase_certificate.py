@@ -1,0 +1,202 @@
+"""``erase --certificate``, ``--check`` and ``--pending`` as a user runs them."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import shutil
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cleaner.cli.main import main
+from storage.names import HIGH_WATERMARK_CHECKPOINT
+
+KEY = "order-0-0003"
+
+
+@pytest.fixture
+def log_dir(demo: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(demo, tmp_path / "data")
+
+
+def erase(log_dir: Path, certificate: Path, *words: str, key: str = KEY) -> int:
+    words = ("--yes", "--certificate", str(certificate), *words)
+    return main(["erase", "--topic", "orders-0", key, *words, "--log-dir", str(log_dir)])
+
+
+def check(certificate: Path, *words: str) -> int:
+    return main(["erase", "--check", str(certificate), *words])
+
+
+def read(certificate: Path) -> Any:
+    return json.loads(certificate.read_bytes())
+
+
+def checked(certificate: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    capsys.readouterr()
+    status = check(certificate, "--json")
+    return status, [file["state"] for file in json.loads(capsys.readouterr().out)["files"]]
+
+
+def sealed_log(log_dir: Path) -> Path:
+    return min((log_dir / "orders-0").glob("*.log"))
+
+
+def test_the_certificate_has_the_files_before_and_after_and_no_key(log_dir, tmp_path, capsys) -> None:
+    before = {p.name: sha256(p.read_bytes()).hexdigest() for p in (log_dir / "orders-0").glob("*.log")}
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate) == 0
+    found = read(certificate)
+    (partition,) = found["partitions"]
+    assert partition["outcome"] == "ERASED"
+    changed = [file for file in partition["files"] if file["before"]]
+    assert changed
+    for file in partition["files"]:
+        name = Path(file["path"]).name
+        assert file["after"]["sha256"] == sha256((log_dir / file["path"]).read_bytes()).hexdigest()
+        assert (file["before"] or file["after"])["sha256"] == before[name]
+        erased = sum(last - first + 1 for deed in file["deeds"] for first, last in deed["ranges"])
+        assert erased == sum(deed["records"] for deed in file["deeds"])
+    assert [file["active"] for file in partition["files"]][-1]
+    assert "Unlinked, not overwritten; consumers, mirrors and snapshots not covered." in found["limits"]
+    assert any(holder["path"].endswith(".deleted") and holder["values"] for holder in found["holders"])
+    secret = tmp_path / "cert.json.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    key = bytes.fromhex(secret.read_text().strip())
+    assert found["keys"]["hmac_sha256"] == [hmac.new(key, KEY.encode(), sha256).hexdigest()]
+    text = certificate.read_text()
+    assert KEY not in text
+    assert not any(make(KEY.encode()).hexdigest() in text for make in (sha256,))
+    assert checked(certificate, capsys)[0] == 0
+
+
+def test_a_certificate_that_was_not_written_is_written_by_the_same_command(log_dir, tmp_path) -> None:
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate) == 0
+    first = read(certificate)
+    certificate.unlink()  # as if the run had died between deed and certificate
+    assert erase(log_dir, certificate) == 0
+    again = read(certificate)
+    assert again["request"] == first["request"]
+    (one,), (other,) = first["partitions"], again["partitions"]
+    assert other["records"] == one["records"] > 0
+    assert [(f["before"], f["after"]) for f in other["files"]] == [(f["before"], f["after"]) for f in one["files"]]
+
+
+def test_a_flipped_bit_a_rewritten_and_a_missing_file_are_told(log_dir, tmp_path, capsys) -> None:
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    log = sealed_log(log_dir)
+    data, status = log.read_bytes(), log.stat()
+    with log.open("r+b") as file:
+        file.seek(len(data) // 2)
+        file.write(bytes([data[len(data) // 2] ^ 1]))
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    status, states = checked(certificate, capsys)
+    assert (status, states[0]) == (4, "DIFFERS")
+    log.write_bytes(data)
+    assert checked(certificate, capsys)[0] == 0
+    assert erase(log_dir, tmp_path / "other.json", key="order-0-0004") == 0
+    status, states = checked(certificate, capsys)
+    assert status == 0
+    assert "REWRITTEN" in states
+    log.unlink()
+    assert "GONE" in checked(certificate, capsys)[1]
+
+
+def test_erased_records_that_are_back_are_found(log_dir, tmp_path, capsys) -> None:
+    before = shutil.copytree(log_dir, tmp_path / "before")
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    (partition,) = read(certificate)["partitions"]
+    changed = next(file["path"] for file in partition["files"] if file["before"])
+    shutil.copy(before / changed, tmp_path / "new")
+    (tmp_path / "new").replace(log_dir / changed)
+    status, states = checked(certificate, capsys)
+    assert status == 4
+    assert "RETURNED" in states
+
+
+def test_an_active_segment_may_grow(log_dir, tmp_path, capsys) -> None:
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate) == 0
+    log = max((log_dir / "orders-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + b"more")
+    status, states = checked(certificate, capsys)
+    assert (status, states[-1]) == (0, "GROWN")
+
+
+def test_pending_names_the_replica_that_is_owed(log_dir, tmp_path, capsys) -> None:
+    ours, other = tmp_path / "1.json", tmp_path / "2.json"
+    assert erase(log_dir, ours, "--delete-delay", "0") == 0
+    document = read(ours)
+    document["node_id"], document["partitions"][0]["replicas"] = 1, [1, 2]
+    ours.write_text(json.dumps(document))
+    assert main(["erase", "--pending", str(ours)]) == 10
+    assert "broker 2      owed" in capsys.readouterr().out
+    other.write_text(json.dumps(document | {"node_id": 2, "host": "b"}))
+    assert main(["erase", "--pending", str(ours), str(other)]) == 0
+    assert "none is owed" in capsys.readouterr().out
+    other.write_text(json.dumps(document | {"request": "x"}))
+    assert main(["erase", "--pending", str(ours), str(other)]) == 2
+    assert "of another request" in capsys.readouterr().err
+
+
+def test_two_brokers_share_a_secret(log_dir, tmp_path) -> None:
+    second = shutil.copytree(log_dir, tmp_path / "second")
+    assert erase(log_dir, tmp_path / "1.json") == 0
+    assert erase(second, tmp_path / "2.json", "--secret", str(tmp_path / "1.json.secret")) == 0
+    one, two = read(tmp_path / "1.json"), read(tmp_path / "2.json")
+    assert (one["request"], one["keys"]) == (two["request"], two["keys"])
+    assert not (tmp_path / "2.json.secret").exists()
+
+
+def test_records_that_stay_are_certified_as_such(log_dir, tmp_path) -> None:
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\norders 0 100\n")
+    assert erase(log_dir, tmp_path / "cert.json") == 10
+    (partition,) = read(tmp_path / "cert.json")["partitions"]
+    assert partition["outcome"] == "STAYS"
+
+
+def test_a_signed_certificate_is_checked_by_its_signature(log_dir, tmp_path, capsys) -> None:
+    key, certificate, allowed = tmp_path / "key", tmp_path / "cert.json", tmp_path / "allowed"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    allowed.write_text(f"dpo@example.com {(tmp_path / 'key.pub').read_text()}")
+    assert erase(log_dir, certificate, "--sign", str(key)) == 0
+    assert check(certificate, "--allowed-signers", str(allowed)) == 0
+    assert "signed by dpo@example.com" in capsys.readouterr().out
+    certificate.write_text(certificate.read_text().replace("in_place", "in_plaxe"))
+    assert check(certificate) == 4
+    assert check(certificate, "--allowed-signers", str(allowed)) == 4
+    (tmp_path / "cert.json.sig").unlink()
+    assert check(certificate, "--allowed-signers", str(allowed)) == 4
+    assert "has no signature" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--topic", "orders", KEY, "-n", "--certificate", "c"), "does not go with --dry-run"),
+        (("--topic", "orders", KEY, "--secret", "c"), "needs --certificate"),
+        (("--check", "c", KEY), "erases nothing"),
+        (("--check", "c", "--pending", "d"), "does not go with --pending"),
+    ],
+)
+def test_wrong_usage_is_told(log_dir, capsys, words, told) -> None:
+    assert main(["erase", *words, "--log-dir", str(log_dir)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_secret_that_others_may_read_is_refused_before_anything_is_erased(log_dir, tmp_path, capsys) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0" * 64 + "\n")
+    secret.chmod(0o644)
+    before = {path: path.read_bytes() for path in (log_dir / "orders-0").glob("*")}
+    assert erase(log_dir, tmp_path / "cert.json", "--secret", str(secret)) == 2
+    assert "chmod 600" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (log_dir / "orders-0").glob("*")} == before
