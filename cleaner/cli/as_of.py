@@ -30,7 +30,8 @@ def add_as_of_arguments(group: argparse._ArgumentGroup) -> None:
         "--until",
         type=moment,
         metavar="TIME",
-        help="with --output or --dry-run: copy the log dir as of a moment, transactions whole, nothing cleaned",
+        help="with --output or --dry-run: copy the log dir as of a moment, transactions whole, nothing cleaned; "
+        "--json prints schema logcleaner.as_of/1",
     )
     group.add_argument(
         "--until-offsets", type=Path, metavar="FILE", help="the same, with the offsets that --write-offsets wrote"

@@ -84,8 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON document, schema logcleaner.erase/1; of --check erasure_check/1, of --pending "
-        "erasure_pending/1",
+        help="print one JSON document, schema logcleaner.erase/1; of --check "
+        "schema logcleaner.erasure_check/1, of --pending "
+        "schema logcleaner.erasure_pending/1",
     )
 
 
