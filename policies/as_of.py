@@ -80,6 +80,38 @@ class TransactionPart(NamedTuple):
     """Whether the marker has a higher epoch: then the epoch had no later transaction. Since Kafka 4, all are so."""
 
 
+class TransactionParts:
+    """Puts the transactions of one log together, of the headers of its batches in their order."""
+
+    def __init__(self, begun: Iterable[TransactionPart] = ()) -> None:
+        """Begin where some transactions are open already."""
+        self._begun = {part.producer_id: part for part in begun}
+        self._ended: list[TransactionPart] = []
+
+    @property
+    def ended(self) -> Sequence[TransactionPart]:
+        """The parts whose marker was met, in the order of their markers."""
+        return self._ended
+
+    @property
+    def open(self) -> Iterable[TransactionPart]:
+        """The parts whose marker was not met."""
+        return self._begun.values()
+
+    def data(self, producer_id: int, epoch: int, offset: int, end: int, time_ms: int) -> None:
+        """Take a batch of data: its base offset, the offset behind it, and its largest timestamp, epoch ms."""
+        begun = self._begun.get(producer_id) or TransactionPart(producer_id, epoch, offset, time_ms, end)
+        self._begun[producer_id] = begun._replace(data_end=end)
+
+    def marker(self, producer_id: int, epoch: int, offset: int, time_ms: int, *, commits: bool) -> None:
+        """Take a marker. A marker behind no data tells nothing."""
+        if begun := self._begun.pop(producer_id, None):
+            ends_epoch = epoch > begun.epoch
+            self._ended.append(
+                begun._replace(marker_offset=offset, marker_ms=time_ms, commits=commits, ends_epoch=ends_epoch)
+            )
+
+
 class MomentLog(NamedTuple):
     """The facts about one log that decide about its cut."""
 

@@ -138,10 +138,8 @@ class ErasureCertificateDocument(TypedDict):
     """When it was made, epoch ms."""
     request: str
     """The id of the request: the same in all certificates of one secret."""
-    kind: Literal["in_place", "copy"]
-    """Whether the log dirs themselves changed, or a copy was made without the records."""
-    original: str | None
-    """Of a copy, the log dir that it was made of."""
+    kind: Literal["in_place"]
+    """What was changed: the log dirs themselves."""
     keys: CertifiedKeys
     """The keys."""
     topics: list[str]

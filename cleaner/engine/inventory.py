@@ -25,7 +25,7 @@ from storage.errors import LogCleanerError, Stopped, UnreadableFile, as_unreadab
 from storage.indexes import TimeIndexEntry
 from storage.log.end import LogEndsBeforeItsStart, ensure_headers_parse, find_end, largest_unindexed_timestamp
 from storage.log.leader_epochs import read_leader_epochs, read_topic_id, topic_id_if_readable
-from storage.log.listing import Listing, list_partition
+from storage.log.listing import Listing, ensure_plain_files, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
 from storage.log.recovery import plan_recovery
 from storage.log_dir import Checkpoints, LogDir, Offsets
@@ -435,8 +435,22 @@ def _last_stable_offset(
         survey.now_ms,
         survey.producer_expiration_ms,
     )
-    unstable = state.first_unstable_offset(bound)
-    return bound if unstable is None else min(bound, unstable)
+    return state.last_stable_offset(bound)
+
+
+def whole_log(facts: PartitionFacts, listing: Listing) -> Listing:
+    """Return the files of a log as they are once recovered, for a run that reads all of it and writes it anew.
+
+    Raises: TornTail if the log ends within a batch; as ``ensure_plain_files`` and ``plan_recovery``.
+    """
+    ensure_plain_files(listing)
+    recovered = plan_recovery(listing).listing
+    if facts.torn_tail_bytes:
+        from storage.log.active import TornTail  # noqa: PLC0415 - it loads what appends to logs
+
+        log = recovered.segments[-1].log
+        raise TornTail(log.path, log.size_bytes - facts.torn_tail_bytes, facts.torn_tail_bytes)
+    return recovered
 
 
 def producer_state_of(facts: PartitionFacts, listing: Listing, now_ms: int, means: Means) -> ProducerState:

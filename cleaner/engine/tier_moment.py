@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from policies.as_of import Cut, MomentLog, TransactionPart, cuts_as_of
+from policies.as_of import Cut, MomentLog, TransactionPart, TransactionParts, cuts_as_of
 from storage.directory import OpenFile
 from storage.errors import CorruptIndex
 from storage.log.end import largest_unindexed_timestamp, next_offset_of
@@ -207,8 +207,8 @@ class LogToCut:
 
     def _parts(self) -> tuple[TransactionPart, ...]:
         producers = self._producers_at(self._segments[self._first].base_offset) if self._first else ()
-        started = {
-            one.producer_id: TransactionPart(
+        parts = TransactionParts(
+            TransactionPart(
                 one.producer_id,
                 one.epoch,
                 one.open_txn_first_offset,
@@ -217,19 +217,15 @@ class LogToCut:
             )
             for one in producers or ()
             if one.open_txn_first_offset is not None
-        }
-        found = []
+        )
         for number in sorted(number for number in self._read if number >= self._first):
             for event in self._read[number]:
-                begun = started.pop(event.producer_id, None)
+                whose = event.producer_id, event.epoch
                 if event.commits is None:
-                    whose = event.producer_id, event.epoch
-                    begun = begun or TransactionPart(*whose, event.offset, event.time_ms, event.end)
-                    started[event.producer_id] = begun._replace(data_end=event.end)
-                elif begun:
-                    how = {"commits": event.commits, "ends_epoch": event.epoch > begun.epoch}
-                    found.append(begun._replace(marker_offset=event.offset, marker_ms=event.time_ms, **how))
-        return (*found, *started.values())
+                    parts.data(*whose, event.offset, event.end, event.time_ms)
+                else:
+                    parts.marker(*whose, event.offset, event.time_ms, commits=event.commits)
+        return (*parts.ended, *parts.open)
 
 
 def cuts_of(logs: Mapping[TopicPartition, LogToCut]) -> Mapping[TopicPartition, Cut]:

@@ -103,9 +103,6 @@ class PendingReport:
         for path, holder in self.pending.holders:
             keyed = counted(holder["values"], "record of the keys", "records of the keys")
             page.line(f"{holder['path']}: {keyed}, which nothing removes ({path})", "bold red", hanging=2)
-        copies = sum(one["kind"] == "copy" for one in self.pending.certificates)
-        if copies:
-            page.line(f"{counted(copies, 'certificate')} of a copy, which is no replica")
         owed = sum(one.is_owed for one in replicas)
         done = f"{counted(len(replicas) - owed, 'replica')} erased"
         page.line(f"{done}; {owed:,} owed" if owed else f"{done}; none is owed")

@@ -176,6 +176,11 @@ class ProducerState:
         starts += [first for first, marker in self._completed if marker >= high_watermark]
         return min(starts, default=None)
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the last stable offset: the high watermark, or where a transaction that is open there begins."""
+        unstable = self.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(high_watermark, unstable)
+
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the producers that a broker has forgotten by ``now_ms``."""
         self._order.grow(self.producers)

@@ -24,7 +24,7 @@ from cleaner.engine.copy.copying import OutputDir, is_of_the_partition
 from cleaner.engine.copy.manifest import manifest_of_restored
 from cleaner.engine.copy.moment import CHECKPOINTS, METADATA_DIR, Moment
 from cleaner.engine.means import Means
-from policies.plan import Request
+from policies.plan import Plan, Request
 from storage.checkpoints import format_leader_epochs, format_offset_checkpoint, parse_leader_epochs, truncate_from_end
 from storage.errors import LogCleanerError, Stopped
 from storage.filesystem import Purpose
@@ -63,7 +63,7 @@ def look_as_of(
         return plan_recovery(list_partition(path_of_text(log_dir) / name)).listing
 
     planned = cleaner.plan(request)
-    _check(planned.log_dirs)
+    _check(planned)
     return decide(planned, lambda facts: listed(facts.log_dir, str(facts.topic_partition)), until_ms, offsets)
 
 
@@ -80,7 +80,8 @@ def copy_as_of(
     """Write the copy.
 
     Args:
-        cleaner: of one log dir. request: with the topics.
+        cleaner: of one log dir.
+        request: with the topics.
         output: a new or an empty directory, of this machine or in a store.
         until_ms: the moment, epoch ms; None if offsets are given.
         offsets: where to cut.
@@ -91,7 +92,7 @@ def copy_as_of(
     """
     with cleaner.locked_to_copy(output, request.topics) as (log_dir, moment, means):
         planned = cleaner.plan(request)
-        _check(planned.log_dirs)
+        _check(planned)
 
         def listed(name: str) -> Listing:
             return plan_recovery(moment.directories[name].listing()).listing
@@ -110,11 +111,10 @@ def copy_as_of(
         return found
 
 
-def _check(log_dirs: Iterable[object]) -> None:
+def _check(planned: Plan) -> None:
     """Refuse log dirs whose checkpoints cannot be read. Raises: UnreadableLogDir."""
-    for log_dir in log_dirs:
-        for error in log_dir.facts.errors:  # type: ignore[attr-defined]
-            raise UnreadableLogDir(error)
+    for error in (error for log_dir in planned.log_dirs for error in log_dir.facts.errors):
+        raise UnreadableLogDir(error)
 
 
 class UnreadableLogDir(LogCleanerError):

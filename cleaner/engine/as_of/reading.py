@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cleaner.engine.owners import OffsetBorders, Tally
-from policies.as_of import MomentLog, StateRecord, TransactionPart, TransactionState
+from policies.as_of import MomentLog, StateRecord, TransactionParts, TransactionState
 from policies.owners.groups import COMMITS
 from policies.owners.holdings import Latest
 from storage.errors import InvalidRecord
@@ -73,8 +73,8 @@ def read_log(name: TopicPartition, listing: Listing, start: int, end: int, until
     for segment in listing.segments:
         if segment.base_offset < end:
             walk.read(segment, end)
-    parts = sorted(walk.parts, key=lambda part: part.marker_ms)
-    log = MomentLog(name, start, end, walk.newer, (*parts, *walk.begun.values()), tuple(walk.states))
+    ended = sorted(walk.parts.ended, key=lambda part: part.marker_ms)
+    log = MomentLog(name, start, end, walk.newer, (*ended, *walk.parts.open), tuple(walk.states))
     return ReadLog(log, walk.older_batches, walk.last_hole)
 
 
@@ -87,8 +87,7 @@ class _Walk:
         self._next: int | None = None
         self.newer: int | None = None
         self.older_batches = self.last_hole = 0
-        self.begun: dict[int, TransactionPart] = {}
-        self.parts: list[TransactionPart] = []
+        self.parts = TransactionParts()
         self.states: list[StateRecord] = []
 
     def read(self, segment: Segment, end: int) -> None:
@@ -113,7 +112,8 @@ class _Walk:
                 elif isinstance(batch, Batch):
                     self._end(batch)
                 elif header.is_transactional and header.has_producer_id:
-                    self._go_on(header)
+                    whose = header.producer_id, header.producer_epoch
+                    self.parts.data(*whose, header.base_offset, header.next_offset, header.max_timestamp_ms)
 
     def _base_of(self, header: BatchHeader | LegacyHeader, segment: Segment) -> int:
         known = segment.base_offset if self._next is None else self._next
@@ -135,24 +135,11 @@ class _Walk:
         elif header.max_timestamp_ms < self._until_ms - _CLOCKS_DIFFER_MS:
             self.older_batches += 1
 
-    def _go_on(self, header: BatchHeader) -> None:
-        begun = self.begun.get(header.producer_id)
-        if begun is None:
-            begun = TransactionPart(
-                header.producer_id, header.producer_epoch, header.base_offset, header.max_timestamp_ms, 0
-            )
-        self.begun[header.producer_id] = begun._replace(data_end=header.next_offset)
-
     def _end(self, batch: Batch) -> None:
-        marker, header = batch.first_txn_marker(), batch.header
-        begun = self.begun.pop(header.producer_id, None) if marker else None
-        if begun and marker:
-            self.parts.append(
-                begun._replace(
-                    marker_offset=header.base_offset, marker_ms=header.max_timestamp_ms,
-                    commits=not marker.is_abort, ends_epoch=header.producer_epoch > begun.epoch,
-                )
-            )  # fmt: skip
+        header = batch.header
+        if marker := batch.first_txn_marker():
+            whose = header.producer_id, header.producer_epoch
+            self.parts.marker(*whose, header.base_offset, header.max_timestamp_ms, commits=not marker.is_abort)
 
     def _states_in(self, batch: Batch) -> Iterator[StateRecord]:
         """Yield the states that matter. Raises: InvalidRecord."""

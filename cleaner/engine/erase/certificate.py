@@ -90,7 +90,7 @@ class Certifier:
         """
         paths = [log_dir.path for log_dir in opened.log_dirs]
         proof, tier = self._proof(opened, paths)
-        return self._document(_Of("in_place", None, opened.log_dirs, tier), done, proof, opened.means.clock.now_ms())
+        return self._document(opened, tier, done, proof)
 
     def _proof(self, opened: OpenLogDirs, paths: Sequence[Path]) -> tuple[ErasureProof, str | None]:
         globs = self.asked.request.topics
@@ -102,29 +102,31 @@ class Certifier:
         view = None if self.view is None else view_at(self.view)
         return (proof, None) if view is None else (under_names_in_tier(proof, view), str(view.tier.path))
 
-    def _document(self, of: _Of, done: Erasure, proof: ErasureProof, now_ms: int) -> ErasureCertificateDocument:
-        nodes = [ids_of(log_dir) for log_dir in of.log_dirs]
-        assigned = read_assigned(of.log_dirs, None)
+    def _document(
+        self, opened: OpenLogDirs, tier: str | None, done: Erasure, proof: ErasureProof
+    ) -> ErasureCertificateDocument:
+        log_dirs = opened.log_dirs
+        nodes = [ids_of(log_dir) for log_dir in log_dirs]
+        assigned = read_assigned(log_dirs, None)
         live = _live_logs(proof)
         deeds = _Deeds(self.secret.request, done)
         return {
             "schema": "logcleaner.erasure_certificate/1",
             "tool": f"logcleaner {self.version}",
-            "time_ms": now_ms,
+            "time_ms": opened.means.clock.now_ms(),
             "request": self.secret.request,
-            "kind": "copy" if of.original else "in_place",
-            "original": of.original,
+            "kind": "in_place",
             "keys": {"encoding": self.encoding, "hmac_sha256": self.secret.hmacs_of(self.asked.keys)},
             "topics": list(self.asked.request.topics),
             "with_tombstones": self.asked.with_tombstones,
             "host": socket.gethostname(),
             "node_id": next((node for node, _ in nodes if node is not None), None),
-            "cluster_id": next(filter(None, map(_cluster_id, of.log_dirs)), None),
+            "cluster_id": next(filter(None, map(_cluster_id, log_dirs)), None),
             "log_dirs": [
                 {"path": str(log_dir.path), "directory_id": directory}
-                for log_dir, (_, directory) in zip(of.log_dirs, nodes, strict=True)
+                for log_dir, (_, directory) in zip(log_dirs, nodes, strict=True)
             ],
-            "tier": of.tier,
+            "tier": tier,
             "partitions": [
                 _partition(one, deeds, live.get((one.log_dir, one.topic_partition), ()), assigned)
                 for one in done.partitions
@@ -168,13 +170,6 @@ def _checked(file: Mapping[str, Any]) -> None:
     int(file["inode"]), int(file["mtime_ns"]), bool(file["active"]), list(file["deeds"])
     if file["after"] is not None:
         int(file["after"]["bytes"]), str(file["after"]["sha256"])
-
-
-class _Of(NamedTuple):
-    kind: str
-    original: str | None
-    log_dirs: tuple[LogDir, ...]
-    tier: str | None
 
 
 _LogKey = tuple[str, TopicPartition]

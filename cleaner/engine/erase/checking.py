@@ -133,18 +133,19 @@ def pending(paths: Sequence[Path]) -> Pending:
         ):
             raise MixedRequests(path, paths[0], "another cluster")
     replicas = [one for source, found in enumerate(certificates) for one in _certified(found, source)]
-    newest = {(one["host"], one["node_id"], one["kind"], one["original"]): one["time_ms"] for one in certificates}
-    for one in certificates:
-        key = one["host"], one["node_id"], one["kind"], one["original"]
-        newest[key] = max(newest[key], one["time_ms"])
+    newest = {_broker(one): one["time_ms"] for one in sorted(certificates, key=lambda one: one["time_ms"])}
     holders = [
         (path, holder)
         for path, one in zip(paths, certificates, strict=True)
-        if one["time_ms"] == newest[one["host"], one["node_id"], one["kind"], one["original"]]
+        if one["time_ms"] == newest[_broker(one)]
         for holder in one["holders"]
         if holder["values"] and holder["gone_by_ms"] is None and not _is_told(holder, one)
     ]
     return Pending(tuple(paths), tuple(certificates), pending_replicas(replicas), tuple(holders))
+
+
+def _broker(certificate: ErasureCertificateDocument) -> tuple[str, int | None]:
+    return certificate["host"], certificate["node_id"]
 
 
 def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
@@ -154,7 +155,7 @@ def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument)
 
 
 def _certified(certificate: ErasureCertificateDocument, source: int) -> Iterator[CertifiedReplica]:
-    for one in certificate["partitions"] if certificate["kind"] == "in_place" else ():
+    for one in certificate["partitions"]:
         assigned = None if one["replicas"] is None else tuple(one["replicas"])
         yield CertifiedReplica(
             one["topic"], one["partition"], one["topic_id"], certificate["node_id"], certificate["time_ms"],

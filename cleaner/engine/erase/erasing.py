@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from cleaner.engine.beginning import recover_all
@@ -31,7 +30,7 @@ from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.round import aborted_of, rewrite_group
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
 from cleaner.engine.erase.marking import ErasureFates, KeyFinder, MarkedSegment, Stays, mark
-from cleaner.engine.inventory import producer_state_of
+from cleaner.engine.inventory import producer_state_of, whole_log
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
@@ -43,12 +42,9 @@ from policies.facts import PartitionFacts, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
 from policies.retain import ProducerEnd
 from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
-from storage.log.active import TornTail
-from storage.log.listing import Listing, ensure_plain_files, list_partition
-from storage.log.recovery import plan_recovery
+from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind, FileState, TopicPartition
-from storage.scan.witness import WitnessFile
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text
 
@@ -266,7 +262,7 @@ class _Eraser:
         if self._asked.certified_as is None:
             return work.found
         pairs = zip(work.found.segments, work.marked, strict=True)
-        hashed = (replace(s, sha256=sha256_of(marked.span.segment.log.path)) for s, marked in pairs)
+        hashed = (replace(s, sha256=self._means.fs.sha256_of(marked.span.segment.log.path)) for s, marked in pairs)
         return replace(work.found, segments=tuple(hashed))
 
     def _attempt(
@@ -294,16 +290,11 @@ class _Eraser:
         """Read all segments of a partition. Raises: LogCleanerError."""
         facts, means = partition.facts, self._means
         listing = list_partition(path_of_text(facts.log_dir) / str(facts.topic_partition))
-        ensure_plain_files(listing)
-        recovered = plan_recovery(listing).listing
-        if facts.torn_tail_bytes:
-            log = recovered.segments[-1].log
-            raise TornTail(log.path, log.size_bytes - facts.torn_tail_bytes, facts.torn_tail_bytes)
+        recovered = whole_log(facts, listing)
         state = producer_state_of(facts, recovered, self._asked.request.now_ms, means)
         assert facts.high_watermark is not None, "else it is refused"
-        unstable = state.first_unstable_offset(facts.high_watermark)
-        stable = facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
-        bounds = ErasureBounds(stable, facts.high_watermark, facts.log_end_offset, self._asked.with_tombstones)
+        stable, end = state.last_stable_offset(facts.high_watermark), facts.log_end_offset
+        bounds = ErasureBounds(stable, facts.high_watermark, end, self._asked.with_tombstones)
         producers = ends_of(state)
         marked = self._marked(facts, recovered.segments, ErasureFates(producers, bounds), bounds, is_locked=is_locked)
         losing = _losing(marked)
@@ -357,12 +348,6 @@ class _Act(Protocol):
 def _losing(marked: Sequence[MarkedSegment]) -> tuple[MarkedSegment, ...]:
     """Return the segments that lose records, ascending: an older value goes before the tombstone behind it."""
     return tuple(one for one in marked if one.ordinals.size)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises: UnreadableFile."""
-    with closing(WitnessFile(path)) as file:
-        return file.sha256()
 
 
 def _erased(marked: MarkedSegment, *, with_ranges: bool) -> ErasedSegment:

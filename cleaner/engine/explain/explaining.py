@@ -342,8 +342,7 @@ def _last_id_in(segment: Segment, producer_id: int) -> str | None:
 def _last_stable_offset(facts: PartitionFacts, state: ProducerState) -> int | None:
     if facts.last_stable_offset is not None or facts.high_watermark is None:
         return facts.last_stable_offset
-    unstable = state.first_unstable_offset(facts.high_watermark)
-    return facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
+    return state.last_stable_offset(facts.high_watermark)
 
 
 def _file_time_ms(path: Path) -> int | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from cleaner.engine.compaction.filters import forget_filters
 from cleaner.engine.compaction.passes import OpenSpan, Span, Walk
 from cleaner.engine.compaction.round import aborted_of
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
-from cleaner.engine.inventory import producer_state_of
+from cleaner.engine.inventory import producer_state_of, whole_log
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
@@ -48,15 +48,14 @@ from policies.repacking import (
 )
 from storage.errors import LogCleanerError, Stopped
 from storage.kernels.layout import CONTROL
-from storage.log.active import TornTail
-from storage.log.listing import Listing, ensure_plain_files, list_partition
-from storage.log.recovery import plan_recovery
+from storage.log.listing import Listing, list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition, is_named
 from storage.scan.slices import Checksums
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text
 
+_Note: TypeAlias = Callable[[Segment, Merged], None]
 _STOPPED: Final = "stopped; the same command, run again, does the rest"
 
 
@@ -193,7 +192,8 @@ class _Repacker:
         facts, done = partition.facts, list[RepackedSegment]()
         found = RepackedPartition(facts.topic_partition, facts.log_dir)
         try:
-            listing = _listing_of(facts)
+            directory = path_of_text(facts.log_dir) / str(facts.topic_partition)
+            listing = whole_log(facts, list_partition(directory))
             found = replace(found, bytes_before=sum(segment.size_bytes for segment in listing.segments))
             if refused := self._refused(log_dir, partition):
                 return replace(found, refused=refused)
@@ -259,12 +259,9 @@ class _Repacker:
         return None
 
 
-_Note = Callable[[Segment, Merged], None]
-
-
 def _repacked(
     partition: PartitionPlan, listing: Listing, asked: RepackRequest, means: Means, target: Destination,
-    done: list[RepackedSegment], note: Callable[[Segment, Merged], None] = lambda _segment, _merged: None, *,
+    done: list[RepackedSegment], note: _Note = lambda _segment, _merged: None, *,
     without: set[int] | frozenset[int] = frozenset(), is_locked: bool,
 ) -> None:  # fmt: skip
     """Write each sealed segment of a partition anew, and hand it to the destination, which ``done`` tells.
@@ -338,19 +335,7 @@ def _last_bases(spans: Sequence[Span], pace: Pace, *, is_locked: bool) -> frozen
 def _stable_offset(facts: PartitionFacts, listing: Listing, request: Request, means: Means) -> int:
     """Return the last stable offset, at most the high watermark. Raises: as ``load_producer_state``."""
     assert facts.high_watermark is not None, "else it is refused"
-    unstable = producer_state_of(facts, listing, request.now_ms, means).first_unstable_offset(facts.high_watermark)
-    return facts.high_watermark if unstable is None else min(facts.high_watermark, unstable)
-
-
-def _listing_of(facts: PartitionFacts) -> Listing:
-    """List a partition as it is once recovered. Raises: LogCleanerError; TornTail."""
-    listing = list_partition(path_of_text(facts.log_dir) / str(facts.topic_partition))
-    ensure_plain_files(listing)
-    recovered = plan_recovery(listing).listing
-    if facts.torn_tail_bytes:
-        log = recovered.segments[-1].log
-        raise TornTail(log.path, log.size_bytes - facts.torn_tail_bytes, facts.torn_tail_bytes)
-    return recovered
+    return producer_state_of(facts, listing, request.now_ms, means).last_stable_offset(facts.high_watermark)
 
 
 def _calm(request: Request) -> Request:
