@@ -35,6 +35,8 @@ GUARDED: Final = "guarded"
 """The kind of the line that follows the line of a compaction if a guard rail then held the compaction back."""
 DROPPED: Final = "dropped"
 """The kind of the line that follows the line of a compaction, with the number of records dropped without a key."""
+REPLACING: Final = ("compact", "erase", "repack")
+"""The kinds of lines that name the logs that they replace, as ``SOURCES``."""
 SOURCES: Final = "sources"
 """The key of the logs in the line of a compaction, an erasure or a repacking: base offset, size and file time (ns)
 of each."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.journal import SOURCES, partition_of, read_entries
+from cleaner.engine.journal import REPLACING, SOURCES, partition_of, read_entries
 from cleaner.engine.undo_notes import RenameTimes, rename_times, retired_file
 from policies.facts import NO_TIMESTAMP, MissingRecords
 from policies.findings.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
@@ -41,8 +41,6 @@ from storage.names import (
 from storage.segment import Segment, SegmentFile
 
 _ENDS: Final = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
-_REPLACING: Final = ("compact", "erase", "repack")
-"""The kinds of journal lines that name the logs that they replace."""
 _RENAME_TAKES_MS_MAX: Final = 60_000
 """The longest time between a line of the journal and the rename; in fact it is far shorter."""
 _Source = tuple[int, int, int]
@@ -162,7 +160,7 @@ class OnlyCopies:
     def _sources(self) -> Mapping[TopicPartition, Mapping[_Source, bool]]:
         found: dict[TopicPartition, dict[_Source, bool]] = {}
         path = self._log_dir.path
-        for entry in (entry for what in _REPLACING for entry in read_entries(path, what)):
+        for entry in (entry for what in REPLACING for entry in read_entries(path, what)):
             if (topic_partition := partition_of(entry)) is not None:
                 with suppress(TypeError, ValueError):  # a line of an older version names no logs
                     named = [(int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ())]

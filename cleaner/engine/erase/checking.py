@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from cleaner.engine.erase.certificate import read_certificate
-from cleaner.engine.journal import partition_of, read_journal
+from cleaner.engine.journal import REPLACING, partition_of, read_journal
 from policies.certificates import (
     CertifiedReplica,
     ErasureOutcome,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES: Final = 1 << 20
 _REWRITING: Final = frozenset(
-    {"delete", "compact", "erase", "recover", "restore", "repair", "revert", "import", "append", "move"}
+    {*REPLACING, "delete", "recover", "restore", "repair", "revert", "import", "append", "move"}
 )
 """The kinds of the journal's lines behind which a ``.log`` may have other bytes, or be gone."""
 

@@ -122,6 +122,18 @@ def test_erased_records_that_are_back_are_found(log_dir, tmp_path, capsys) -> No
     assert "RETURNED" in states
 
 
+def test_a_repacked_segment_is_told_by_the_journal(log_dir, tmp_path, capsys) -> None:
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate) == 0
+    repack = ("--repack", "--codec", "zstd", "--topic", "orders-0", "--only", "retention", "--yes")
+    assert main(["clean", *repack, "--log-dir", str(log_dir)]) == 0
+    capsys.readouterr()
+    assert main(["erase", "--check", str(certificate), "--json"]) == 0
+    texts = [file["text"] for file in json.loads(capsys.readouterr().out)["files"] if file["state"] == "REWRITTEN"]
+    assert texts
+    assert all("repack" in text for text in texts)
+
+
 def test_an_active_segment_may_grow(log_dir, tmp_path, capsys) -> None:
     certificate = tmp_path / "cert.json"
     assert erase(log_dir, certificate) == 0
