@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 from policies.facts import Boot, LastRun
 from policies.plan import Compaction, Deletion
@@ -265,6 +265,21 @@ def partition_of(entry: Mapping[str, Any]) -> TopicPartition | None:
     """Return the partition that an entry is about; None if it names none."""
     name = entry.get("partition")
     return parse_topic_partition(name) if isinstance(name, str) else None
+
+
+class SourceLog(NamedTuple):
+    """A log that a line names as replaced."""
+
+    base_offset: int
+    size_bytes: int
+    mtime_ns: int
+
+
+def sources_of(entry: Mapping[str, Any]) -> tuple[SourceLog, ...]:
+    """Return the logs that an entry names as ``SOURCES``; none if its line is strange, or of an older version."""
+    with suppress(TypeError, ValueError):
+        return tuple(SourceLog(int(base), int(size), int(mtime)) for base, size, mtime in entry.get(SOURCES, ()))
+    return ()
 
 
 def read_last_run(log_dir: Path) -> LastRun | None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.journal import REPLACING, SOURCES, partition_of, read_entries
+from cleaner.engine.journal import REPLACING, SourceLog, partition_of, read_entries, sources_of
 from cleaner.engine.undo_notes import RenameTimes, rename_times, retired_file
 from policies.facts import NO_TIMESTAMP, MissingRecords
 from policies.findings.only_copies import LogAround, OnlyCopy, RetiredLog, SegmentBelow, is_source, lacking
@@ -43,8 +43,6 @@ from storage.segment import Segment, SegmentFile
 _ENDS: Final = (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
 _RENAME_TAKES_MS_MAX: Final = 60_000
 """The longest time between a line of the journal and the rename; in fact it is far shorter."""
-_Source = tuple[int, int, int]
-"""Base offset, size and mtime (ns) of a log that a compaction read."""
 
 
 class OnlyCopyInTheWay(LogCleanerError):
@@ -145,7 +143,7 @@ class OnlyCopies:
         names = (*_ENDS, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
         return {name: self._log_dir.offsets(name) for name in names}
 
-    def sources(self, topic_partition: TopicPartition) -> Mapping[_Source, bool]:
+    def sources(self, topic_partition: TopicPartition) -> Mapping[SourceLog, bool]:
         """Return the logs that compactions, erasures and repackings read, as the journal names them, and whether the
         survivors of each came into a segment of another base offset.
 
@@ -157,16 +155,15 @@ class OnlyCopies:
         return self._sources.get(topic_partition, {})
 
     @cached_property
-    def _sources(self) -> Mapping[TopicPartition, Mapping[_Source, bool]]:
-        found: dict[TopicPartition, dict[_Source, bool]] = {}
+    def _sources(self) -> Mapping[TopicPartition, Mapping[SourceLog, bool]]:
+        found: dict[TopicPartition, dict[SourceLog, bool]] = {}
         path = self._log_dir.path
         for entry in (entry for what in REPLACING for entry in read_entries(path, what)):
             if (topic_partition := partition_of(entry)) is not None:
-                with suppress(TypeError, ValueError):  # a line of an older version names no logs
-                    named = [(int(b), int(size), int(mtime)) for b, size, mtime in entry.get(SOURCES, ())]
+                with suppress(TypeError, ValueError):
                     later = {int(base) for group in entry.get("groups", ()) for base in group[1:]}
                     sources = found.setdefault(topic_partition, {})
-                    sources.update((one, sources.get(one, False) or one[0] in later) for one in named)
+                    sources.update((s, sources.get(s, False) or s.base_offset in later) for s in sources_of(entry))
         return found
 
 
@@ -257,10 +254,10 @@ class _Look:
         return SegmentBelow(base, self._next_offsets[place], log.changed_ns, log.identity.mtime_ns, is_put_in, is_named)
 
     def _is_merged(self, base_offset: int, log: FileIdentity) -> bool:
-        return self._rule.sources(self._name).get((base_offset, log.size_bytes, log.mtime_ns), False)
+        return self._rule.sources(self._name).get(SourceLog(base_offset, log.size_bytes, log.mtime_ns), False)
 
     def _is_named(self, base_offset: int, log: FileIdentity) -> bool:
-        return (base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)
+        return SourceLog(base_offset, log.size_bytes, log.mtime_ns) in self._rule.sources(self._name)
 
 
 def _newest_ms(time_index: SegmentFile | None) -> int:

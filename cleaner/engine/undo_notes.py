@@ -12,7 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleaner.engine.journal import GUARDED, partition_of, read_entries, read_journal, read_lines
+from cleaner.engine.journal import (
+    GUARDED,
+    REPLACING,
+    SourceLog,
+    partition_of,
+    read_entries,
+    read_journal,
+    read_lines,
+    sources_of,
+)
 from policies.facts import PartitionFacts
 from policies.plan import Deletion
 from policies.restore import DeletionFacts, RetiredFile, RetiredSegment
@@ -123,7 +132,9 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
     when repairs replaced files.
 
     A restore ends what a deletion's line says of its files: if a compaction renames such a file again, no line has the
-    time.
+    time. So does a line that names the log as a source: the deletion did not come to its rename, or somebody took the
+    rename back.
+
     Raises: UnreadableFile.
     """
     found: dict[TopicPartition, dict[RetiredFile, Renamed]] = {topic_partition: {} for topic_partition in partitions}
@@ -132,12 +143,26 @@ def rename_times(log_dir: Path, partitions: Collection[TopicPartition]) -> Mappi
             continue
         if entry["what"] == "restore":
             found[topic_partition].clear()
+        elif entry["what"] in REPLACING:
+            _forget_sources(found[topic_partition], entry)
         elif entry["what"] == "repair" and (kept := _kept(entry)):
             found[topic_partition][kept] = Renamed(entry["time_ms"])
         elif entry["what"] == "delete" and (deletion := _deletion(entry)):
             renamed = Renamed(deletion.time_ms, deletion.until_ms or 0)
             found[topic_partition].update((file, renamed) for s in deletion.segments for file in s.files)
     return found
+
+
+def _forget_sources(renamed: dict[RetiredFile, Renamed], entry: Mapping[str, Any]) -> None:
+    """Forget the renames of the segments whose logs an entry names as sources: these logs were still in their place."""
+    bases = {source.base_offset for source in sources_of(entry) if _plain_log(source) in renamed}
+    for file in [file for file in renamed if file.name.base_offset in bases] if bases else ():
+        del renamed[file]
+
+
+def _plain_log(source: SourceLog) -> RetiredFile:
+    name = SegmentFileName(source.base_offset, FileKind.LOG, FileState.PLAIN)
+    return RetiredFile(name, source.size_bytes, source.mtime_ns)
 
 
 def due_ms(file: SegmentFile, delay_ms: int, renamed_ms: RenameTimes, *, is_asked: bool = False) -> int:

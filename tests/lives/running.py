@@ -16,7 +16,7 @@ import tempfile
 import time
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -111,6 +111,8 @@ class LifeClock:
     booted_ms: int
     _moments: list[tuple[int, int]] = field(default_factory=list)
     """Real time in ns, and what the clock of the life said from then on, in ms."""
+    _copied: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """Inode and change time (ns) of a file of a copy: the change time of its original, which no copy keeps."""
 
     @classmethod
     def from_now(cls) -> LifeClock:
@@ -138,6 +140,16 @@ class LifeClock:
         other = LifeClock(self.now_ms, self.booted_ms, list(self._moments))
         other.passes(now_ms - self.now_ms)
         return other
+
+    def knows_copy(self, original: Path, copy: Path) -> None:
+        """See the files of a copy as those of the original, until something changes them."""
+        both = [(path.stat(), (original / path.relative_to(copy)).stat()) for path in copy.rglob("*")]
+        self._copied = {(new.st_ino, new.st_ctime_ns): old.st_ctime_ns for new, old in both}
+
+    def changed_ns(self, status: os.stat_result) -> int:
+        """Return when a file was changed, by the clock of the life."""
+        ns = self._copied.get((status.st_ino, status.st_ctime_ns), status.st_ctime_ns)
+        return self.seen_ns(ns)
 
     def seen_ns(self, ns: int) -> int:
         """Return the time of the life at a real moment."""
@@ -261,14 +273,10 @@ class at_life_time:  # noqa: N801 - reads as a function
         as_listed = segment.listed
 
         def listed(directory: Path, file_name: str, name: Any, status: os.stat_result) -> segment.SegmentFile:
-            found = as_listed(directory, file_name, name, status)
-            return found._replace(changed_ns=clock.seen_ns(found.changed_ns))
-
-        as_changed = only_copies.changed_ns_of
+            return as_listed(directory, file_name, name, status)._replace(changed_ns=clock.changed_ns(status))
 
         def changed_ns_of(path: Path) -> int | None:
-            found_ns = as_changed(path)
-            return found_ns and clock.seen_ns(found_ns)
+            return clock.changed_ns(path.stat()) if path.exists() else None
 
         space_of = LogDir.space
         self._patches: list[Any] = [

@@ -236,6 +236,7 @@ class World:
         shutil.rmtree(copy, ignore_errors=True)
         _copy(self.log_dir, copy)
         clock = self.clock.ahead_to(now_ms)
+        clock.knows_copy(self.log_dir, copy)
         with self._fed():
             options = ("--topic", name, "--log-dir", str(copy), "--config", str(self.config))
             told = run((*words, *options), clock, self.room, copy, None, self._breaks)

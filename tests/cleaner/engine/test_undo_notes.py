@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.engine.journal import Journal
+from cleaner.engine.journal import REPLACING, Journal
 from cleaner.engine.undo_notes import Renamed, journalled_deletions, rename_times
 from policies.restore import RetiredFile
 from storage.filesystem import FileSystem
@@ -51,6 +51,17 @@ def test_restore_makes_the_times_of_its_partition_forgotten(tmp_path, journal):
     assert rename_times(tmp_path, [CLICKS, ORDERS]) == {CLICKS: {}, ORDERS: {FILE: Renamed(DELETED_MS)}}
     delete(journal, DELETED_MS + 7)
     assert rename_times(tmp_path, [CLICKS]) == {CLICKS: {FILE: Renamed(DELETED_MS + 7)}}
+
+
+@pytest.mark.parametrize("what", REPLACING)
+def test_source_of_a_later_line_was_not_renamed_by_the_deletion(tmp_path, journal, what):
+    """A power loss may come between the line of a deletion and its renames."""
+    names = [f"{base:020d}{suffix}" for base in (0, 5) for suffix in (".index", ".log")]
+    delete(journal, DELETED_MS, files=[[name, 10, 20] for name in names], end_offset=7)
+    journal.record(what, DELETED_MS, partition="clicks-0", sources=[[0, 10, 20], [5, 10, 21], [7, 10, 20]])
+    assert {file.name.base_offset for file in rename_times(tmp_path, [CLICKS])[CLICKS]} == {5}
+    journal.record(what, DELETED_MS, partition="clicks-0", sources="none that can be read")
+    assert len(rename_times(tmp_path, [CLICKS])[CLICKS]) == 2
 
 
 def test_partitions_that_nobody_asks_for_are_left_out(tmp_path, journal):
