@@ -455,7 +455,7 @@ class MovedPartition(TypedDict):
     records: Count | None
     """The data records that were read, with their checksums; null if nothing was copied."""
     set_aside: str | None
-    """The name of the old directory, in `log_dir`; null if there is none."""
+    """The name of the old directory, in `log_dir`; null if there is none. The run draws another id than its dry run."""
     rebuilt: list[str]
     """Index files that were not copied, because the next start makes them anew."""
     error: str | None

@@ -70,7 +70,8 @@ def _tell(move: Move, page: Page, would: str) -> None:
         )
         page.note("and the next start makes them anew of the logs")
     if move.set_aside is not None:
-        page.note(f"the old directory {would}become{'' if would else 's'} {move.set_aside}")
+        kept = f"would become {move.topic_partition}.<unique id>-stray" if would else f"is now {move.set_aside}"
+        page.note(f"the old directory {kept}")
 
 
 def _document(move: Move) -> MovedPartition:
