@@ -9,7 +9,7 @@ Finish:     before the check, ``finish`` writes what a broker reads first: the o
 Epochs:     of a topic that was created anew the controller counts leader epochs from 0. An epoch in the log above that
             of the controller wipes the broker's epochs, so all batches get the one that the controller has now. No CRC
             covers it.
-Until:      ``tier_moment`` says where each log ends as of a moment, before anything is brought; the view ends there.
+Until:      ``as_of.reading`` says where each log ends as of a moment, before anything is brought; the view ends there.
             Logs that are no history stay whole: a transaction coordinator must never fall back to an older epoch.
 Never:      a write to the tier, or to a log dir that is read.
 
@@ -26,9 +26,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cleaner.engine.as_of.reading import LogToCut, cuts_of
 from cleaner.engine.copy.manifest import manifest_of_restored
 from cleaner.engine.fetch import Fetch
-from cleaner.engine.tier_moment import LogToCut, cuts_of
 from policies.as_of import Cut
 from policies.findings.findings import FindingCode
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
@@ -209,7 +209,7 @@ class TierRestore:
         for name in names:
             listing = list_partition(self.source / str(name))
             if name.topic not in _NO_HISTORY and listing.segments:
-                logs[name] = LogToCut(listing, self.until_ms, known_ms.get(name))
+                logs[name] = LogToCut(name, listing, self.until_ms, newest_ms=known_ms.get(name))
         cuts = cuts_of(logs)
         before = {name: (log.end, log.has_older_behind) for name, log in logs.items() if cuts[name].offset < log.end}
         view.end_at({name: cuts[name].offset for name in before})

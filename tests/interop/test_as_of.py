@@ -1,15 +1,18 @@
 """Copies of a real broker's log dir as of many moments of its life: transactions are whole, groups resume.
 
-``LOGCLEANER_MOMENTS=20`` tries so many moments; a plain run tries a few, and starts a broker on one.
+``LOGCLEANER_MOMENTS=20`` tries so many moments; a plain run tries two: of a broker that was stopped, and of one that
+was killed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import rmtree
 from typing import Final
@@ -18,6 +21,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from cleaner.cli.main import main
+from storage.records import Batch
+from tests.batches import iter_batches
 from tests.interop.broker import QUIET, Broker
 from tests.interop.clients import SECONDS_MAX, consumed, create_topic
 
@@ -71,8 +76,8 @@ def a_consumer(bootstrap: str, group: str) -> Consumer:
     })  # fmt: skip
 
 
-def lived(kafka: str, place: Path) -> tuple[Broker, int, int]:
-    """Run a broker with producers and groups. Return it, stopped, and the span of its life, epoch ms."""
+def lived(kafka: str, place: Path, *, killed: bool) -> tuple[Broker, int, int]:
+    """Run a broker with producers and groups. Return it, stopped or killed, and the span of its life, epoch ms."""
     broker = Broker(kafka, place / "data", {**QUIET, **QUICK_ENDS, "log.roll.ms": "3000"})
     with broker:
         create_topic(broker.bootstrap, TOPIC, {"segment.bytes": "1048576"}, [[1]] * PARTITIONS)
@@ -83,12 +88,67 @@ def lived(kafka: str, place: Path) -> tuple[Broker, int, int]:
             thread.start()
         for thread in threads:
             thread.join()
+            if killed and thread is threads[-1]:
+                broker.kill()
         last_ms = time.time_ns() // 1_000_000
     return broker, first_ms, last_ms
 
 
-def serves_whole_transactions(kafka: str, copy: Path) -> None:
-    """Start a broker on a copy, and read it: each transaction is whole, and each group goes on where it was."""
+def batches_until(log_dir: Path, topic: str, partition: int, until_ms: int) -> Iterator[Batch]:
+    """Yield the batches of a log before its first one that is newer."""
+    for log in sorted((log_dir / f"{topic}-{partition}").glob("*.log")):
+        for batch in iter_batches(log.read_bytes(), log):
+            assert isinstance(batch, Batch)
+            if batch.header.max_timestamp_ms > until_ms:
+                return
+            yield batch
+
+
+def committed_until(log_dir: Path, until_ms: int) -> set[str]:
+    """Return the transactions that were committed in all partitions by a moment."""
+    found = []
+    for partition in range(PARTITIONS):
+        begun: defaultdict[int, set[str]] = defaultdict(set)
+        found.append(set[str]())
+        for batch in batches_until(log_dir, TOPIC, partition, until_ms):
+            if batch.header.is_control:
+                marker, names = batch.first_txn_marker(), begun.pop(batch.header.producer_id, set())
+                found[-1] |= names if marker and not marker.is_abort else set()
+            else:
+                begun[batch.header.producer_id] |= {name_of(record.key or b"") for record in batch.records()}
+    return set.intersection(*found)
+
+
+def name_of(key: bytes) -> str:
+    number, count, _ = key.decode().split("-")
+    return f"{number}-{count}"
+
+
+def group_offsets_until(log_dir: Path, until_ms: int) -> Mapping[tuple[str, int], int]:
+    """Return what the groups had committed by a moment: the offset by group and partition."""
+    found: dict[tuple[str, int], int] = {}
+    for directory in log_dir.glob("__consumer_offsets-*"):
+        for batch in batches_until(log_dir, "__consumer_offsets", int(directory.name.rpartition("-")[2]), until_ms):
+            for record in batch.records():
+                key, value = record.key or b"", record.value
+                if struct.unpack_from(">h", key)[0] > 1 or value is None:
+                    continue
+                (length,) = struct.unpack_from(">h", key, 2)
+                group, topic = key[4 : 4 + length].decode(), key[6 + length : -4].decode()
+                assert topic == TOPIC
+                found[group, int.from_bytes(key[-4:], "big")] = struct.unpack_from(">q", value, 2)[0]
+    return found
+
+
+def serves_whole_transactions(kafka: str, copy: Path, due: set[str], offsets: Mapping[tuple[str, int], int]) -> None:
+    """Start a broker on a copy, and read it: each transaction is whole, and each group goes on where it was.
+
+    Args:
+        kafka: class path.
+        copy: the log dir.
+        due: the transactions that were committed by the moment.
+        offsets: the offsets of the groups at the moment.
+    """
     broker = Broker(kafka, copy, {**QUIET, **QUICK_ENDS})
     with broker:
         seen: defaultdict[str, int] = defaultdict(int)
@@ -96,13 +156,12 @@ def serves_whole_transactions(kafka: str, copy: Path) -> None:
             wait_for_stable(broker.bootstrap, partition)
             for record in consumed(broker.bootstrap, TOPIC, partition, "read_committed"):
                 assert record.key
-                number, count, _ = bytes.fromhex(record.key).decode().split("-")
-                seen[f"{number}-{count}"] += 1
-        assert seen
-        assert set(seen.values()) == {3 * PARTITIONS}, seen
+                seen[name_of(bytes.fromhex(record.key))] += 1
+        assert due <= seen.keys()
+        assert set(seen.values()) <= {3 * PARTITIONS}, seen
         assert all(int(name.split("-")[1]) % 5 != 4 for name in seen), "an aborted transaction is seen"
         for group in GROUPS:
-            resumes(broker.bootstrap, group)
+            resumes(broker.bootstrap, group, {p: offset for (one, p), offset in offsets.items() if one == group})
 
 
 def wait_for_stable(bootstrap: str, partition: int) -> None:
@@ -123,8 +182,8 @@ def wait_for_stable(bootstrap: str, partition: int) -> None:
     raise AssertionError(f"a transaction hangs in partition {partition}")
 
 
-def resumes(bootstrap: str, group: str) -> None:
-    """The group has committed offsets within the log, and reads every committed record from there on, once."""
+def resumes(bootstrap: str, group: str, offsets: Mapping[int, int]) -> None:
+    """The group stands where it stood, within the log, and reads every committed record from there on, once."""
     consumer = a_consumer(bootstrap, group)
     wanted = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     found = consumer.committed(wanted, timeout=SECONDS_MAX)
@@ -133,7 +192,7 @@ def resumes(bootstrap: str, group: str) -> None:
     for one in found:
         start = max(one.offset, 0)
         _, high = consumer.get_watermark_offsets(one, timeout=SECONDS_MAX)
-        assert start <= high
+        assert start == min(offsets.get(one.partition, 0), high)
         expected |= {
             (one.partition, record.offset)
             for record in consumed(bootstrap, TOPIC, one.partition, "read_committed")
@@ -154,12 +213,14 @@ def resumes(bootstrap: str, group: str) -> None:
     assert sorted(seen) == sorted(expected)
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_each_moment_has_whole_transactions_and_groups_that_resume(
-    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, killed: bool
 ) -> None:
-    broker, first_ms, last_ms = lived(kafka, tmp_path)
-    for number in range(MOMENTS):
-        until_ms = first_ms + (last_ms - first_ms) * (number + 1) // (MOMENTS + 1)
+    broker, first_ms, last_ms = lived(kafka, tmp_path, killed=killed)
+    moments, whole = (MOMENTS + 1) // 2, 0
+    for number in range(moments):
+        until_ms = first_ms + (last_ms - first_ms) * (number + 1) // (moments + 1)
         copy = tmp_path / f"copy-{number}"
         capsys.readouterr()
         command = ["clean", str(broker.log_dir), "--until", str(until_ms), "--output", str(copy), "--json"]
@@ -170,5 +231,8 @@ def test_each_moment_has_whole_transactions_and_groups_that_resume(
         ends = {p["partition"]: p["log_end_offset"] for p in document["partitions"] if p["topic"] == TOPIC}
         assert len(ends) == PARTITIONS
         assert all(p["log_end_offset"] <= p["log_end_before"] for p in document["partitions"])
-        serves_whole_transactions(kafka, copy)
+        due = committed_until(broker.log_dir, until_ms)
+        serves_whole_transactions(kafka, copy, due, group_offsets_until(broker.log_dir, until_ms))
+        whole += len(due)
         rmtree(copy)
+    assert whole

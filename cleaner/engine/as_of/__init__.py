@@ -1,1 +1,1 @@
-"""A copy of a log dir as of a moment: logs are read (``reading``), cut (``deciding``) and copied (``copying``)."""
+"""A moment's log dir: logs are read (``reading``), cut (``deciding``) and copied (``copying``)."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.as_of.reading import OFFSETS, CommittedOffset, ReadLog, committed_offsets, hung_since_ms, read_log
+from cleaner.engine.as_of.reading import OFFSETS, CommittedOffset, LogToCut, committed_offsets, cuts_of, hung_since_ms
 from cleaner.errors import told
-from policies.as_of import Cut, Cuts, OpenPart, SpoilCode, cuts_as_of, cuts_given, spoiled
+from policies.as_of import Cut, Cuts, OpenPart, SpoilCode, cuts_given, spoiled
 from policies.facts import PartitionFacts, UnreadablePartition
 from policies.plan import Plan
 from storage.errors import ErrorKind, InvalidConfig, LogCleanerError
@@ -104,35 +104,46 @@ def decide(
 
     Raises: InvalidConfig if a partition has no offset.
     """
-    failed, read = list[PartitionAsOf](), dict[TopicPartition, tuple[PartitionFacts, Listing, ReadLog]]()
+    failed, logs = list[PartitionAsOf](), dict[TopicPartition, LogToCut]()
+    read = dict[TopicPartition, tuple[PartitionFacts, Listing]]()
+
+    def fail(name: TopicPartition, error: Exception) -> None:
+        failed.append(PartitionAsOf(name, read[name][0].log_dir, told(error)))
+
     for one in (partition for log_dir in planned.log_dirs for partition in log_dir.partitions):
         if isinstance(one, UnreadablePartition):
             failed.append(PartitionAsOf(one.topic_partition, one.log_dir, one.error))
             continue
-        facts = one.facts
-        if offsets is not None and facts.topic_partition not in offsets:
-            cause = f"has no offset of {facts.topic_partition}; write it where that partition is, or choose --topic"
+        facts, name = one.facts, one.facts.topic_partition
+        if offsets is not None and name not in offsets:
+            cause = f"has no offset of {name}; write it where that partition is, or choose --topic"
             raise InvalidConfig("--until-offsets", None, cause)
         try:
-            listing = listed(facts)
-            found = read_log(facts.topic_partition, listing, facts.log_start_offset, facts.log_end_offset, until_ms)
-            read[facts.topic_partition] = facts, listing, found
+            read[name] = facts, listed(facts)
+            logs[name] = LogToCut(name, read[name][1], until_ms, (facts.log_start_offset, facts.log_end_offset))
         except (LogCleanerError, OSError) as error:
-            failed.append(PartitionAsOf(facts.topic_partition, facts.log_dir, told(error)))
-    logs = [found.log for _, _, found in read.values()]
-    cuts = cuts_given(logs, offsets) if offsets is not None else cuts_as_of(logs, hung_since_ms(until_ms or 0))
-    partitions = [_partition(*one, cuts[name]) for name, one in read.items()]
+            failed.append(PartitionAsOf(name, facts.log_dir, told(error)))
+    if offsets is not None:
+        cuts = cuts_given([log.seen for log in logs.values()], offsets)
+    else:
+        cuts = cuts_of(logs, hung_since_ms(until_ms), fail)
+    partitions = list[PartitionAsOf]()
+    for name, log in logs.items():
+        try:
+            partitions.append(_partition(*read[name], log, cuts[name]))
+        except (LogCleanerError, OSError) as error:
+            fail(name, error)
     ends = {**(offsets or {}), **{one.topic_partition: one.end_offset for one in partitions}}
     clamped = [replace(one, clamped=_clamped(one, cuts, ends)) for one in partitions]
     return AsOf(until_ms, (*clamped, *failed), cuts.open_parts, ends)
 
 
-def _partition(facts: PartitionFacts, listing: Listing, found: ReadLog, cut: Cut) -> PartitionAsOf:
+def _partition(facts: PartitionFacts, listing: Listing, log: LogToCut, cut: Cut) -> PartitionAsOf:
     place = place_of(listing.segments, cut.offset, facts.log_start_offset, facts.log_end_offset)
-    spoil = spoiled(found.log, cut, facts.cleaner_checkpoint, found.last_hole)
+    spoil = spoiled(log.seen, cut, facts.cleaner_checkpoint, log.last_hole)
     return PartitionAsOf(
-        facts.topic_partition, facts.log_dir, None, facts.log_start_offset, facts.log_end_offset, cut, place,
-        found.older_batches, spoil,
+        log.name, facts.log_dir, None, facts.log_start_offset, facts.log_end_offset, cut, place, log.older_batches,
+        spoil,
     )  # fmt: skip
 
 

@@ -120,6 +120,44 @@ def test_a_log_whose_compaction_passed_the_moment_is_refused_unless_incomplete(
     clean(capsys, log_dir, "--until", UNTIL_MS, "--output", tmp_path / "copy", "--incomplete")
 
 
+def test_newer_record_of_which_the_time_index_does_not_tell_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partition = PartitionDir(tmp_path / "data")
+    partition.segment(0, keyed(0, "x=1", timestamp_ms=UNTIL_MS), keyed(1, "y=1", timestamp_ms=NOW_MS))
+    (partition.path / f"{0:020d}.timeindex").write_bytes(struct.pack(">qi", UNTIL_MS, 0))
+    partition.segment(2, keyed(2, "z=1", timestamp_ms=NOW_MS))
+    document = clean(capsys, committed(tmp_path / "data", partition), "--until", UNTIL_MS, "--dry-run")
+    assert ends(document) == {"orders-0": 1}
+
+
+def test_batches_and_holes_count_behind_the_cut_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old_ms = UNTIL_MS - 61_000
+    below, behind = PartitionDir(tmp_path / "data"), PartitionDir(tmp_path / "data", "orders-1")
+    below.segment(0, keyed(0, "x=1", timestamp_ms=old_ms), keyed(3, "y=1", timestamp_ms=old_ms))
+    below.segment(9, keyed(9, "z=1", timestamp_ms=NOW_MS), keyed(10, "z=2", timestamp_ms=old_ms))
+    behind.segment(0, keyed(0, "x=1", timestamp_ms=old_ms), keyed(1, "y=1", timestamp_ms=NOW_MS))
+    behind.segment(7, keyed(7, "z=1", timestamp_ms=old_ms), keyed(8, "z=2", timestamp_ms=old_ms))
+    document = clean(
+        capsys, committed(tmp_path / "data", below, behind), "--until", UNTIL_MS, "--dry-run", status=5
+    )  # fmt: skip
+    assert ends(document) == {"orders-0": 4, "orders-1": 1}
+    assert [one["older_batches"] for one in document["partitions"]] == [1, 2]
+    assert [one["spoiled"] and one["spoiled"]["code"] for one in document["partitions"]] == [None, "COMPACTED"]
+
+
+def test_earlier_segment_that_cannot_be_read_fails_its_partition_alone(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = PartitionDir(log_dir, "orders-2")
+    other.segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 100)).segment(1, in_transaction(1, NOW_MS - 90))
+    other.segment(2, keyed(2, "x=1", timestamp_ms=NOW_MS))
+    (other.path / f"{1:020d}.log").write_bytes(bytes(61))
+    document = clean(capsys, log_dir, "--until", UNTIL_MS, "--dry-run", status=1)
+    assert [one["error"] is not None for one in document["partitions"]] == [False, False, False, True]
+    assert ends(document) | {"orders-2": 0} == {"orders-0": 1, "orders-1": 0, GROUPS: 2, "orders-2": 0}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
