@@ -9,9 +9,9 @@ entry relative to that directory; an entry that is a symlink is not followed eit
 own: it is resolved once, when the log dir is opened.
 
 A path in a store takes the same way as a local one: ``entries``, ``names_of``, ``status_of``, ``open_file``,
-``read_whole``, and ``pread``, ``size_of`` and ``close`` of what was opened. A caller that needs a descriptor, because
-of a lock, an inode, a mapping or the page cache, says so: ``opened``, ``open_sized`` and ``open_plain`` give an
-``int``, or raise ``NotOnThisMachine``.
+``read_whole``, and ``pread``, ``view``, ``size_of`` and ``close`` of what was opened. A caller that needs a descriptor,
+because of a lock, an inode, a mapping or the page cache, says so: ``opened``, ``open_sized`` and ``open_plain`` give
+an ``int``, or raise ``NotOnThisMachine``.
 
 Assumes:    two operations may meet two directories of one name, both in the log dir; an action therefore looks at its
             files again just before it acts (``segment.ensure_unchanged``).
@@ -303,6 +303,11 @@ def read_end(path: Path | str, size_bytes: int, parent: int | None = None) -> tu
 def pread(file: OpenFile, size_bytes: int, position: int) -> bytes:
     """Read so many bytes of an open file from a position on, fewer where it ends. Raises: OSError, as of a store."""
     return os.pread(file, size_bytes, position) if isinstance(file, int) else bytes(file.pread(size_bytes, position))
+
+
+def view(file: OpenFile, size_bytes: int, position: int) -> bytes | memoryview:
+    """Read as ``pread`` does; what a store holds in memory already is not copied. Raises: as ``pread``."""
+    return os.pread(file, size_bytes, position) if isinstance(file, int) else file.pread(size_bytes, position)
 
 
 def size_of(file: OpenFile) -> int:

@@ -2,8 +2,8 @@
 
 Steps:      everything is written to a directory beside the wanted one, ``NAME.unfinished-ID``, where ``ID`` stands for
             the place that is fetched. In it ``logcleaner-incomplete`` notes each file that is there whole: version,
-            size and SHA-256. Each file is fsynced. Then the place is listed again, the files are checked, the note
-            goes, and the directory gets its name.
+            size and SHA-256, which another thread computes while the bytes pass. Each file is fsynced. Then the place
+            is listed again, the files are checked, the note goes, and the directory gets its name.
 Invariant:  a directory with the wanted name is whole. One without a name is nothing to a broker.
 Again:      a run that finds such a directory keeps what is noted if the same version lies there still, and if the file
             here has the noted SHA-256, which is computed anew. All else is fetched again.
@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -27,7 +27,7 @@ from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, change_si
 from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means
 from cleaner.errors import UnusableOutput
-from storage.directory import close, pread, read_ahead
+from storage.directory import close, pread, read_ahead, view
 from storage.errors import ErrorKind, LogCleanerError, PlanOutOfDate, Stopped, UnreadableFile, as_unreadable
 from storage.filesystem import NewFile, OutOfSpace, Purpose
 from storage.log_dir import LogDir, read_file
@@ -85,6 +85,14 @@ class Fetched(NamedTuple):
     """What the manifest says otherwise."""
 
 
+class Alteration(NamedTuple):
+    """A change of the bytes of a file while they pass. Its size stays."""
+
+    mark: int
+    """Tells the change from others: a file that is here already counts only if it was changed alike."""
+    altered: Callable[[Iterable[bytes | memoryview]], Iterable[bytes | memoryview]]
+
+
 class _Noted(NamedTuple):
     """The note of a file."""
 
@@ -98,7 +106,7 @@ class Fetch:
 
     def __init__(
         self, source: Path, directory: Path, means: Means, threads: int = THREADS,
-        wants: Callable[[str], bool] = lambda _: True,
+        wants: Callable[[str], bool] = lambda _: True, alters: Callable[[str], Alteration | None] = lambda _: None,
     ) -> None:  # fmt: skip
         """Do nothing yet.
 
@@ -108,13 +116,15 @@ class Fetch:
             means: of the run; ``progress`` hears of each byte that is here.
             threads: files that are brought at the same time, each with at most 48 MiB in memory.
             wants: whether the file of a path within the copy is brought at all.
+            alters: how it is changed.
         """
-        self._wants = wants
+        self._wants, self._alters = wants, alters
         self._source, self._directory, self._means, self._threads = source, directory.absolute(), means, threads
         self._is_stopping = False
         self._noting = Lock()
         self._notes: NewFile | None = None
-        self._sums: dict[str, str] = {}
+        self.sums: dict[str, str] = {}
+        """The SHA-256 of each file that is here, as it was brought."""
         self._times_ms: dict[str, int] = {}
         name = hashlib.blake2b(str(source).encode(), digest_size=4).hexdigest()
         self.unfinished = self._directory.with_name(f"{self._directory.name}.unfinished-{name}")
@@ -167,7 +177,7 @@ class Fetch:
                 sum(noted[path].size_bytes for path in here),
                 manifest is not None,
                 left_out,
-                tuple(_differing(said.values(), self._sums)),
+                tuple(_differing(said.values(), self.sums)),
             )
             checked = check(LogDir(self.unfinished))
             is_well = checked is not None and not checked.is_damaged and not checked.problems
@@ -223,19 +233,46 @@ class Fetch:
 
     def _kept(self, wanted: Mapping[str, EntrySeen], noted: Mapping[str, _Noted]) -> set[str]:
         """Return what is here already, whole, each file read for its SHA-256; remove everything else."""
-        kept = set()
-        for path in _files_below(self.unfinished):
-            name = path.relative_to(self.unfinished).as_posix()
-            if name == INCOMPLETE_FILE:
-                continue
-            self._ensure_going()
-            note, seen = noted.get(name), wanted.get(name)
-            if note and seen and note.version == _version(seen) and self._means.fs.sha256_of(path) == note.sha256:
-                kept.add(name)
-                self._sums[name] = note.sha256
-            else:
-                self._means.fs.unlink(path, Purpose.COPY)
+        here = {path.relative_to(self.unfinished).as_posix(): path for path in _files_below(self.unfinished)}
+        here.pop(INCOMPLETE_FILE, None)
+        noted = {name: note for name, note in noted.items() if name in here and self._is_of(note, name, wanted)}
+        self._means.listener.expect(sum(note.size_bytes for note in noted.values()))
+        with self._stopping_pool("sum") as threads:
+            sums = dict(zip(noted, threads.map(lambda name: self._sum_of(here[name]), noted), strict=True))
+        kept = {name for name, sha256 in sums.items() if sha256 == noted[name].sha256}
+        for name in here.keys() - kept:
+            self._means.fs.unlink(here[name], Purpose.COPY)
+        self.sums.update({name: sums[name] for name in kept})
         return kept
+
+    def _is_of(self, note: _Noted, name: str, wanted: Mapping[str, EntrySeen]) -> bool:
+        """Return whether a file was noted of the version that lies there now."""
+        return name in wanted and note.version == self._version(name, wanted[name])
+
+    def _sum_of(self, path: Path) -> str:
+        """Return the SHA-256 of a file that is here. Raises: Stopped, UnreadableFile."""
+        digest, file = hashlib.sha256(), open_to_read(path)
+        try:
+            at = 0
+            while piece := pread(file, _PIECE_BYTES, at):
+                self._ensure_going()
+                digest.update(piece)
+                at += len(piece)
+                self._means.listener.progress(len(piece))
+        finally:
+            close(file)
+        return digest.hexdigest()
+
+    @contextmanager
+    def _stopping_pool(self, name: str) -> Iterator[ThreadPoolExecutor]:
+        """Yield threads. An error ends what they do."""
+        with ThreadPoolExecutor(self._threads, name) as threads:
+            try:
+                yield threads
+            except BaseException:
+                self.stop()
+                threads.shutdown(wait=True, cancel_futures=True)
+                raise
 
     def _bring(self, wanted: Mapping[str, EntrySeen], here: set[str]) -> None:
         to_come = {path: seen for path, seen in wanted.items() if path not in here}
@@ -244,18 +281,13 @@ class Fetch:
         if needed_bytes > space.f_bavail * space.f_frsize:
             raise CopyDoesNotFit(self.unfinished, needed_bytes, space.f_bavail * space.f_frsize, _ROOM)
         self._means.listener.expect(needed_bytes)
-        with ThreadPoolExecutor(self._threads, "fetch") as threads:
-            coming = [threads.submit(self._bring_file, path, seen) for path, seen in sorted(to_come.items())]
-            try:
-                for one in as_completed(coming):
-                    one.result()
-                    self._ensure_going()
-            except BaseException:
-                self.stop()
-                threads.shutdown(wait=True, cancel_futures=True)
-                raise
+        with self._stopping_pool("sum") as summing, self._stopping_pool("fetch") as threads:
+            coming = [threads.submit(self._bring_file, path, seen, summing) for path, seen in sorted(to_come.items())]
+            for one in as_completed(coming):
+                one.result()
+                self._ensure_going()
 
-    def _bring_file(self, name: str, seen: EntrySeen) -> None:
+    def _bring_file(self, name: str, seen: EntrySeen, summing: Executor) -> None:
         source, target, size_bytes = self._source / name, self.unfinished / name, seen.identity.size_bytes
         self._ensure_going()  # else each thread begins files that it gives up at once
         try:
@@ -263,9 +295,11 @@ class Fetch:
             try:
                 read_ahead(file, 0, size_bytes)
                 with self._means.fs.create(target, target.parent, Purpose.COPY) as new:
-                    pieces = (pread(file, min(_PIECE_BYTES, size_bytes - at), at)
-                              for at in range(0, size_bytes, _PIECE_BYTES))  # fmt: skip
-                    sha256 = self._written(pieces, new)
+                    pieces: Iterable[bytes | memoryview] = (
+                        view(file, min(_PIECE_BYTES, size_bytes - at), at) for at in range(0, size_bytes, _PIECE_BYTES)
+                    )
+                    alteration = self._alters(name)
+                    sha256 = self._written(alteration.altered(pieces) if alteration else pieces, new, summing)
                     if new.size_bytes != size_bytes:
                         raise SourceChanged(source, "it became shorter", _GOES_ON)
                     new.set_mtime(self._times_ms.get(name, seen.identity.mtime_ms) * _NS_A_MS)
@@ -283,23 +317,36 @@ class Fetch:
             raise OutOfSpace(error.path, error.wanted_bytes, f"make room; {_GOES_ON}") from error
         self._note(name, seen, sha256)
 
-    def _written(self, pieces: Iterable[bytes], new: NewFile) -> str:
-        """Write pieces, zeros as holes, and return their SHA-256."""
-        digest = hashlib.sha256()
+    def _written(self, pieces: Iterable[bytes | memoryview], new: NewFile, summing: Executor) -> str:
+        """Write pieces, zeros as holes, and return their SHA-256. While a piece is written, it is summed."""
+        digest, summed = hashlib.sha256(), None
         for piece in pieces:
             self._ensure_going()
-            digest.update(piece)
+            if summed is not None:
+                summed.result()
+            summed = summing.submit(digest.update, piece)
             if piece == _ZEROS[: len(piece)]:
                 new.extend_to(new.size_bytes + len(piece))
             else:
                 new.write(piece)
+            new.write_out()
             self._means.listener.progress(len(piece))
+        if summed is not None:
+            summed.result()
         return digest.hexdigest()
 
+    def _version(self, name: str, seen: EntrySeen) -> list[int]:
+        """Return what tells a file, as it is brought, from others: in a store the number of its version, here its
+        inode.
+        """
+        identity, alteration = seen.identity, self._alters(name)
+        found = [identity.inode, identity.size_bytes, identity.mtime_ns, seen.changed_ns]
+        return [*found, alteration.mark] if alteration else found
+
     def _note(self, name: str, seen: EntrySeen, sha256: str) -> None:
-        line = {"path": name, "version": _version(seen), "bytes": seen.identity.size_bytes, "sha256": sha256}
+        line = {"path": name, "version": self._version(name, seen), "bytes": seen.identity.size_bytes, "sha256": sha256}
         with self._noting:
-            self._sums[name] = sha256
+            self.sums[name] = sha256
             assert self._notes is not None
             self._notes.write(json.dumps(line).encode() + b"\n")
 
@@ -335,12 +382,6 @@ def _files_below(root: Path) -> Iterator[Path]:
     with as_unreadable(root):
         for path in sorted(root.iterdir()):
             yield from (sorted(path.iterdir()) if path.is_dir() else [path])
-
-
-def _version(seen: EntrySeen) -> list[int]:
-    """Return what tells a version of a file from others: in a store the number of its version, here its inode."""
-    identity = seen.identity
-    return [identity.inode, identity.size_bytes, identity.mtime_ns, seen.changed_ns]
 
 
 def _parsed(notes: bytes) -> dict[str, _Noted]:

@@ -7,8 +7,9 @@ Finish:     before the check, ``finish`` writes what a broker reads first: the o
             ``ids_from`` the ids and leader epochs of topics that were created anew.
             Afterwards ``remake`` derives again the files that the check found wrong.
 Epochs:     of a topic that was created anew the controller counts leader epochs from 0. An epoch in the log above that
-            of the controller wipes the broker's epochs, so all batches get the one that the controller has now. No CRC
-            covers it.
+            of the controller wipes the broker's epochs, so all batches get the one that the controller has now, while
+            their bytes pass. No CRC covers it.
+Sums:       a ``.log`` is written once, so the SHA-256 that is computed while its bytes pass goes into the manifest.
 Until:      ``as_of.reading`` says where each log ends as of a moment, before anything is brought; the view ends there.
             Logs that are no history stay whole: a transaction coordinator must never fall back to an older epoch.
 Never:      a write to the tier, or to a log dir that is read.
@@ -28,12 +29,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.engine.as_of.reading import LogToCut, cuts_of
 from cleaner.engine.copy.manifest import manifest_of_restored
-from cleaner.engine.fetch import Fetch
+from cleaner.engine.fetch import Alteration, Fetch
 from policies.as_of import Cut
 from policies.findings.findings import FindingCode
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.directory import entries
-from storage.errors import CorruptBatch, LogCleanerError, as_unreadable
+from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import list_partition
@@ -63,7 +64,8 @@ from storage.names import (
     parse_segment_file_name,
     segment_file_name,
 )
-from storage.records import BatchHeader, iter_headers
+from storage.records.read_batches import PREFIX_BYTES, batch_size
+from storage.records.v2 import MAGIC_POSITION, MAGIC_V2
 from storage.segment import reading
 from storage.stores.paths import look_anew
 from storage.tiers.metadata import TOPIC as REMOTE_METADATA_TOPIC
@@ -100,6 +102,7 @@ _METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
 _EPOCH: Final = struct.Struct(">i")
 _EPOCH_POSITION: Final = 12
+_BATCH_BYTES_MAX: Final = 1 << 32
 _INDEX_INTERVAL_BYTES: Final = 4096
 _PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
@@ -244,7 +247,19 @@ class TierRestore:
                 return self.ids_from is None and name not in _NOT_TAKEN
             return parent in wanted or (self.ids_from is None and parent == _METADATA_DIR)
 
-        return Fetch(self.source, directory, means, threads, wants)
+        return Fetch(
+            self.source, directory, means, threads, wants, self._numbering if self.ids_from else lambda _: None
+        )
+
+    def _numbering(self, path: str) -> Alteration | None:
+        """Return what gives the batches of a log the leader epoch that the controller has now."""
+        parent, _, name = path.rpartition("/")
+        partition, parsed = parse_partition_dir_name(parent), parse_segment_file_name(name)
+        assigned = self._assigned(partition.topic_partition) if partition and self.ids_from else None
+        if assigned is None or parsed is None or parsed.kind is not FileKind.LOG:
+            return None
+        _, epoch = assigned
+        return Alteration(epoch, lambda pieces: numbered(pieces, epoch))
 
     def finish(self, root: Path, plan: RestorePlan, fs: FileSystem) -> None:
         """Write what a broker reads first. May be done again.
@@ -261,23 +276,10 @@ class TierRestore:
         self._write_checkpoints(base, LogDir(root), plan, fs)
 
     def _number_anew(self, directory: Path, one: RestoredPartition, fs: FileSystem) -> None:
-        """Give a partition the topic id and the leader epoch that the controller has now."""
+        """Give a partition the topic id and the leader epoch that the controller has now; its batches have it."""
         assigned = self._assigned(one.name)
         assert assigned is not None
         topic_id, epoch = assigned
-        for segment in list_partition(directory).segments:
-            with reading(segment.log.path) as file:
-                places = [
-                    found.position + _EPOCH_POSITION
-                    for found in iter_headers(file, segment.log.path)
-                    if isinstance(found.header, BatchHeader) and found.header.partition_leader_epoch != epoch
-                ]
-            times_ns = segment.log.path.stat().st_mtime_ns
-            with fs.open_to_write(segment.log.path, Purpose.COPY) as log:
-                for position in places:
-                    log.write_at(position, _EPOCH.pack(epoch))
-                log.set_mtime(times_ns)
-                log.fsync()
         epochs = format_leader_epochs([LeaderEpochEntry(epoch, one.start)])
         fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.COPY)
         fs.replace_file(directory / PARTITION_METADATA_FILE, format_partition_metadata(topic_id), Purpose.COPY)
@@ -308,6 +310,34 @@ class TierRestore:
                 offsets[one.name] = one.offset_in(file, before.get(one.name, 0))
             offsets = {name: min(offset, ends.get(name, offset)) for name, offset in offsets.items()}
             restored.write_offsets(file, offsets, fs)
+
+
+def numbered(pieces: Iterable[bytes | memoryview], epoch: int) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a log with another leader epoch in each batch.
+
+    Behind a header that cannot be, the bytes stay as they are: the check names that batch.
+    """
+    held, start, at = bytearray(), 0, 0  # what is not yielded yet, where that begins, and where the next batch does
+    rest = iter(pieces)
+    for piece in rest:
+        held += piece
+        while at + PREFIX_BYTES <= start + len(held):
+            header = held[at - start : at - start + PREFIX_BYTES]
+            try:
+                size_bytes = batch_size(memoryview(header), _BATCH_BYTES_MAX)
+            except InvalidRecord:
+                yield bytes(held)
+                yield from rest
+                return
+            assert size_bytes is not None
+            if header[MAGIC_POSITION] == MAGIC_V2:
+                _EPOCH.pack_into(held, at - start + _EPOCH_POSITION, epoch)
+            at += size_bytes
+        whole = min(len(held), at - start)
+        yield bytes(memoryview(held)[:whole])
+        start += whole
+        held = held[whole:]
+    yield bytes(held)
 
 
 def _topic_partition(name: str) -> TopicPartition:
@@ -401,9 +431,14 @@ def remade(checked: Checked, root: Path, plan: RestorePlan, means: Means) -> tup
     return tuple(made)
 
 
-def write_manifest(root: Path, plan: RestorePlan, means: Means, tool_version: str) -> None:
+def write_manifest(root: Path, fetch: Fetch, plan: RestorePlan, means: Means, tool_version: str) -> None:
     """Write what the restored log dir consists of. Raises: OutOfSpace, UnreadableFile."""
     made = (means.clock.now_ms(), "local", tool_version)
     spans = {one.name: (one.start, one.end) for one in plan.partitions}
-    manifest = manifest_of_restored(spans, plan.tier, root, made, means.fs.sha256_of)
+
+    def summed(path: Path) -> str:
+        known = fetch.sums.get(path.relative_to(root).as_posix()) if path.suffix == FileKind.LOG else None
+        return known or means.fs.sha256_of(path)
+
+    manifest = manifest_of_restored(spans, plan.tier, root, made, summed)
     means.fs.replace_file(root / MANIFEST_FILE, manifest, Purpose.COPY)

@@ -127,14 +127,19 @@ def segment_of(
 def write_local(directory: Path, segments: Iterable[DrawnSegment], *, is_padded: bool = True) -> Path:
     """Write segments as ``LocalTieredStorage`` does; return the directory that its configuration names."""
     for segment in segments:
-        holder = directory / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
-        holder.mkdir(parents=True, exist_ok=True)
-        start = f"{segment.start:020d}" if is_padded else str(segment.start)
-        for suffix, data in segment.files().items():
-            path = holder / f"{start}-{segment.segment_id}{suffix}"
+        for key, data in local_objects(segment, is_padded=is_padded).items():
+            path = directory / key
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             os.utime(path, ns=(segment.mtime_ms * 1_000_000,) * 2)
     return directory
+
+
+def local_objects(segment: DrawnSegment, *, is_padded: bool = True) -> dict[str, bytes]:
+    """The files of a segment, by their path within the directory of ``LocalTieredStorage``."""
+    holder = f"kafka-tiered-storage/{segment.topic}-{segment.partition}-{segment.topic_id}"
+    start = f"{segment.start:020d}" if is_padded else str(segment.start)
+    return {f"{holder}/{start}-{segment.segment_id}{suffix}": data for suffix, data in segment.files().items()}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
+from cleaner.engine.restore_tier import numbered
 from storage.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -23,10 +24,10 @@ from storage.names import (
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
 )
-from storage.records import Batch
+from storage.records import Batch, Record, encode_batch
 from tests.batches import iter_batches
 from tests.interop.clients import shown
-from tests.interop.verdicts import Record
+from tests.interop.verdicts import Record as ReadRecord
 from tests.tier_samples import SAMPLES, TierSample, TierSamples
 
 PREFIX = "some/prefix-"
@@ -41,7 +42,7 @@ def key_of(tiers: TierSamples) -> list[str]:
     return ["--tier-key", f"key1={tiers.private_key}"]
 
 
-def records_of(partition: Path) -> Iterator[Record]:
+def records_of(partition: Path) -> Iterator[ReadRecord]:
     for log in sorted(partition.glob("*.log")):
         for batch in iter_batches(log.read_bytes(), log):
             assert isinstance(batch, Batch)
@@ -117,6 +118,9 @@ def test_index_that_the_tier_has_wrong_is_derived_anew(
     assert main(command) == ExitStatus.DONE
     told = json.loads(capsys.readouterr().out)
     assert told["remade"] == ["codecs-0", "transactions-0"]
+    manifest = read_manifest(restored)
+    assert manifest
+    assert list(damaged_files(restored, manifest.files)) == []
     assert main(["verify", str(restored)]) == ExitStatus.DONE
 
 
@@ -158,4 +162,30 @@ def test_topics_that_were_created_anew_keep_their_ids_and_get_the_epoch_of_the_c
     batches = [batch for log in partition.glob("*.log") for batch in iter_batches(log.read_bytes(), log)]
     assert {batch.header.partition_leader_epoch for batch in batches if isinstance(batch, Batch)} == {epoch}
     assert topic_id in (partition / PARTITION_METADATA_FILE).read_text()
+    manifest = read_manifest(restored)
+    assert manifest
+    assert list(damaged_files(restored, manifest.files)) == []
     assert list(records_of(partition)) == sample.read()["divided-0", "read_uncommitted"]
+
+
+def test_log_is_hashed_once_while_its_bytes_pass(
+    tiers: TierSamples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr(FileSystem, "sha256_of", lambda _, path: read.append(path) or "0" * 64)
+    sample, restored = tiers["local"], tmp_path / "restored"
+    command = ["restore-tier", str(sample.tier), "--log-dir", str(sample.log_dir), "--output", str(restored)]
+    assert main(command) == ExitStatus.DONE
+    assert read
+    assert [path for path in read if path.suffix == ".log"] == []
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 61, 1 << 20])
+def test_batches_get_another_epoch_wherever_their_bytes_are_cut(piece_bytes: int) -> None:
+    batches = [encode_batch([Record(n, 1, b"k", b"v" * 90 * n)], partition_leader_epoch=n) for n in range(4)]
+    log = b"".join(batches)
+    pieces = [log[at : at + piece_bytes] for at in range(0, len(log), piece_bytes)]
+    due = b"".join(encode_batch([Record(n, 1, b"k", b"v" * 90 * n)], partition_leader_epoch=77) for n in range(4))
+    assert b"".join(numbered(pieces, 77)) == due
+    torn = [*pieces, bytes(40)]
+    assert b"".join(numbered(torn, 77)) == due + bytes(40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
@@ -93,10 +94,16 @@ def bring(
         finish: does what there is to do with the log dir, and checks it.
         with_damage: give the log dir its name also if something is damaged.
     """
+    from cleaner.engine.verify.checking import Notes
+
     ended: list[ExitStatus] = []
+    noted: list[bytes] = []
+    """What was read once is not read by a second check, unless it changed."""
 
     def check(log_dir: LogDir) -> Checked | None:
-        found = check_unless_signalled([log_dir], request_of([log_dir], ()))
+        with BytesIO() as file:
+            found = check_unless_signalled([log_dir], request_of([log_dir], ()), notes=Notes(file, noted))
+            noted.extend(file.getvalue().splitlines())
         if isinstance(found, ExitStatus):
             ended.append(found)
             return None

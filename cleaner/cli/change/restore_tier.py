@@ -107,7 +107,7 @@ def _carry_out(args: argparse.Namespace, restore: TierRestore, plan: RestorePlan
             if found is not None and (made_anew := remade(found, log_dir.path, plan, means)):
                 found = check(log_dir)
             if found is not None:
-                write_manifest(log_dir.path, plan, means, __version__)
+                write_manifest(log_dir.path, fetch, plan, means, __version__)
             return found
 
         brought = bring(fetch, finish, with_damage=args.with_damage)
