@@ -28,6 +28,8 @@ class Later(NamedTuple):
     """The base offsets that the partition has behind it."""
     waiting: frozenset[str]
     """The ``.deleted`` files that it has behind it, by name."""
+    log: SeenLog | None = None
+    """The partition behind it; None if it is gone."""
 
 
 class Runs(Protocol):
@@ -72,6 +74,7 @@ def untrue_of_explain(said: Mapping[str, Any], now_ms: int, run: Runs, planned: 
     yield from _of_expiry(said["segments"], now_ms, run)
     yield from _of_changes(said["changes"], now_ms, run)
     yield from _of_deleted_files(said["changes"], run)
+    yield from _of_horizons(said["changes"], run)
 
 
 def _of_expiry(segments: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Iterator[str]:
@@ -81,14 +84,14 @@ def _of_expiry(segments: list[Mapping[str, Any]], now_ms: int, run: Runs) -> Ite
     for at_ms in dict.fromkeys((*moments[:1], *moments[-1:])):
         due = {one["base_offset"] for one in kept if one["expires_ms"] and one["expires_ms"] <= at_ms}
         for moment, is_due in ((at_ms - 1, False), (at_ms, True)):
-            told, bases, _ = run(moment, *_CLEANS, "--only", "retention")
+            told, bases, *_ = run(moment, *_CLEANS, "--only", "retention")
             goes_now = {one["base_offset"] for one in kept if one["expires_ms"] == at_ms}
             if not _failed(told) and (wrong := (due & bases if is_due else goes_now - bases)):
                 told_of = f"segments {sorted(goes_now)} go at {at_ms}"
                 yield f"{told_of}: at {moment} {sorted(wrong)} {'stay' if is_due else 'go'}"
     never = {one["base_offset"] for one in kept if one["expires_ms"] is None}
     if never:
-        told, bases, _ = run(now_ms + LATER_MS, *_CLEANS, "--only", "retention")
+        told, bases, *_ = run(now_ms + LATER_MS, *_CLEANS, "--only", "retention")
         if not _failed(told) and never - bases:
             yield f"time never lets segments {sorted(never)} go, and {sorted(never - bases)} go"
 
@@ -119,6 +122,31 @@ def _of_deleted_files(changes: list[Mapping[str, Any]], run: Runs) -> Iterator[s
         early = run(change["at_ms"] - 1, "topics", "--json").waiting - before.waiting
         if not _failed(before.told) and early:
             yield f"no .deleted file may be unlinked before {change['at_ms']}: a run before unlinks {sorted(early)}"
+
+
+def _of_horizons(changes: list[Mapping[str, Any]], run: Runs) -> Iterator[str]:
+    """The moment from which a round drops the first tombstones or markers, or their batches."""
+    for change in changes:
+        if change["code"] != "DELETE_HORIZON":
+            continue
+        at_ms = change["at_ms"]
+        words = ("clean", "--json", "--yes", "--only", "compaction", "--force-compaction")
+        before, then = (run(moment, *words) for moment in (at_ms - 1, at_ms))
+        if not (before.log and then.log and _compacts(before.told) and _compacts(then.told)):
+            continue
+        early, late = ({*log.records} | _markers(log) for log in (before.log, then.log))
+        if late - early:
+            yield f"tombstones or markers may go at {at_ms}: a round then leaves {sorted(late - early)} anew"
+        if not early - late and _sizes(before.log) == _sizes(then.log):
+            yield f"tombstones or markers may go at {at_ms}: a round then drops no more than one before"
+
+
+def _markers(log: SeenLog) -> set[int]:
+    return {marker.offset for piece in log.pieces for marker in piece.markers}
+
+
+def _sizes(log: SeenLog) -> list[int]:
+    return [piece.size_bytes for piece in log.pieces]
 
 
 def _failed(told: Told) -> bool:
@@ -154,6 +182,45 @@ def untrue_of_preflight(said: Mapping[str, Any], started: Mapping[str, Opened | 
             expected = partition["log_start_offset"], partition["log_end_offset"]
             if expected != (found.log_start, found.log_end):
                 yield f"{name}: {expected} foretold, {(found.log_start, found.log_end)} opened"
+
+
+def untrue_of_as_of(
+    before: Mapping[str, SeenLog], made: Mapping[str, SeenLog], until_ms: int, *, is_whole: bool
+) -> Iterator[str]:
+    """Yield what a copy as of a moment promises and does not keep.
+
+    Args:
+        before: the partitions of the log dir.
+        made: those of the copy.
+        until_ms: the moment.
+        is_whole: nothing was to be left out.
+    """
+    for name, log in before.items():
+        if name not in made:
+            if is_whole:
+                yield f"{name} is not in the copy"
+            continue
+        copy = made[name]
+        has = {offset: fact for offset, fact in log.records.items() if offset < copy.end_offset}
+        if copy.records != has:
+            yield f"{name} as of {until_ms}: {sorted(copy.records.items() ^ has.items())[:5]}"
+        if newer := [one.offset for one in copy.records.values() if one.timestamp_ms > until_ms]:
+            yield f"{name} as of {until_ms}: offsets {newer[:5]} are newer"
+        cut = [one for piece in log.pieces for one in piece.placed if one.fact.offset >= copy.end_offset]
+        is_plain = not any(one.is_transactional for piece in log.pieces for one in piece.placed)
+        if is_plain and cut and all(one.fact.timestamp_ms <= until_ms for one in cut):
+            yield f"{name} as of {until_ms} ends at {copy.end_offset}, and all {len(cut)} records behind are older"
+        if is_whole and copy.stable_end < copy.end_offset and copy.end_offset < log.end_offset:
+            yield f"{name} as of {until_ms}: a transaction is open from {copy.stable_end} on"
+
+
+def untrue_of_copy(made: Mapping[str, SeenLog], started: Mapping[str, Opened | Refused]) -> Iterator[str]:
+    """Yield what Kafka's classes read otherwise than the judge in a copy."""
+    for name, found in started.items():
+        if isinstance(found, Refused):
+            yield f"Kafka does not read {name} of a copy: {found.error}"
+        elif name in made and found.offsets != made[name].records.keys():
+            yield f"Kafka reads {sorted(found.offsets ^ made[name].records.keys())[:5]} otherwise in a copy of {name}"
 
 
 def untrue_of_move(before: SeenLog, source: SeenLog | None, target: SeenLog | None, *, is_done: bool) -> Iterator[str]:

@@ -249,6 +249,21 @@ def _both(dice: Random) -> dict[str, Any]:
     }
 
 
+def _repack(dice: Random) -> dict[str, Any]:
+    codec = dice.choice((None, None, "none", "lz4", "zstd:9"))
+    return {"codec": codec, "at_once": dice.random() < 0.4, "apart": dice.random() < 0.3, **_stop(dice)}
+
+
+def _as_of(dice: Random) -> dict[str, Any]:
+    back_ms = dice.choice((0, 500, 70_000, HOUR_MS, 3 * HOUR_MS, 30 * HOUR_MS))
+    return {
+        "back_ms": back_ms,
+        "by_offsets": dice.random() < 0.3,
+        "incomplete": dice.random() < 0.4,
+        **_stop(dice, 0.15),
+    }
+
+
 def _chown(dice: Random) -> dict[str, Any]:
     return {"uid": dice.choice((0, 1234))}
 
@@ -313,6 +328,8 @@ _KINDS: Final[Kinds] = {
     "cluster": (1, _cluster),
     "daemon": (0.3, _nothing),
     "copied": (1, _plain),
+    "repack": (1, _repack),
+    "as-of": (0.7, _as_of),
     "fetch": (0.4, _nothing),
     "import": (0.4, _import),
     "both": (1, _both),
@@ -443,8 +460,19 @@ def _two_say(dice: Random, topic: str) -> Iterator[Happening]:
     yield _cleaned(dice)
 
 
+def _small_batches(dice: Random, topic: str) -> Iterator[Happening]:
+    """Batches of a record or two, which the cluster says have one replica."""
+    yield _step(dice, "cluster", retention_ms=7 * 24 * HOUR_MS)
+    yield _stated(dice, topic, cleanup=dice.choice(("delete", "compact")), retention_ms=-1, retention_bytes=None)
+    for _ in range(dice.randrange(1, 4)):
+        yield _step(dice, "produce", topic=topic, batches=dice.randrange(6, 14), roll=True, uncommitted=False)
+    for _ in range(dice.randrange(1, 3)):
+        yield _step(dice, "repack", apart=dice.random() < 0.2)
+    yield _step(dice, dice.choice(("clean", "restore", "repair", "erase", "move")))
+
+
 _OLD: Final = 0.1
 """How often a topic begins with the formats of old brokers."""
 _SCENES: Final = 0.12
 """How often a scene begins, not a step."""
-_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say)
+_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches)

@@ -22,6 +22,7 @@ from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
 from storage.log.writing.validation import Producer
+from storage.metadata.metadata_encode import encode_partition
 from storage.names import parse_topic_partition
 from storage.records import ControlType, Record
 from tests.batches import encode_control_batch
@@ -29,12 +30,21 @@ from tests.interop.referee import Referee
 from tests.interop.verdicts import KafkaRefused
 from tests.legacy_logs import FORMATS
 from tests.legacy_logs import segment as legacy_segment
-from tests.lives.foretold import Later, Opened, Refused, untrue_of_explain, untrue_of_move, untrue_of_preflight
+from tests.lives.foretold import (
+    Later,
+    Opened,
+    Refused,
+    untrue_of_as_of,
+    untrue_of_copy,
+    untrue_of_explain,
+    untrue_of_move,
+    untrue_of_preflight,
+)
 from tests.lives.life import HOUR_MS, TOPICS, Happening
 from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of, seen_in
 from tests.lives.whole_broker import RETENTION_MS, WholeBroker
-from tests.metadata_dirs import METADATA_DIR, alter, write_metadata
+from tests.metadata_dirs import METADATA_DIR, alter, append_metadata, write_metadata
 from tests.partition_dirs import PartitionDir
 
 FS: Final = FileSystem()
@@ -192,6 +202,8 @@ class World:
         self.cluster_retention_ms: int | None = None
         """What the cluster metadata say of all topics, whose policy is ``delete`` there; None without them."""
         self._snapshot_cluster_ms: int | None = None
+        self._is_placed = False
+        """Whether the cluster metadata have the replicas of the topics."""
         self.by_hand: list[str] = []
         """The ``.deleted`` logs that a person set aside, by path below the log dir."""
         self.evidence: dict[str, Piece] = {}
@@ -241,7 +253,8 @@ class World:
             options = ("--topic", name, "--log-dir", str(copy), "--config", str(self.config))
             told = run((*words, *options), clock, self.room, copy, None, self._breaks)
         bases = frozenset(int(path.stem) for path in (copy / name).glob("*.log"))
-        return Later(told, bases, frozenset(path.name for path in (copy / name).glob("*.deleted")))
+        waiting = frozenset(path.name for path in (copy / name).glob("*.deleted"))
+        return Later(told, bases, waiting, seen_in(copy).get(name))
 
     def all_in_force(self, partition: str) -> tuple[Stated, ...]:
         """Return what is stated of a partition by any configuration that a command may have read."""
@@ -266,6 +279,7 @@ class World:
         topics = dict.fromkeys(TOPICS, said)
         if self.cluster_retention_ms is None:
             write_metadata(self.log_dir, **topics)
+            self._is_placed = False
         else:
             alter(self.log_dir, **topics)  # type: ignore[arg-type]
         self.cluster_retention_ms = retention_ms
@@ -599,7 +613,67 @@ class World:
         shutil.rmtree(copy, ignore_errors=True)
         told = self.command("clean", "--yes", "--output", str(copy), stop=_stop_of(stopped))
         is_there = (copy / "logcleaner-manifest.json").exists()
-        return Act(May(retains=True, compacts=True), (told,), not stopped, copy=copy if is_there else None)
+        untrue = self._read_by_kafka(copy) if is_there else ()
+        may = May(retains=True, compacts=True)
+        return Act(may, (told,), not stopped, copy=copy if is_there else None, untrue=untrue)
+
+    def _read_by_kafka(self, copy: Path) -> tuple[str, ...]:
+        """Have Kafka's classes read what a command wrote."""
+        if self._referee is None:
+            return ()
+        made = seen_in(copy)
+        started = started_by_kafka(self._referee, copy, self.clock.now_ms, self.in_force)
+        return tuple(untrue_of_copy(made, started))
+
+    def _repack(self, *, codec: str | None, at_once: bool, apart: bool, **stopped: Any) -> Act:
+        """``clean --repack``, in place or to a copy."""
+        copy = self.room / "repacked"
+        shutil.rmtree(copy, ignore_errors=True)
+        words = ["clean", "--json", "--yes", "--repack", *(("--codec", codec) if codec else ())]
+        words += ["--output", str(copy)] if apart else ["--delete-delay", "0"] if at_once else []
+        with self._only_replicas():
+            told = self.command(*words, stop=_stop_of(stopped))
+        may = May(retains=True, compacts=True)
+        if not apart:
+            return Act(may, (told,), not stopped, settles=True)
+        is_there = (copy / "logcleaner-manifest.json").exists()
+        untrue = self._read_by_kafka(copy) if is_there else ()
+        return Act(may, (told,), not stopped, copy=copy if is_there else None, untrue=untrue)
+
+    @contextmanager
+    def _only_replicas(self) -> Iterator[None]:
+        """Have the cluster metadata, if there are any, say that each topic has its one replica here."""
+        if self.cluster_retention_ms is None or self._broker_itself is not None:
+            yield
+            return
+        ids = self.log_dir / "meta.properties"
+        ids.write_text("version=1\ncluster.id=life\nnode.id=1\n")
+        if not self._is_placed:
+            append_metadata(self.log_dir, [encode_partition(one, 0, 1, "A" * 22, 0) for one in TOPIC_IDS.values()])
+        self._is_placed = True
+        yield
+        ids.unlink(missing_ok=True)
+
+    def _as_of(self, back_ms: int, *, by_offsets: bool, incomplete: bool, **stopped: Any) -> Act:
+        """``clean --until``: a copy of the log dir as it was; in two runs, the first of which writes the cuts."""
+        copy, cuts, told = self.room / "as-of", self.room / "cuts.json", list[Told]()
+        shutil.rmtree(copy, ignore_errors=True)
+        cuts.unlink(missing_ok=True)
+        until_ms = self.clock.now_ms - back_ms
+        also = ("--incomplete",) if incomplete else ()
+        until = ("--until", str(until_ms))
+        if by_offsets:
+            told.append(self.command("clean", "-n", *until, "--write-offsets", str(cuts), *also))
+            until = ("--until-offsets", str(cuts))
+            if told[-1].status or not cuts.exists():
+                return Act(May(), tuple(told))
+        before = Look.at(self.log_dir).logs
+        told.append(self.command("clean", *until, "--output", str(copy), *also, stop=_stop_of(stopped)))
+        untrue: list[str] = []
+        if (copy / "logcleaner-manifest.json").exists() or told[-1].status == 0:
+            untrue += untrue_of_as_of(before, seen_in(copy), until_ms, is_whole=told[-1].status == 0 and not incomplete)
+            untrue += self._read_by_kafka(copy)
+        return Act(May(), tuple(told), not stopped, untrue=tuple(untrue))
 
     def _fetch(self) -> Act:
         """A copy that a person made is fetched: what there is of it arrives."""
