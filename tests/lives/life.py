@@ -264,6 +264,20 @@ def _as_of(dice: Random) -> dict[str, Any]:
     }
 
 
+def _daemon_start(dice: Random) -> dict[str, Any]:
+    return {"bold": dice.random() < 0.7}
+
+
+def _daemon_turn(dice: Random) -> dict[str, Any]:
+    beside = dice.choice(("clean", "clean at once", "restore", "doctor", "free")) if dice.random() < 0.2 else None
+    kill = dice.randrange(1, 40) if dice.random() < 0.2 else 0
+    return {"by": dice.choice((None, "usr1", "usr1", "hup")), "kill": kill, "beside": beside}
+
+
+def _daemon_end(dice: Random) -> dict[str, Any]:
+    return {"by": dice.choice(("term", "kill"))}
+
+
 def _chown(dice: Random) -> dict[str, Any]:
     return {"uid": dice.choice((0, 1234))}
 
@@ -327,6 +341,9 @@ _KINDS: Final[Kinds] = {
     "empty-derived": (1, _pick),
     "cluster": (1, _cluster),
     "daemon": (0.3, _nothing),
+    "daemon-start": (0.3, _daemon_start),
+    "daemon-turn": (1, _daemon_turn),
+    "daemon-end": (0.3, _daemon_end),
     "copied": (1, _plain),
     "repack": (1, _repack),
     "as-of": (0.7, _as_of),
@@ -471,8 +488,34 @@ def _small_batches(dice: Random, topic: str) -> Iterator[Happening]:
     yield _step(dice, dice.choice(("clean", "restore", "repair", "erase", "move")))
 
 
+_BETWEEN_TURNS: Final = (
+    "wait",
+    "produce",
+    "policy",
+    "clean",
+    "restore",
+    "delete-records",
+    "set-aside",
+    "put-back",
+    "remove-log",
+    "bring-back",
+    "clock",
+)
+
+
+def _resident(dice: Random, topic: str) -> Iterator[Happening]:
+    """A daemon stays alive while the log dir and its configuration change."""
+    yield _stated(dice, topic, file=dice.choice(("plain", "symlink")))
+    yield _step(dice, "daemon-start")
+    for _ in range(dice.randrange(2, 5)):
+        yield from _written(dice, topic, dice.randrange(1, 3))
+        yield _step(dice, dice.choice(_BETWEEN_TURNS))
+        yield _step(dice, "daemon-turn")
+    yield _step(dice, "daemon-end")
+
+
 _OLD: Final = 0.1
 """How often a topic begins with the formats of old brokers."""
 _SCENES: Final = 0.12
 """How often a scene begins, not a step."""
-_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches)
+_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches, _resident)

@@ -109,7 +109,7 @@ class LifeClock:
 
     now_ms: int
     booted_ms: int
-    _moments: list[tuple[int, int]] = field(default_factory=list)
+    moments: list[tuple[int, int]] = field(default_factory=list)
     """Real time in ns, and what the clock of the life said from then on, in ms."""
     _copied: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Inode and change time (ns) of a file of a copy: the change time of its original, which no copy keeps."""
@@ -128,7 +128,7 @@ class LifeClock:
         before = _coarse_ns()
         while _coarse_ns() <= before:
             pass
-        self._moments.append((_coarse_ns(), self.now_ms))
+        self.moments.append((_coarse_ns(), self.now_ms))
 
     def is_set(self, ms: int) -> None:
         """Set the wall clock by so much, while no time passes."""
@@ -137,7 +137,7 @@ class LifeClock:
 
     def ahead_to(self, now_ms: int) -> LifeClock:
         """Return a clock that agrees on what was, and says another time from now on."""
-        other = LifeClock(self.now_ms, self.booted_ms, list(self._moments))
+        other = LifeClock(self.now_ms, self.booted_ms, list(self.moments))
         other.passes(now_ms - self.now_ms)
         return other
 
@@ -153,8 +153,8 @@ class LifeClock:
 
     def seen_ns(self, ns: int) -> int:
         """Return the time of the life at a real moment."""
-        place = bisect_right(self._moments, (ns, 1 << 62))
-        return self._moments[max(place - 1, 0)][1] * 1_000_000
+        place = bisect_right(self.moments, (ns, 1 << 62))
+        return self.moments[max(place - 1, 0)][1] * 1_000_000
 
 
 def _coarse_ns() -> int:
@@ -224,6 +224,12 @@ def start(
     return Started(tuple(words), pid, out, log_dir)
 
 
+def log_of(started: Started) -> str:
+    """Return what a command that runs has told on stderr."""
+    path = started.out.with_suffix(".err")
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
 def wait_for(started: Started) -> Told:
     """Wait for the end; behind a power loss, leave the log dir as the disk kept it."""
     _, status = os.waitpid(started.pid, 0)
@@ -255,7 +261,7 @@ def _be_the_command(
             if breaks:
                 breaks()
             if stop:
-                _put_under(_disk_of(stop, log_dir, out.with_suffix(".left")))
+                put_under(_disk_of(stop, log_dir, out.with_suffix(".left")))
             status = command(words)
     except BaseException:
         traceback.print_exc()
@@ -330,7 +336,7 @@ def _disk_of(stop: Stop, log_dir: Path, left: Path) -> FileSystem:
     raise ValueError(stop.kind)
 
 
-def _put_under(disk: FileSystem) -> None:
+def put_under(disk: FileSystem) -> None:
     """Have every plain file system of this process be that disk."""
     for name in _SEAM:
         whole = getattr(FileSystem, name)

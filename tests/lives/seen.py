@@ -116,19 +116,26 @@ class SeenLog:
 
     @cached_property
     def _transactions(self) -> tuple[list[int], list[int]]:
-        """Aborted offsets, and the first offset of each open transaction."""
-        events: list[tuple[int, int, bool | None]] = []
-        for piece in self.pieces:
-            events += [(p.fact.offset, p.producer_id, None) for p in piece.placed if p.is_transactional]
-            events += [(marker.offset, marker.producer_id, marker.is_abort) for marker in piece.markers]
+        """Aborted offsets, and the first offset of each open transaction.
+
+        A transaction below a gap may have ended within it: only snapshots tell, and a start of Kafka believes them.
+        """
         is_open: dict[int, list[int]] = {}
         aborted: list[int] = []
-        for offset, producer_id, is_abort in sorted(events):
-            if is_abort is None:
-                is_open.setdefault(producer_id, []).append(offset)
-            else:
-                ended = is_open.pop(producer_id, [])
-                aborted += ended if is_abort else []
+        end = 0
+        for piece in self.pieces:
+            if end < piece.base_offset:
+                is_open.clear()
+            end = piece.end_offset
+            events: list[tuple[int, int, bool | None]]
+            events = [(p.fact.offset, p.producer_id, None) for p in piece.placed if p.is_transactional]
+            events += [(marker.offset, marker.producer_id, marker.is_abort) for marker in piece.markers]
+            for offset, producer_id, is_abort in sorted(events):
+                if is_abort is None:
+                    is_open.setdefault(producer_id, []).append(offset)
+                else:
+                    ended = is_open.pop(producer_id, [])
+                    aborted += ended if is_abort else []
         return aborted, [offsets[0] for offsets in is_open.values()]
 
     @property

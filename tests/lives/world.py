@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import threading
 import time
 import tomllib
@@ -41,7 +42,8 @@ from tests.lives.foretold import (
     untrue_of_preflight,
 )
 from tests.lives.life import HOUR_MS, TOPICS, Happening
-from tests.lives.running import Breaks, LifeClock, Stop, Told, run, start, wait_for
+from tests.lives.resident import Resident
+from tests.lives.running import Breaks, LifeClock, Started, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of, seen_in
 from tests.lives.whole_broker import RETENTION_MS, WholeBroker
 from tests.metadata_dirs import METADATA_DIR, alter, append_metadata, write_metadata
@@ -64,6 +66,9 @@ _BESIDE: Final = {
     "preflight": ["preflight"],
 }
 """What may run beside another command."""
+_SIGNALS: Final = {"usr1": signal.SIGUSR1, "hup": signal.SIGHUP, "term": signal.SIGTERM, "kill": signal.SIGKILL}
+_RETENTION_CHECK_MS: Final = 300_000
+"""``log.retention.check.interval.ms``."""
 _OLD_FORMATS: Final = tuple(form for form in FORMATS if form.magic < 2)
 _HEADER_BYTES: Final = 20
 """Less than a batch of any format takes."""
@@ -214,6 +219,12 @@ class World:
         self.cut: list[str] = []
         """The ``.log`` files that a person cut, by path below the log dir."""
         self._file = "plain"
+        self._resident: Resident | None = None
+        """The daemon that lives."""
+        self._is_bold = False
+        """Whether no guard rail holds it back."""
+        self._turned_ms = 0
+        """When it last did its turns."""
         self._written = self._imported = 0
         self._write_config()
         self._broker_itself = None
@@ -222,7 +233,9 @@ class World:
             self.cluster_retention_ms = RETENTION_MS
 
     def close(self) -> None:
-        """End the broker, whatever happened."""
+        """End broker and daemon, whatever happened."""
+        if self._resident is not None:
+            self._resident.ends(_SIGNALS["kill"])
         if self._broker_itself is not None:
             self._broker_itself.close()
 
@@ -324,7 +337,8 @@ class World:
             f"[topics.{name}]\n" + "".join(f"{key!r} = {json.dumps(value)}\n" for key, value in said.keys().items())
             for name, said in sorted(stated.items())
         )
-        return f'"clock.jump.max" = {LONG_MAX}\n' + "\n".join(tables)
+        bold = '"reload.guard" = false\n[defaults]\n"max.delete.ratio" = 1.0\n"max.unkeyed.ratio" = 1.0\n'
+        return f'"clock.jump.max" = {LONG_MAX}\n{bold if self._is_bold else ""}' + "\n".join(tables)
 
     def _write_config(self) -> None:
         self._put(self._text(self.stated))
@@ -602,6 +616,51 @@ class World:
         run_later = partial(self.later, name)
         untrue = untrue_of_explain(said["partitions"][0], self.clock.now_ms, run_later, planned["partitions"][0])
         return Act(May(), (told, dry), looked="explain", untrue=tuple(untrue))
+
+    def _daemon_start(self, *, bold: bool) -> Act:
+        """The daemon begins to live beside all that follows; a bold one asks about nothing."""
+        if self._file == "fifo" or (self._resident and self._resident.is_alive):
+            return TRUSTED
+        self._is_bold = bold
+        self._write_config()
+        words = ("run", "--log-dir", str(self.log_dir), "--config", str(self.config))
+        self._resident = Resident(words, self.clock, self.room, self.log_dir, self._breaks)
+        return Act(May(), (self._resident.told(),))
+
+    def _daemon_turn(self, *, by: str | None, kill: int = 0, beside: str | None = None) -> Act:
+        """The daemon does what is due, or everything, or is killed amid it; maybe another command runs beside."""
+        living, may = self._resident, May(retains=True, compacts=True)
+        if living is None or not living.is_alive or self._file == "fifo":
+            return Act(May())
+        before, running, rested_ms = Look.at(self.log_dir).logs, list[Started](), self.clock.now_ms - self._turned_ms
+        if by:
+            living.takes(_SIGNALS[by])
+        with living.turns(kill):
+            if beside:
+                words = _BESIDE[beside]
+                may = may.and_(May(restores="restore" in words))
+                config = ("--config", str(self.config)) if words[0] in {"clean", "free", "restore"} else ()
+                whole = (*words, "--log-dir", str(self.log_dir), *config)
+                running.append(start(whole, self.clock, self.room, self.log_dir, None, self._breaks))
+        others = tuple(wait_for(one) for one in running)
+        if may.restores:
+            self._hold(before)
+        told = living.told(was_killed=bool(kill))
+        untrue = [f"the daemon ended: {told.stderr[-1500:]}"] if not living.is_alive and not kill else []
+        untrue += [f"a worker died: {told.stderr[-1500:]}"] if "worker_died" in told.stderr and not kill else []
+        self._turned_ms = self.clock.now_ms
+        is_over = by == "usr1" or (rested_ms > _RETENTION_CHECK_MS and not living.has_failed)
+        settles = living.is_alive and not kill and not beside and is_over
+        return Act(may, (told, *others), settles=settles, untrue=tuple(untrue))
+
+    def _daemon_end(self, *, by: str) -> Act:
+        """The daemon is stopped, or killed between two turns."""
+        if self._resident is None or not self._resident.is_alive:
+            return Act(May())
+        status = self._resident.ends(_SIGNALS[by])
+        expected = -_SIGNALS["kill"] if by == "kill" else 0
+        told = self._resident.told(was_killed=True)
+        return Act(May(), (told,), untrue=() if status == expected else (f"{by} ends the daemon with {status}",))
 
     def _daemon(self) -> Act:
         told = self.command("run", "--once")
