@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cleaner.documents.erasing import ErasureCertificateDocument
     from cleaner.engine.erase.secret import Secret
 
-_OF_A_DEED: Final = ("certificate", "secret", "sign", "topic", "key", "keys", "tombstones", "dry_run")
+_OF_A_DEED: Final = ("certificate", "secret", "sign", "topic", "key", "keys", "tombstones", "dry_run", "output")
 
 
 def add_certificate_arguments(parser: argparse.ArgumentParser) -> None:

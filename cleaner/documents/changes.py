@@ -150,6 +150,8 @@ class EraseDocument(TypedDict):
     """The name of this schema."""
     dry_run: bool
     """True if nothing was to be changed."""
+    output: str | None
+    """Where the copy without the records lies; null if there is none. The log dir that it was made of keeps them."""
     time_ms: int
     """When the logs were read, epoch ms."""
     records: Count

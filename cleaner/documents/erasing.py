@@ -138,8 +138,10 @@ class ErasureCertificateDocument(TypedDict):
     """When it was made, epoch ms."""
     request: str
     """The id of the request: the same in all certificates of one secret."""
-    kind: Literal["in_place"]
-    """What was changed: the log dirs themselves."""
+    kind: Literal["in_place", "copy"]
+    """Whether the log dirs themselves lost the records, or a copy was made without them."""
+    original: str | None
+    """The log dir that the copy was made of, which keeps the records; null without a copy."""
     keys: CertifiedKeys
     """The keys."""
     topics: list[str]

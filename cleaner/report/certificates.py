@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.erase.checking import CheckedCertificate, Pending
@@ -100,9 +101,20 @@ class PendingReport:
         for name, one in zip(names, replicas, strict=True):
             broker = "        " if one.node_id is None else f"broker {one.node_id}"
             page.row(f"{name:{columns}}  {broker:12}  {_STATES[one.state]}{self._when(one)}", _style(one))
+        originals: dict[tuple[str, Path], int] = {}
         for path, holder in self.pending.holders:
-            keyed = counted(holder["values"], "record of the keys", "records of the keys")
-            page.line(f"{holder['path']}: {keyed}, which nothing removes ({path})", "bold red", hanging=2)
+            original = self.pending.certificates[self.pending.paths.index(path)]["original"]
+            if original is not None and holder["path"].startswith(f"{original}/"):
+                originals[original, path] = originals.get((original, path), 0) + holder["values"]
+            else:
+                page.line(
+                    f"{holder['path']}: {_keyed(holder['values'])}, which nothing removes ({path})",
+                    "bold red",
+                    hanging=2,
+                )
+        for (original, path), values in originals.items():
+            text = f"{original}: {_keyed(values)}: a copy was made without them, and this is the original ({path})"
+            page.line(text, "bold red", hanging=2)
         owed = sum(one.is_owed for one in replicas)
         done = f"{counted(len(replicas) - owed, 'replica')} erased"
         page.line(f"{done}; {owed:,} owed" if owed else f"{done}; none is owed")
@@ -124,6 +136,10 @@ class PendingReport:
             "certified_ms": one.certified.time_ms if one.certified else None,
             "host": None if source is None else self.pending.certificates[source]["host"],
         }
+
+
+def _keyed(values: int) -> str:
+    return counted(values, "record of the keys", "records of the keys")
 
 
 def _style(one: PendingReplica) -> str:

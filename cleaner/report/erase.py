@@ -21,6 +21,10 @@ _STAYS: Final = {
     StayReason.OPEN_TRANSACTION: "lies at or above the last stable offset, in or behind an open transaction",
     StayReason.LAST_MESSAGE: "is the last message of an old format, behind which consumers would wait for ever",
 }
+_OF_COPY: Final = (
+    "The log dir that it was made of keeps the records. Remove it, and every other backup that has them; logcleaner "
+    "prove-erased shows what a log dir still holds."
+)
 _ELSEWHERE: Final = (
     "Unlinked is not overwritten. Other replicas, consumers, mirrors, backups and snapshots of the file system are not "
     "covered; logcleaner prove-erased shows what this machine still holds."
@@ -40,6 +44,7 @@ class EraseReport:
         return {
             "schema": "logcleaner.erase/1",
             "dry_run": self.dry_run,
+            "output": erasure.output,
             "time_ms": erasure.time_ms,
             "records": erasure.records,
             "errors": list(erasure.errors),
@@ -52,11 +57,15 @@ class EraseReport:
         untouched = [p for p in erasure.partitions if not (p.segments or p.stays or p.refused or p.error)]
         for partition in erasure.partitions:
             if partition not in untouched:
-                _tell(partition, page, is_done=erasure.is_done)
+                _tell(partition, page, erasure)
         if untouched:
             read = sum(partition.bytes_read for partition in untouched)
             page.line(f"{counted(len(untouched), 'partition')} with no record of the keys ({size(read)} read)")
-        page.line(_ELSEWHERE, hanging=2)
+        if erasure.output is not None and erasure.is_done:
+            earlier = "; an earlier run finished the copy, and this one certifies it" if erasure.only_certified else ""
+            page.line(f"{erasure.output}: the copy is complete, with its manifest{earlier}. {_OF_COPY}", hanging=2)
+        elif erasure.output is None:
+            page.line(_ELSEWHERE, hanging=2)
         yield page.text
 
 
@@ -70,7 +79,8 @@ def danger_of(erasure: Erasure) -> str:
     return f"{going} would be erased for good; nothing takes that back"
 
 
-def _tell(partition: ErasedPartition, page: Page, *, is_done: bool) -> None:
+def _tell(partition: ErasedPartition, page: Page, erasure: Erasure) -> None:
+    is_done = erasure.is_done
     page.line(f"{partition.topic_partition}  {partition.log_dir}", hanging=2)
     if partition.refused:
         page.note(f"nothing is erased: {partition.refused.code}: {partition.refused.text}")
@@ -83,7 +93,7 @@ def _tell(partition: ErasedPartition, page: Page, *, is_done: bool) -> None:
         verb = "stays" if stays.records == 1 else "stay"
         page.note(f"{counted(stays.records, 'record')} {verb}, {first}: {_STAYS[stays.reason]}")
     linked = sum(segment.links > 1 for segment in partition.segments)
-    if linked:
+    if linked and erasure.output is None:
         page.note(f"{counted(linked, 'segment')} has another hard link, which keeps the old bytes")
     if partition.waiting:
         page.note(f"{counted(partition.waiting, 'log')} waits there as .deleted since before, and was not read")
@@ -92,7 +102,7 @@ def _tell(partition: ErasedPartition, page: Page, *, is_done: bool) -> None:
             f"the old bytes wait as .deleted until {moment(partition.until_ms)}; then the next clean unlinks them, and "
             "a broker that starts does so at once"
         )
-    elif is_done and partition.done_segments:
+    elif is_done and partition.done_segments and erasure.output is None:
         page.note("the old bytes are unlinked")
     if partition.error:
         page.note(f"failed: {partition.error}")

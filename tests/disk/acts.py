@@ -138,6 +138,10 @@ def _erase(*more: str) -> Words:
     return lambda root: [*words, "--log-dir", str(root / DATA)]
 
 
+def _erase_into_copy(root: Path) -> list[str]:
+    return _erase("--output", str(root / COPY))(root)
+
+
 def _import(root: Path) -> list[str]:
     return [
         "import",
@@ -223,6 +227,7 @@ ACTS: Final = {
     "delete-records": Act(_delete_records, (scenes.clicks, scenes.accounts), topics=DELETABLE),
     "erase": Act(_erase(), (scenes.accounts, scenes.orders, scenes.payments), erases=True),
     "erase-at-once": Act(_erase("--delete-delay", "0"), (scenes.clicks, scenes.prices), erases=True),
+    "erase-into-copy": Act(_erase_into_copy, (scenes.accounts, scenes.orders, scenes.payments)),
     "import": Act(
         _import,
         (scenes.payments,),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 import pytest
 
 from cleaner import Cleaner
+from cleaner.engine.erase.copying import erase_into_copy
 from cleaner.engine.erase.erasing import Erasure, ErasureRequest, erase, plan_erasure
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
 from policies import Request
@@ -23,7 +25,7 @@ from policies.config.config_sources import ConfigSources, Said
 from storage.scan import segments
 from tests.interop.referee import Config, Referee
 from tests.interop.scenarios import scenario
-from tests.interop.sides import PARTITION, copy, files_of, partition_dir
+from tests.interop.sides import PARTITION, File, copy, files_of, partition_dir
 from tests.interop.test_random_logs import prepare
 from tests.interop.verdicts import Batch, Log, Record
 from tests.legacy_logs import legacy_log_dir
@@ -71,11 +73,13 @@ def erased_and_compared(referee: Referee, log_dir: Path, dice: random.Random, co
     keys = frozenset(dice.sample(known, dice.randint(1, max(len(known) // 3, 1)))) if known else frozenset({"00"})
     with_tombstones = dice.random() < 0.5
     files = files_of(partition_dir(log_dir))
+    copied = into_copy(log_dir, keys, config, now_ms, with_tombstones=with_tombstones)
     done = erased(log_dir, keys, config, now_ms, with_tombstones=with_tombstones)
     assert not done.errors
     (partition,) = done.partitions
     assert partition.error is None
     left = files_of(partition_dir(log_dir))
+    assert_same_files(left, files_of(partition_dir(copied)))
     changed = {f"{segment.base_offset:020}" for segment in partition.segments}
     for name, file in files.items():
         if name.partition(".")[0] not in changed or name.endswith(".snapshot"):
@@ -83,6 +87,7 @@ def erased_and_compared(referee: Referee, log_dir: Path, dice: random.Random, co
         elif name.endswith(".log"):
             assert left[name].mtime_ms == file.mtime_ms, name
     after = read(referee, log_dir, config, now_ms)
+    assert replace(read(referee, copied, config, now_ms), dir="") == replace(after, dir="")
     gone = [
         one for one in before.batches() for record in one.records if goes(one, record, before, keys, with_tombstones)
     ]
@@ -94,12 +99,37 @@ def erased_and_compared(referee: Referee, log_dir: Path, dice: random.Random, co
     recovered(referee, log_dir, after, config, now_ms)
 
 
+def cleaner_of(log_dir: Path, config: Config) -> Cleaner:
+    overrides = {key: Said(str(value), "the test") for key, value in config.items()}
+    return Cleaner(Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides))))
+
+
+def asking(keys: frozenset[str], now_ms: int, *, with_tombstones: bool) -> ErasureRequest:
+    request = Request(now_ms, confirmed=True, in_place=True, topics=(PARTITION.topic,), delete_delay_ms=0)
+    return ErasureRequest(request, wanted_keys(sorted(keys), KeyEncoding.HEX), with_tombstones)
+
+
+def assert_same_files(left: Mapping[str, File], copied: Mapping[str, File]) -> None:
+    """A copy has the files that an erasure in place leaves, and of the logs their times."""
+    assert left.keys() == copied.keys()
+    for name, file in left.items():
+        assert copied[name].content == file.content, name
+        assert not name.endswith(".log") or copied[name].mtime_ms == file.mtime_ms, name
+
+
+def into_copy(log_dir: Path, keys: frozenset[str], config: Config, now_ms: int, *, with_tombstones: bool) -> Path:
+    """Erase in a copy, while the log dir stays as it is."""
+    files, output = files_of(partition_dir(log_dir)), log_dir.with_name(f"{log_dir.name}-{now_ms}-erased")
+    asked = asking(keys, now_ms, with_tombstones=with_tombstones)._replace(output=output)
+    done = erase_into_copy(cleaner_of(log_dir, config), asked, tool_version="test")
+    assert [partition.error for partition in done.partitions] == [None]
+    assert files_of(partition_dir(log_dir)) == files
+    return output
+
+
 def erased(log_dir: Path, keys: frozenset[str], config: Config, now_ms: int, *, with_tombstones: bool) -> Erasure:
     """Plan, erase, and find the same."""
-    overrides = {key: Said(str(value), "the test") for key, value in config.items()}
-    cleaner = Cleaner(Configured((log_dir,), ConfigLayers.read(ConfigSources(overrides=overrides))))
-    request = Request(now_ms, confirmed=True, in_place=True, topics=(PARTITION.topic,), delete_delay_ms=0)
-    asked = ErasureRequest(request, wanted_keys(sorted(keys), KeyEncoding.HEX), with_tombstones)
+    cleaner, asked = cleaner_of(log_dir, config), asking(keys, now_ms, with_tombstones=with_tombstones)
     planned = plan_erasure(cleaner, asked, measured=True)
     done = erase(cleaner, asked, planned)
     assert [p.segments for p in planned.partitions] == [p.segments for p in done.partitions]

@@ -15,7 +15,7 @@ from cleaner.cli.certificates import (
 )
 from cleaner.cli.confirming import add_danger_arguments, confirm, confirm_force_lock
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import warn_of_sole_replicas
+from cleaner.cli.naming import place, warn_of_sole_replicas
 from cleaner.cli.opening import add_log_dir_arguments, open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.record_keys import OPERAND, add_key_arguments, given_keys
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``erase``."""
     parser.usage = (
         f"%(prog)s --topic GLOB [{OPERAND} ...] [--keys FILE] [-n] [options]\n"
+        "       %(prog)s --topic GLOB [KEY ...] --output DIR [options]\n"
         "       %(prog)s --check CERTIFICATE [options]\n"
         "       %(prog)s --pending CERTIFICATE ... [options]"
     )
@@ -64,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, and print what would go")
     parser.add_argument(
+        "--output",
+        type=place,
+        metavar="DIR",
+        help="leave the log dir as it is, and write a copy of these topics without the records, with a manifest, to "
+        "DIR: absent or empty, or a URL",
+    )
+    parser.add_argument(
         "--assume-committed",
         action="store_true",
         help="take partitions without a checkpointed high watermark, as in a backup, as committed to their end",
@@ -80,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_certificate_arguments(parser)
     add_danger_arguments(parser.add_argument_group("danger"), "the erasure")
     add_log_dir_arguments(parser, with_topics=False, with_tier=True)
-    parser.set_defaults(tier_apart=True)
+    parser.set_defaults(tier_apart=True, reads_stores=True)
     parser.add_argument(
         "--json",
         action="store_true",
@@ -115,24 +123,28 @@ def _erase(args: argparse.Namespace) -> int:
 
     keys = wanted_keys(given, KeyEncoding(args.encoding))
     request = Request(
-        SystemClock().now_ms(), confirmed=args.yes, in_place=True, topics=tuple(args.topic),
-        assume_committed=args.assume_committed, delete_delay_ms=args.delete_delay,
+        SystemClock().now_ms(), confirmed=args.yes, in_place=not args.output, topics=tuple(args.topic),
+        assume_committed=args.assume_committed, delete_delay_ms=0 if args.output else args.delete_delay,
     )  # fmt: skip
-    asked = ErasureRequest(request, keys, args.tombstones)
+    asked = ErasureRequest(request, keys, args.tombstones, output=args.output)
+    if args.output and args.assume_committed and not args.dry_run:
+        confirm(args, "--assume-committed also erases records that may never have been committed")
     with ProgressBar("reading") as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
-        opened = open_cleaner(args, listener, threads=args.threads, patience=Waiting())
+        one_for = "--output" if args.output else None
+        opened = open_cleaner(args, listener, threads=args.threads, patience=Waiting(), one_log_dir_for=one_for)
         for found in opened.missing:
             complain(str(found))
-        warn_of_sole_replicas(opened.loaded.log_dirs, args.topic)
-        prepared = Prepared.of(args, tuple(opened.loaded.log_dirs))
+        if not args.output:
+            warn_of_sole_replicas(opened.loaded.log_dirs, args.topic)
+        prepared = Prepared.of(args, (*opened.loaded.log_dirs, *filter(None, [args.output])))
         certifying = None
         if prepared is not None:
             asked = asked._replace(certified_as=prepared.secret.request)
             certifying = _Certifying(args, opened.cleaner, asked, prepared)
         erasure, signalled = _act(args, opened.cleaner, asked, bar, certifying)
     _tell(args, erasure)
-    written = certifying.write() if certifying else ExitStatus.DONE
+    written = certifying.write(erasure) if certifying else ExitStatus.DONE
     return signalled or _status(erasure, is_whole=not opened.missing) or written
 
 
@@ -154,11 +166,12 @@ class _Certifying:
         if not opened.means.stopping():
             self._certificate = self._certifier.certified(opened, done)
 
-    def write(self) -> int:
+    def write(self, erasure: Erasure) -> int:
         """Write the certificate, and return the exit status."""
         path = self._prepared.path
         if self._certificate is None:
-            complain(f"{path}: not written: the run was stopped; the same command, run again, writes it")
+            why = "the run was stopped; the same command, run again, writes it"
+            complain(f"{path}: not written: {why if erasure.is_done else 'nothing was erased'}")
             return ExitStatus.FAILED
         return self._prepared.write(self._certificate)
 
@@ -167,14 +180,17 @@ def _tell(args: argparse.Namespace, erasure: Erasure) -> None:
     from cleaner.report.erase import EraseReport
 
     show(EraseReport(erasure, dry_run=args.dry_run), as_json=args.json)
+    untouched = "the copy has it as it is" if erasure.output else "nothing was erased there"
     for partition in erasure.partitions:
         name = partition.topic_partition
         if partition.refused:
-            complain(f"{partition.refused.code}: {name}: {partition.refused.text}; nothing was erased there")
+            complain(f"{partition.refused.code}: {name}: {partition.refused.text}; {untouched}")
         if partition.error:
             complain(f"{name}: {partition.error}", Level.ERROR)
     for error in erasure.errors:
         complain(error, Level.ERROR)
+    if args.output and not args.dry_run and not erasure.output:
+        complain(f"{args.output}: no copy was written, because nothing may be erased", Level.ERROR)
 
 
 def _act(
@@ -187,6 +203,15 @@ def _act(
     from cleaner.engine.erase.erasing import erase, plan_erasure
     from cleaner.report.erase import danger_of
 
+    certify = certifying.take if certifying else None
+    if args.output:
+        from cleaner.engine.erase.copying import erase_into_copy, plan_erased_copy
+
+        if args.dry_run:
+            return plan_erased_copy(cleaner, asked), 0
+        with stopping_on_signals(cleaner) as signals:
+            done = erase_into_copy(cleaner, asked, tool_version=__version__, certify=certify)
+            return done, 128 + signals[0] if signals else 0
     agreed = None
     if args.dry_run or not args.yes:
         agreed = plan_erasure(cleaner, asked, measured=args.dry_run)
@@ -196,7 +221,7 @@ def _act(
             confirm(args, danger_of(agreed))
         bar.begin_again()
     with stopping_on_signals(cleaner) as signals:
-        done = erase(cleaner, asked, agreed, certifying.take if certifying else None)
+        done = erase(cleaner, asked, agreed, certify)
         return done, 128 + signals[0] if signals else 0
 
 
@@ -207,6 +232,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.delete_delay:
         reason = "only 0 is possible: the replaced files are unlinked in this run, or wait for file.delete.delay.ms"
         raise InvalidConfig("--delete-delay", str(args.delete_delay), reason)
+    if args.delete_delay is not None and args.output:
+        raise InvalidConfig("--output", str(args.output), "does not go with --delete-delay: nothing waits in a copy")
     if args.tier is not None and not (args.certificate and (args.log_dir or args.config)):
         raise InvalidConfig("--tier", str(args.tier), "nothing is erased there: it needs --certificate and log dirs")
 

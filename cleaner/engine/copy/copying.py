@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
 from cleaner.engine.compactor import Compactor
@@ -52,6 +52,7 @@ from storage.log_dir import INCOMPLETE_LOG_DIR, LogDir, Offsets, read_file
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     INCOMPLETE_FILE,
+    JOURNAL_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     MANIFEST_FILE,
     SCRATCH_SUFFIX,
@@ -78,6 +79,11 @@ _NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
 
 _SMALL_FILES_BYTES: Final = 1 << 20
 """The least room for checkpoints, the manifest and other small files."""
+
+
+WriteSegments: TypeAlias = Callable[[PartitionPlan, Listing, Path, Callable[[Segment], None]], None]
+"""Is handed a partition, its files as a start of Kafka would recover them, its directory in the copy, and what copies a
+segment as it is."""
 
 
 class OutputFull(OutOfSpace):
@@ -109,6 +115,10 @@ class Copier:
     compactor: Compactor
     behind: Callable[[PartitionPlan, Path, Means], None] | None = None
     """Called with the directory of each cleaned partition once its files are in the copy, and may change it."""
+    instead: WriteSegments | None = None
+    """Writes the segments of each partition, if the plan has no work."""
+    journal: list[bytes] = field(default_factory=list)
+    """The lines that the copy's own journal gets."""
     results: dict[PartitionKey, PartitionResult] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     """What the copy does not have of the log dir, by name."""
@@ -137,23 +147,24 @@ class Copier:
         checkpoints, self.left_out = self.moment.offsets(), tuple(self.moment.left_out(self._names()))
         if compaction_steps(self.plan):
             self.compactor.begin([self.log_dir.path])
-        output = OutputDir.begin(
-            path,
-            self.log_dir,
-            needed_bytes(self.plan, self.moment, lambda planned: self._left(planned).listing),
-            self.means.fs,
-        )
+        output = OutputDir.begin(path, self.log_dir, self.needed_bytes(), self.means.fs)
         self._prepare(output)
         copied = [self._partition(planned, output) for planned in self.plan.partitions]
         self._copy_metadata_log(output)
         self._copy_files(set(self.moment.root.plain_files()) - _NOT_COPIED, self.log_dir.path, output)
         self._write_checkpoints(checkpoints, set(self.left_out), output)
+        if self.journal:
+            self.means.fs.replace_file(output.path / JOURNAL_FILE, b"".join(self.journal), Purpose.COPY)
         self.compactor.close()
         made = self.request.now_ms, self.compactor.name, self.tool_version
         manifest = manifest_of(self.plan, copied, output.path, self.left_out, made, output.sha256_of)
         output.settle()
         self.moment.ensure_unchanged()
         output.finish(manifest)
+
+    def needed_bytes(self) -> int:
+        """Return the most bytes that the copy can take. Raises: UnreadableFile."""
+        return needed_bytes(self.plan, self.moment, lambda planned: self._left(planned).listing)
 
     def _prepare(self, output: OutputDir) -> None:
         """Make every directory, and do the work that the compactions share."""
@@ -251,6 +262,9 @@ class Copier:
         """Copy the segments. Return those that became part of others, and the figures."""
         keep = partial(self._copy_segment, target, output)
         result, compaction = PartitionResult(Basis.DONE), planned.compaction
+        if self.instead:
+            self.instead(planned, left.listing, target, keep)
+            return (), result
         if planned.deletion:
             result = result.with_deletion(planned.deletion, at_once=False)
         bases = compaction.base_offsets if compaction else set()
@@ -374,10 +388,7 @@ class OutputDir:
         Raises: UnusableOutput, CopyDoesNotFit before anything was written; OutOfSpace; as of a store.
         """
         check_usable(path, original)
-        if not is_stored(path):
-            space = os.statvfs(path if path.exists() else path.parent)
-            if needed_bytes > space.f_bavail * space.f_frsize:
-                raise CopyDoesNotFit(path, needed_bytes, space.f_bavail * space.f_frsize)
+        check_room(path, needed_bytes)
         if not path.exists():
             fs.make_dir(path, original.path, Purpose.COPY)
             fs.fsync_dir(path.parent, Purpose.COPY)
@@ -482,6 +493,14 @@ class OutputDir:
         names = [path.name for path in self.path.iterdir()] if self.path.exists() else []
         if names == [INCOMPLETE_FILE] and read_file(self.path / INCOMPLETE_FILE) == self.mark:
             self._fs.unlink(self.path / INCOMPLETE_FILE, Purpose.COPY)
+
+
+def check_room(path: Path, needed_bytes: int) -> None:
+    """Refuse a directory without the space for a copy. A store does not tell what is free. Raises: CopyDoesNotFit."""
+    if not is_stored(path):
+        space = os.statvfs(path if path.exists() else path.parent)
+        if needed_bytes > space.f_bavail * space.f_frsize:
+            raise CopyDoesNotFit(path, needed_bytes, space.f_bavail * space.f_frsize)
 
 
 def check_usable(path: Path, original: LogDir) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,6 +31,8 @@ from cleaner.engine.prove_erased.searching import FileEvidence
 from cleaner.engine.prove_erased.wanted import KeyEncoding
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
 from policies.certificates import ErasureOutcome
+from policies.config.config_layers import Configured
+from policies.plan import Plan, Request
 from storage.directory import status_of
 from storage.errors import LogCleanerError, as_unreadable
 from storage.log.leader_epochs import topic_id_if_readable
@@ -51,12 +53,17 @@ if TYPE_CHECKING:
     )
 
 SCHEMA: Final = "logcleaner.erasure_certificate/1"
+_ASKED_FOR: Final = (
+    "request", "kind", "original", "keys", "with_tombstones", "host", "node_id", "cluster_id", "tier"
+)  # fmt: skip
+"""Fields that ``--pending`` compares."""
 LIMITS: Final = (
     "Unlinked, not overwritten; consumers, mirrors and snapshots not covered.",
     "Replicas on other brokers, backups, and remote storage that was not searched are not covered.",
     "Keys of records were compared. Values and headers were not: a record of another key may hold the same data.",
     "Records that are written or replicated after this time are not covered.",
 )
+LIMIT_OF_COPY: Final = "Of a copy: the log dir that it was made of keeps the records, until somebody removes it."
 
 
 class CorruptCertificate(LogCleanerError):
@@ -84,19 +91,33 @@ class Certifier:
     advance: Callable[[int], None] = lambda _: None
 
     def certified(self, opened: OpenLogDirs, done: Erasure) -> ErasureCertificateDocument:
-        """Search all files of the topics, and return the certificate of an erasure in place.
+        """Search all files of the topics, and return the certificate of an erasure.
+
+        Of a copy, the files of the log dir that it was made of are searched, too.
 
         Raises: UnreadableFile of a directory.
         """
-        paths = [log_dir.path for log_dir in opened.log_dirs]
-        proof, tier = self._proof(opened, paths)
+        if done.output is not None:
+            copied = path_of_text(done.output)
+            paths = [copied, *(log_dir.path for log_dir in opened.log_dirs)]
+            plan = Cleaner(Configured(tuple(paths), opened.layers), opened.means).plan
+            proof, tier = self._proof(opened, paths, plan)
+            in_copy = [replace(one, log_dir=done.output) for one in done.partitions]
+            of_copy = opened._replace(log_dirs=(LogDir(copied),))
+            document = self._document(of_copy, tier, replace(done, partitions=tuple(in_copy)), proof)
+            document["kind"], document["original"] = "copy", str(opened.log_dirs[0].path)
+            document["limits"].append(LIMIT_OF_COPY)
+            return document
+        proof, tier = self._proof(opened, [log_dir.path for log_dir in opened.log_dirs], self.cleaner.plan)
         return self._document(opened, tier, done, proof)
 
-    def _proof(self, opened: OpenLogDirs, paths: Sequence[Path]) -> tuple[ErasureProof, str | None]:
+    def _proof(
+        self, opened: OpenLogDirs, paths: Sequence[Path], plan: Callable[[Request], Plan]
+    ) -> tuple[ErasureProof, str | None]:
         globs = self.asked.request.topics
         also = () if self.view is None else (segments_of(self.view),)
         question = KeySearch(self.asked.keys, self.encoding, (*paths, *also), globs)
-        survey = HolderPlans(self.cleaner.plan, opened.layers)
+        survey = HolderPlans(plan, opened.layers)
         wants = partial(may_be_named, globs=globs)
         proof = prove(opened.means.clock.now_ms(), question, wants, survey, self.advance)
         view = None if self.view is None else view_at(self.view)
@@ -116,6 +137,7 @@ class Certifier:
             "time_ms": opened.means.clock.now_ms(),
             "request": self.secret.request,
             "kind": "in_place",
+            "original": None,
             "keys": {"encoding": self.encoding, "hmac_sha256": self.secret.hmacs_of(self.asked.keys)},
             "topics": list(self.asked.request.topics),
             "with_tombstones": self.asked.with_tombstones,
@@ -153,7 +175,13 @@ def read_certificate(path: Path) -> ErasureCertificateDocument:
         document: Any = json.loads(data or b"")
         if document["schema"] != SCHEMA:
             raise CorruptCertificate(path, f"schema {document['schema']!r} is not {SCHEMA}")
+        int(document["time_ms"]), [document[name] for name in _ASKED_FOR]
+        for one in (*document["holders"], *document["log_dirs"]):
+            str(one["path"]).encode()
+        for one in document["holders"]:
+            int(one["values"]), one["gone_by_ms"]
         for one in document["partitions"]:
+            TopicPartition(one["topic"], int(one["partition"])), one["log_dir"], one["topic_id"], one["replicas"]
             ErasureOutcome(one["outcome"])
             list(map(_checked, one["files"]))
         found: ErasureCertificateDocument = document

@@ -22,7 +22,7 @@ from policies.certificates import (
     judge_file,
     pending_replicas,
 )
-from storage.directory import status_of
+from storage.directory import close, open_file, pread, status_of
 from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, as_unreadable
 from storage.kernels.layout import OFFSET
 from storage.log_dir import LogDir
@@ -133,19 +133,34 @@ def pending(paths: Sequence[Path]) -> Pending:
         ):
             raise MixedRequests(path, paths[0], "another cluster")
     replicas = [one for source, found in enumerate(certificates) for one in _certified(found, source)]
-    newest = {_broker(one): one["time_ms"] for one in sorted(certificates, key=lambda one: one["time_ms"])}
     holders = [
         (path, holder)
         for path, one in zip(paths, certificates, strict=True)
-        if one["time_ms"] == newest[_broker(one)]
         for holder in one["holders"]
-        if holder["values"] and holder["gone_by_ms"] is None and not _is_told(holder, one)
+        if holder["values"] and _counts(holder, one)
+        if not any(_is_searched_later(holder, one, other) for other in certificates)
     ]
     return Pending(tuple(paths), tuple(certificates), pending_replicas(replicas), tuple(holders))
 
 
-def _broker(certificate: ErasureCertificateDocument) -> tuple[str, int | None]:
-    return certificate["host"], certificate["node_id"]
+def _counts(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
+    """Return whether a file with keys is still to be seen to. Nobody cleans a copy, or a backup that it was made of."""
+    if certificate["kind"] == "copy":
+        return True
+    return holder["gone_by_ms"] is None and not _is_told(holder, certificate)
+
+
+def _is_searched_later(
+    holder: CertificateHolder, own: ErasureCertificateDocument, other: ErasureCertificateDocument
+) -> bool:
+    """Return whether a later certificate of the same machine tells of the directory in which a file held keys."""
+    is_later = other["time_ms"] > own["time_ms"] and other["host"] == own["host"]
+    searched = [*(one["path"] for one in other["log_dirs"]), other["original"], other["tier"]]
+    return is_later and any(_is_in(holder, place) for place in searched)
+
+
+def _is_in(holder: CertificateHolder, directory: str | None) -> bool:
+    return directory is not None and holder["path"].startswith(directory.rstrip("/") + "/")
 
 
 def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
@@ -155,7 +170,7 @@ def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument)
 
 
 def _certified(certificate: ErasureCertificateDocument, source: int) -> Iterator[CertifiedReplica]:
-    for one in certificate["partitions"]:
+    for one in certificate["partitions"] if certificate["kind"] == "in_place" else ():  # a copy is no replica
         assigned = None if one["replicas"] is None else tuple(one["replicas"])
         yield CertifiedReplica(
             one["topic"], one["partition"], one["topic_id"], certificate["node_id"], certificate["time_ms"],
@@ -227,11 +242,15 @@ def _seen(path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, 
 
 def _head_sha256(path: Path, size_bytes: int) -> str:
     """Return the SHA-256 of the first bytes of a file. Raises: UnreadableFile."""
-    hashed = hashlib.sha256()
-    with as_unreadable(path), path.open("rb") as file:
-        while size_bytes and (block := file.read(min(size_bytes, _BLOCK_BYTES))):
-            hashed.update(block)
-            size_bytes -= len(block)
+    hashed, position = hashlib.sha256(), 0
+    with as_unreadable(path):
+        file, _ = open_file(path)
+        try:
+            while block := pread(file, min(size_bytes - position, _BLOCK_BYTES), position):
+                hashed.update(block)
+                position += len(block)
+        finally:
+            close(file)
     return hashed.hexdigest()
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from cleaner.engine.beginning import recover_all
@@ -29,6 +30,7 @@ from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstone
 from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.round import aborted_of, rewrite_group
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
+from cleaner.engine.copy.manifest import sha256_of
 from cleaner.engine.erase.marking import ErasureFates, KeyFinder, MarkedSegment, Stays, mark
 from cleaner.engine.inventory import producer_state_of, whole_log
 from cleaner.engine.journal import SOURCES, Journal
@@ -48,7 +50,7 @@ from storage.names import FileIdentity, FileKind, FileState, TopicPartition
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text
 
-_STOPPED: Final = "stopped; the same command, run again, does the rest"
+STOPPED: Final = "stopped; the same command, run again, does the rest"
 
 
 class ErasureRequest(NamedTuple):
@@ -60,6 +62,8 @@ class ErasureRequest(NamedTuple):
     with_tombstones: bool = False
     certified_as: str | None = None
     """The id of the request for which a certificate is written; None if none is."""
+    output: Path | None = None
+    """Where a copy without the records is to be; None if the log dirs themselves lose them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,10 @@ class Erasure:
     """Failures of whole log dirs."""
     time_ms: int = 0
     is_done: bool = False
+    output: str | None = None
+    """Where the copy lies; None if there is none."""
+    only_certified: bool = False
+    """Whether an earlier run finished the copy."""
 
     @property
     def records(self) -> int:
@@ -145,7 +153,7 @@ def plan_erasure(cleaner: Cleaner, asked: ErasureRequest, *, measured: bool = Fa
 
     Raises: Stopped.
     """
-    eraser = _Eraser(cleaner.opened(), cleaner.plan(asked.request), asked)
+    eraser = Eraser(cleaner.opened(), cleaner.plan(asked.request), asked)
     return eraser.all_partitions(eraser.measured if measured else eraser.planned)
 
 
@@ -164,7 +172,7 @@ def erase(
     """
     with cleaner.locked() as opened:
         errors = list(recover_all(opened, asked.request))
-        eraser = _Eraser(opened, cleaner.plan(asked.request), asked, agreed)
+        eraser = Eraser(opened, cleaner.plan(asked.request), asked, agreed)
         found = eraser.all_partitions(eraser.erased, is_locked=True)
         done = replace(found, errors=(*errors, *found.errors), is_done=True)
         if certify is not None:
@@ -172,11 +180,13 @@ def erase(
         return done
 
 
-class _Work(NamedTuple):
+class ErasureWork(NamedTuple):
     """A partition that was read."""
 
     partition: PartitionPlan
     listing: Listing
+    recovered: Listing
+    """The files once a crash is repaired."""
     marked: tuple[MarkedSegment, ...]
     """The segments that lose records, ascending."""
     bounds: ErasureBounds
@@ -184,7 +194,7 @@ class _Work(NamedTuple):
     found: ErasedPartition
 
 
-class _Eraser:
+class Eraser:
     """One run over some log dirs."""
 
     def __init__(
@@ -192,7 +202,7 @@ class _Eraser:
     ) -> None:
         self._means, self._plan, self._asked = opened.means, planned, asked
         self._finder = KeyFinder(asked.keys, opened.means.threads)
-        self._moving = being_moved(opened.log_dirs)
+        self._moving = frozenset[TopicPartition]() if asked.output else being_moved(opened.log_dirs)
         self._agreed = None if agreed is None else {partition.asked for partition in agreed.partitions}
 
     def all_partitions(self, act: _Act, *, is_locked: bool = False) -> Erasure:
@@ -206,18 +216,18 @@ class _Eraser:
         ]
         return Erasure(tuple(found), tuple(errors), self._means.clock.now_ms())
 
-    def planned(self, work: _Work) -> ErasedPartition:
+    def planned(self, work: ErasureWork) -> ErasedPartition:
         """Return what was found."""
         return work.found
 
-    def measured(self, work: _Work) -> ErasedPartition:
+    def measured(self, work: ErasureWork) -> ErasedPartition:
         """Return what was found, with the sizes that the segments would have."""
         target = Nowhere(work.listing.directory, work.partition.policy.index_interval_bytes)
-        sizes = [size for _, size in self._rewritten(work, target, is_locked=False)]
+        sizes = [size for _, size in self.rewritten(work, target, is_locked=False)]
         segments = (replace(s, size_after=size) for s, size in zip(work.found.segments, sizes, strict=True))
         return replace(work.found, segments=tuple(segments))
 
-    def erased(self, work: _Work) -> ErasedPartition:
+    def erased(self, work: ErasureWork) -> ErasedPartition:
         """Swap in the segments without the records of the keys."""
         found, facts, listing, means = work.found, work.partition.facts, work.listing, self._means
         if not work.marked:
@@ -229,20 +239,20 @@ class _Eraser:
         log_dir = LogDir(path_of_text(facts.log_dir))
         ensure_no_copy_in_the_way(log_dir, facts.topic_partition, listing, bases)
         ensure_changeable(directory, bases, and_readable=True)
-        found = self._with_hashes(work)
+        found = self.with_hashes(work)
         with closing(Journal(log_dir.path, means.fs, means.clock.boot())) as journal:
             now_ms, request = means.clock.now_ms(), self._asked.certified_as
-            journal.record("erase", now_ms, partition=str(facts.topic_partition), **_entry(found, request))
+            journal.record("erase", now_ms, partition=str(facts.topic_partition), **erase_entry(found, request))
         forget_filters(directory)
         at_once = self._asked.request.is_at_once
         interval_bytes = work.partition.policy.index_interval_bytes
         target = InPlace(listing, interval_bytes, means.fs, at_once=at_once, stopping=means.stopping)
         segments, done, error = list(found.segments), 0, None
         try:
-            for done, (_, size) in enumerate(self._rewritten(work, target, is_locked=True), 1):
+            for done, (_, size) in enumerate(self.rewritten(work, target, is_locked=True), 1):
                 segments[done - 1] = replace(segments[done - 1], size_after=size)
         except (LogCleanerError, OSError, MemoryError) as failure:
-            error = _STOPPED if isinstance(failure, Stopped) else told(failure)
+            error = STOPPED if isinstance(failure, Stopped) else told(failure)
         until_ms = means.clock.now_ms() + work.partition.policy.file_delete_delay_ms
         result = replace(
             found,
@@ -251,10 +261,10 @@ class _Eraser:
             error=error,
             until_ms=until_ms if done and not at_once else None,
         )
-        _tell(result, means)
+        tell_erased(result, means)
         return result
 
-    def _with_hashes(self, work: _Work) -> ErasedPartition:
+    def with_hashes(self, work: ErasureWork) -> ErasedPartition:
         """Return what was found; for a certificate, with the hash of each segment that loses records, as it is now.
 
         Raises: UnreadableFile.
@@ -262,7 +272,7 @@ class _Eraser:
         if self._asked.certified_as is None:
             return work.found
         pairs = zip(work.found.segments, work.marked, strict=True)
-        hashed = (replace(s, sha256=self._means.fs.sha256_of(marked.span.segment.log.path)) for s, marked in pairs)
+        hashed = (replace(s, sha256=sha256_of(marked.span.segment.log.path)) for s, marked in pairs)
         return replace(work.found, segments=tuple(hashed))
 
     def _attempt(
@@ -272,24 +282,28 @@ class _Eraser:
             return ErasedPartition(partition.topic_partition, partition.log_dir, error=partition.error)
         facts = partition.facts
         nothing = ErasedPartition(facts.topic_partition, facts.log_dir)
-        if log_dir.guard is not None:
-            return replace(nothing, refused=RefusedErasure(log_dir.guard.code, log_dir.guard.text))
-        moves = facts.topic_partition in self._moving
-        if refused := refused_erasure(facts, partition.policy, moves=moves):
+        if refused := self.refused(log_dir, partition):
             return replace(nothing, refused=refused)
         try:
-            return act(self._read(partition, nothing, is_locked=is_locked))
+            listing = list_partition(path_of_text(facts.log_dir) / str(facts.topic_partition))
+            return act(self.read(partition, listing, is_locked=is_locked))
         except Stopped:
             if not is_locked:
                 raise
-            return replace(nothing, error=_STOPPED)
+            return replace(nothing, error=STOPPED)
         except (LogCleanerError, OSError, MemoryError) as error:
             return replace(nothing, error=told(error))
 
-    def _read(self, partition: PartitionPlan, nothing: ErasedPartition, *, is_locked: bool) -> _Work:
+    def refused(self, log_dir: LogDirPlan, partition: PartitionPlan) -> RefusedErasure | None:
+        """Return why nothing of a partition is erased; None if something may be."""
+        if log_dir.guard is not None:
+            return RefusedErasure(log_dir.guard.code, log_dir.guard.text)
+        moves = partition.facts.topic_partition in self._moving
+        return refused_erasure(partition.facts, partition.policy, moves=moves)
+
+    def read(self, partition: PartitionPlan, listing: Listing, *, is_locked: bool) -> ErasureWork:
         """Read all segments of a partition. Raises: LogCleanerError."""
         facts, means = partition.facts, self._means
-        listing = list_partition(path_of_text(facts.log_dir) / str(facts.topic_partition))
         recovered = whole_log(facts, listing)
         state = producer_state_of(facts, recovered, self._asked.request.now_ms, means)
         assert facts.high_watermark is not None, "else it is refused"
@@ -298,8 +312,9 @@ class _Eraser:
         producers = ends_of(state)
         marked = self._marked(facts, recovered.segments, ErasureFates(producers, bounds), bounds, is_locked=is_locked)
         losing = _losing(marked)
-        found = replace(
-            nothing,
+        found = ErasedPartition(
+            facts.topic_partition,
+            facts.log_dir,
             segments=tuple(_erased(one, with_ranges=self._asked.certified_as is not None) for one in losing),
             stays=Stays.total([stays for one in marked for stays in one.stays]),
             records_read=sum(one.walked.records for one in marked),
@@ -307,7 +322,7 @@ class _Eraser:
             segments_read=len(marked),
             waiting=sum(file.name.kind is FileKind.LOG for file in listing.in_state(FileState.DELETED)),
         )
-        return _Work(partition, listing, losing, bounds, producers, found)
+        return ErasureWork(partition, listing, recovered, losing, bounds, producers, found)
 
     def _marked(
         self, facts: PartitionFacts, segments: Sequence[Segment], fates: ErasureFates, bounds: ErasureBounds, *,
@@ -324,7 +339,9 @@ class _Eraser:
                     opened.reader.let_go()
         return marked
 
-    def _rewritten(self, work: _Work, target: Destination, *, is_locked: bool) -> Iterator[tuple[MarkedSegment, int]]:
+    def rewritten(
+        self, work: ErasureWork, target: Destination, *, is_locked: bool
+    ) -> Iterator[tuple[MarkedSegment, int]]:
         """Write each segment that loses records, and hand it to the destination. Yield it with its new size."""
         horizons = Horizons(self._asked.request.now_ms, None, 0)
         with Crew(self._means.threads) as crew:
@@ -342,7 +359,7 @@ class _Eraser:
 
 
 class _Act(Protocol):
-    def __call__(self, work: _Work) -> ErasedPartition: ...
+    def __call__(self, work: ErasureWork) -> ErasedPartition: ...
 
 
 def _losing(marked: Sequence[MarkedSegment]) -> tuple[MarkedSegment, ...]:
@@ -364,7 +381,7 @@ def _erased(marked: MarkedSegment, *, with_ranges: bool) -> ErasedSegment:
     )
 
 
-def _entry(found: ErasedPartition, request: str | None) -> dict[str, object]:
+def erase_entry(found: ErasedPartition, request: str | None) -> dict[str, object]:
     """Return the fields of the journal's line. No key is among them, and no hash of a key.
 
     With the id of a request, a later run can still certify what this one did, if it ends before its certificate.
@@ -393,7 +410,8 @@ def _listed(segment: ErasedSegment) -> dict[str, object]:
     return named
 
 
-def _tell(result: ErasedPartition, means: Means) -> None:
+def tell_erased(result: ErasedPartition, means: Means) -> None:
+    """Tell the listener what was done in a partition."""
     place = result.topic_partition._asdict()
     if result.done_segments:
         done = result.segments[: result.done_segments]

@@ -27,6 +27,7 @@ from storage.names import INCOMPLETE_FILE, MANIFEST_FILE
 from storage.stores import opening
 from storage.stores.paths import StoredPath, look_anew
 from storage.uploads import Uploads
+from tests.cleaner.cli.test_erase import keys
 from tests.conftest import Samples
 from tests.sampled import some
 from tests.storage.stores.conftest import forget_stores
@@ -120,6 +121,42 @@ def test_copy_in_a_bucket_has_the_bytes_of_a_local_copy(
     capsys.readouterr()
     assert main(["diff", str(logs), f"{SCHEME}://{to.name}/a/copy"]) == ExitStatus.DAMAGED
     assert "meta.properties: has 8 bytes" in capsys.readouterr().out
+
+
+def test_an_erased_copy_in_a_bucket_has_the_bytes_of_a_local_one(
+    few_logs: Path, to: Destination, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = sorted(key.hex() for key in keys(shutil.copytree(few_logs, tmp_path / "opened")) if key)
+    words = (
+        "erase",
+        known[0],
+        known[-1],
+        "--encoding",
+        "hex",
+        "--topic",
+        "*",
+        "--yes",
+        "--assume-committed",
+        "--log-dir",
+        str(few_logs),
+    )
+    place, certificate = f"{SCHEME}://{to.name}/erased", tmp_path / "cert.json"
+    assert main([*words, "--output", str(tmp_path / "copy")]) == ExitStatus.DONE
+    assert main([*words, "--output", place, "--certificate", str(certificate)]) == ExitStatus.DONE
+    here, there = local_files(tmp_path / "copy"), to.files("erased")
+    assert [name for name in differing(here, there) if name not in (MANIFEST_FILE, ".logcleaner-journal")] == []
+    assert ".logcleaner-journal" in there
+    found = json.loads(certificate.read_bytes())
+    assert (found["kind"], found["log_dirs"][0]["path"]) == ("copy", place)
+    assert found["not_searched"] == []
+    capsys.readouterr()
+    assert main(["erase", "--check", str(certificate)]) == ExitStatus.DONE
+    certificate.unlink()
+    assert main([*words, "--output", place, "--certificate", str(certificate)]) == ExitStatus.DONE
+    again = json.loads(certificate.read_bytes())
+    for one, other in zip(found["partitions"], again["partitions"], strict=True):
+        assert [(f["before"], f["after"]) for f in other["files"]] == [(f["before"], f["after"]) for f in one["files"]]
+    assert "an earlier run finished the copy" in " ".join(capsys.readouterr().out.split())
 
 
 def lacking(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, dict[str, str]]:
