@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,12 +39,14 @@ class Writer:
 
     Attributes:
         repeats: how often a value says the same. A client sends a batch as it is if no codec makes it smaller.
+        prefix: what every key begins with.
     """
 
     bootstrap: str
     dice: random.Random
     now_ms: int = FIRST_MS
     repeats: int = 1
+    prefix: str = "k"
 
     def producer(self, **settings: object) -> Producer:
         """A client that delivers in small batches."""
@@ -58,7 +60,7 @@ class Writer:
             self.now_ms += STEP_MS
             producer.produce(
                 topic,
-                key=f"k{self.dice.randrange(12)}",
+                key=f"{self.prefix}{self.dice.randrange(12)}",
                 value=None if self.dice.random() < 0.125 else self._value(value_bytes),
                 timestamp=self.now_ms,
                 headers=[("trace", b"\x01\x02"), ("none", None)] if self.dice.random() < 0.25 else None,
@@ -129,10 +131,12 @@ def delete_records(bootstrap: str, topic: str, before_offset: int) -> None:
         deleted.result(SECONDS_MAX)
 
 
-def commit_as_group(bootstrap: str, group: str, topic: str) -> None:
-    """A consumer group that commits more than once."""
+def commit_as_group(
+    bootstrap: str, group: str, topic: str, offsets: Iterable[int] = range(1, COMMITTED_LAST + 1)
+) -> None:
+    """A consumer group that commits, more than once unless ``offsets`` says otherwise."""
     consumer = _consumer(bootstrap, "read_committed", group)
-    for offset in range(1, COMMITTED_LAST + 1):
+    for offset in offsets:
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
 
@@ -157,6 +161,16 @@ def consumed(bootstrap: str, topic: str, partition: int, isolation: str) -> list
     """All records of a partition, from its start to its end, as a consumer sees them."""
     consumer = _consumer(bootstrap, isolation)
     consumer.assign([TopicPartition(topic, partition, 0)])
+    try:
+        return [_record(message) for message in _to_the_end(consumer)]
+    finally:
+        consumer.close()
+
+
+def resumed(bootstrap: str, topic: str, isolation: str, group: str) -> list[Record]:
+    """What a group reads of a topic of one partition, from where it stands to the end."""
+    consumer = _consumer(bootstrap, isolation, group)
+    consumer.subscribe([topic])
     try:
         return [_record(message) for message in _to_the_end(consumer)]
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,10 +23,10 @@ from storage.names import HIGH_WATERMARK_CHECKPOINT
 from tests.batches import iter_batches
 from tests.interop.broker import BUSY, QUIET, Broker, free_port
 from tests.interop.clients import SECONDS_MAX, Writer, admin_of
+from tests.interop.clusters import NODES, wait_for
 
 pytestmark = pytest.mark.kafka
 
-NODES: Final = (1, 2, 3)
 FLIPS: Final = 12
 CRC_POSITION: Final = 17
 BODY_POSITION: Final = 61
@@ -140,13 +139,6 @@ def marks(log_dir: Path, topic: str) -> int | None:
     """The checkpointed high watermark of a topic's only partition."""
     found = LogDir(log_dir).offsets(HIGH_WATERMARK_CHECKPOINT)
     return next((offset for name, offset in found.items() if name.topic == topic), None)
-
-
-def wait_for(condition: Any) -> None:
-    until = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < until, condition
-        time.sleep(0.2)
 
 
 def compared(capsys: pytest.CaptureFixture[str], *places: Path) -> tuple[int, dict[str, dict[str, Any]]]:
