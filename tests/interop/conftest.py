@@ -9,12 +9,14 @@ import pytest
 
 from cleaner.engine.compaction import round as round_module
 from tests.interop import tiering
+from tests.interop.java_clients import JavaClients
 from tests.interop.kafka_jars import (
     NEWEST,
     OLD,
     KafkaUnavailable,
     judging_version,
     kafka_classpath,
+    streams_classpath,
     tiering_classpath,
     tools_classpath,
 )
@@ -77,6 +79,13 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
     """Return what a broker left that tiered and was killed; nothing of it may be changed."""
     classpath = classpath_or_skip(judging_version(), tiering_classpath)
     return tiering.tiered(classpath, tmp_path_factory.mktemp("tiered"))
+
+
+@pytest.fixture(scope="session")
+def java_clients() -> Iterator[JavaClients]:
+    """One JVM with Kafka's own consumer and Streams for the whole test session."""
+    with JavaClients(classpath_or_skip(judging_version(), streams_classpath)) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

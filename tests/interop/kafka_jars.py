@@ -117,6 +117,18 @@ def tiering_classpath(version: str) -> str:
     return os.pathsep.join((kafka_classpath(version), _classpath((*_listed("tiered-storage.jars.txt"), *clients))))
 
 
+def streams_classpath(version: str) -> str:
+    """Return a class path of clients with Kafka Streams of a release, without RocksDB: stores lie in memory.
+
+    Raises:
+        KafkaUnavailable, WrongJar: as ``kafka_classpath``.
+    """
+    streams = [jar for jar in _listed("streams.jars.txt") if jar.revision == version]
+    if not streams:
+        raise KafkaUnavailable(f"streams.jars.txt has no kafka-streams {version}")
+    return os.pathsep.join((kafka_classpath(version), _classpath(streams)))
+
+
 def _classpath(jars: Sequence[Jar]) -> str:
     java()
     directory = cache_dir() / "jars"
