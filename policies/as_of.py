@@ -156,18 +156,23 @@ class SpoilCode(StrEnum):
     """Compaction passed the moment: records below the cut may have gone for newer ones above it."""
     BEGINS_LATER = "BEGINS_LATER"
     """The log begins at or behind the cut: what it had at the moment was deleted since."""
+    ENDS_EARLIER = "ENDS_EARLIER"
+    """The log ends before the cut that a file gives: another replica had more."""
 
 
-def spoiled(log: MomentLog, cut: Cut, first_dirty_offset: int | None, last_hole: int) -> SpoilCode | None:
+def spoiled(
+    log: MomentLog, cut: Cut, first_dirty_offset: int | None, last_hole: int, given: int | None = None
+) -> SpoilCode | None:
     """Return why a log cannot be what it was at the moment; None if it can.
 
     Args:
         log: the log. cut: where it is cut.
         first_dirty_offset: of ``cleaner-offset-checkpoint``; None without a line.
         last_hole: the offset behind the last place where offsets are missing; 0 if none is.
+        given: the offset that a file gives.
     """
     if cut.offset >= log.end_offset:
-        return None
+        return SpoilCode.ENDS_EARLIER if given is not None and given > log.end_offset else None
     if cut.offset <= log.start_offset and log.start_offset:
         return SpoilCode.BEGINS_LATER
     return SpoilCode.COMPACTED if max(first_dirty_offset or 0, last_hole) > cut.offset else None

@@ -74,9 +74,12 @@ def run_as_of(args: argparse.Namespace) -> int:
     from cleaner.replacing import replace_file
     from cleaner.report.as_of import AsOfReport
     from policies.plan import Request
+    from policies.reasons import moment as told
 
     now_ms = clock_ms()
     until_ms = args.until(now_ms) if args.until else None
+    if until_ms is not None and until_ms > now_ms:
+        raise InvalidConfig("--until", told(until_ms), "lies in the future: name a time that has passed")
     offsets = read_offsets(args.until_offsets) if args.until_offsets else None
     request = Request(now_ms, topics=tuple(args.topic))
     with ProgressBar("reading") as bar:

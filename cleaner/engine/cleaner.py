@@ -338,9 +338,9 @@ class Cleaner:
     def locked_to_copy(self, output: Path, topics: Sequence[str]) -> Iterator[tuple[LogDir, Moment, Means]]:
         """Lock the one log dir for reading, if that is possible. Yield its state, and the means to write a copy.
 
-        Raises: LogDirLocked, ProtectionLost, UnusableOutput, CopyLacksFiles.
+        Raises: LogDirLocked, ProtectionLost, UnusableOutput, CopyLacksFiles, OutputFull.
         """
-        from cleaner.engine.copy.copying import check_usable  # noqa: PLC0415 - no other run copies
+        from cleaner.engine.copy.copying import OutputFull, check_usable  # noqa: PLC0415 - no other run copies
         from storage.uploads import FILES_AT_ONCE, writing_to  # noqa: PLC0415 - as above
 
         (log_dir,) = self._log_dirs
@@ -349,7 +349,10 @@ class Cleaner:
         with ExitStack() as locks:
             log_dir, moment = self._lock_to_copy(locks, topics)
             fs = writing_to(output, self._fs, self._ensure_going, at_once=FILES_AT_ONCE)
-            yield log_dir, moment, replace(self._means, fs=fs)
+            try:
+                yield log_dir, moment, replace(self._means, fs=fs)
+            except OutOfSpace as error:
+                raise OutputFull(error.path, error.wanted_bytes) from error
 
     def copy(
         self,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SPOILED: Final = {
     SpoilCode.COMPACTED: "compaction passed the moment, and may have taken records that the log had then",
     SpoilCode.BEGINS_LATER: "the log begins behind the moment: what it had then was deleted",
+    SpoilCode.ENDS_EARLIER: "the log ends before the given offset: another replica had more",
 }
 
 
@@ -76,6 +77,9 @@ class AsOfReport:
                       f"{fate[commits]}", hanging=2)  # fmt: skip
         at = f"as of {moment(found.until_ms)}" if found.until_ms is not None else "at the given offsets"
         page.line(f"{at}: {counted(len(found.partitions), 'partition')}, {cut:,} of them cut")
+        if count := len(found.spoiled):
+            what = "a copy needs --incomplete" if self.output is None else "the copy is incomplete"
+            page.line(f"{counted(count, 'partition')} cannot be what {'it was' if count == 1 else 'they were'}: {what}")
         yield page.text
 
 
@@ -88,6 +92,8 @@ def _tell(one: PartitionAsOf, page: Page) -> None:
         page.line(f"{one.topic_partition}: failed: {one.error}", hanging=2)
     elif _is_cut(one):
         page.line(f"{one.topic_partition}: ends at {one.end_offset}, not {one.end_before}: {_reason(one)}", hanging=2)
+    elif one.spoiled:
+        page.line(f"{one.topic_partition}: ends at {one.end_offset}, the file says {one.given}", hanging=2)
     if one.spoiled:
         page.note(f"{one.spoiled}: {_SPOILED[one.spoiled]}")
     if one.older_batches:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from cleaner.engine.as_of.reading import OFFSETS, CommittedOffset, LogToCut, committed_offsets, cuts_of, hung_since_ms
 from cleaner.errors import told
@@ -21,8 +20,6 @@ from storage.records import iter_headers
 from storage.records.v2 import OFFSET_MAX
 from storage.segment import Segment, reading
 from storage.txn_index import AbortedTxn
-
-_VERSION: Final = 1
 
 
 class NotAsItWas(LogCleanerError):
@@ -65,6 +62,8 @@ class PartitionAsOf:
     spoiled: SpoilCode | None = None
     clamped: tuple[CommittedOffset, ...] = ()
     """Committed offsets in this partition of ``__consumer_offsets`` that lie above the end of their partition."""
+    given: int | None = None
+    """The offset that a file gives."""
 
     @property
     def end_offset(self) -> int:
@@ -130,7 +129,7 @@ def decide(
     partitions = list[PartitionAsOf]()
     for name, log in logs.items():
         try:
-            partitions.append(_partition(*read[name], log, cuts[name]))
+            partitions.append(_partition(*read[name], log, cuts[name], (offsets or {}).get(name)))
         except (LogCleanerError, OSError) as error:
             fail(name, error)
     ends = {**(offsets or {}), **{one.topic_partition: one.end_offset for one in partitions}}
@@ -138,12 +137,12 @@ def decide(
     return AsOf(until_ms, (*clamped, *failed), cuts.open_parts, ends)
 
 
-def _partition(facts: PartitionFacts, listing: Listing, log: LogToCut, cut: Cut) -> PartitionAsOf:
+def _partition(facts: PartitionFacts, listing: Listing, log: LogToCut, cut: Cut, given: int | None) -> PartitionAsOf:
     place = place_of(listing.segments, cut.offset, facts.log_start_offset, facts.log_end_offset)
-    spoil = spoiled(log.seen, cut, facts.cleaner_checkpoint, log.last_hole)
+    spoil = spoiled(log.seen, cut, facts.cleaner_checkpoint, log.last_hole, given)
     return PartitionAsOf(
         log.name, facts.log_dir, None, facts.log_start_offset, facts.log_end_offset, cut, place, log.older_batches,
-        spoil,
+        spoil, (), given,
     )  # fmt: skip
 
 
@@ -162,13 +161,13 @@ def place_of(segments: Sequence[Segment], cut: int, start: int, end: int) -> Cut
     if not kept:
         return CutPlace((), 0, max(start, cut))
     last = kept[-1]
-    position, end_offset, path = 0, max(last.base_offset, start), last.log.path
+    position, end_offset, path = 0, last.base_offset, last.log.path
     with reading(path) as file:
         for found in iter_headers(file, path):
             if found.header.next_offset > cut:
                 break
-            position, end_offset = found.position + found.header.size_bytes, max(found.header.next_offset, start)
-    return CutPlace(kept, position, end_offset)
+            position, end_offset = found.position + found.header.size_bytes, found.header.next_offset
+    return CutPlace(kept, position, end_offset) if end_offset > start else CutPlace((), 0, start)
 
 
 def _clamped(one: PartitionAsOf, cuts: Cuts, ends: Mapping[TopicPartition, int]) -> tuple[CommittedOffset, ...]:
@@ -191,22 +190,36 @@ def offsets_document(found: AsOf) -> bytes:
         for one in found.partitions
         if one.cut and (name := one.topic_partition)
     ]
-    return json.dumps({"partitions": entries, "version": _VERSION}, indent=1).encode() + b"\n"
+    return json.dumps({"partitions": entries, "version": 1}, indent=1).encode() + b"\n"
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Read the file of ``offsets_document``. Raises: InvalidConfig."""
+
+    def refused(cause: str) -> InvalidConfig:
+        return InvalidConfig("--until-offsets", str(path), f"{cause}; name a file that --write-offsets wrote")
+
+    found: dict[TopicPartition, int] = {}
     try:
         document = json.loads(path.read_bytes())
-        entries = [(TopicPartition(e["topic"], e["partition"]), e["offset"]) for e in document["partitions"]]
-        is_sound = document["version"] == _VERSION and all(isinstance(o, int) and o >= 0 for _, o in entries)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        cause = f"is no file that --write-offsets made ({error}); write it anew"
-        raise InvalidConfig("--until-offsets", str(path), cause) from error
-    if not is_sound:
-        cause = "has an offset that is no whole number, or is not of version 1; write it anew"
-        raise InvalidConfig("--until-offsets", str(path), cause)
-    twice = [name for name, count in Counter(name for name, _ in entries).items() if count > 1]
-    if twice:
-        raise InvalidConfig("--until-offsets", str(path), f"has {twice[0]} twice; write it anew")
-    return dict(entries)
+    except OSError as error:
+        raise refused(error.strerror or str(error)) from error
+    except ValueError as error:
+        raise refused(f"is no JSON: {error}") from error
+    match document:
+        case {"version": 1, "partitions": [*entries]}:
+            pass
+        case _:
+            raise refused("has no partitions, or is not of version 1")
+    for entry in entries:
+        match entry:
+            case {"topic": str(topic), "partition": int(number), "offset": int(offset)} if (
+                type(number) is type(offset) is int and min(number, offset) >= 0
+            ):
+                name = TopicPartition(topic, number)
+            case _:
+                raise refused(f"has the entry {json.dumps(entry)}, which is no topic, partition and offset from 0")
+        if name in found:
+            raise refused(f"has {name} twice")
+        found[name] = offset
+    return found

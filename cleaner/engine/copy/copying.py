@@ -130,14 +130,12 @@ class Copier:
 
         Raises:
             UnusableOutput, CopyDoesNotFit, CorruptCheckpoint: nothing was written.
-            SourceChanged, OutputFull, UnreadableFile, Stopped: the directory has no manifest, and is no copy.
+            SourceChanged, OutOfSpace, UnreadableFile, Stopped: the directory has no manifest, and is no copy.
         """
         try:
             self._copy_to(path)
-        except (PlanOutOfDate, Stopped):
+        except (OutOfSpace, PlanOutOfDate, Stopped):
             raise
-        except OutOfSpace as error:
-            raise OutputFull(error.path, error.wanted_bytes) from error
         except (LogCleanerError, OSError):
             self.moment.ensure_unchanged()  # report a change as the cause
             raise

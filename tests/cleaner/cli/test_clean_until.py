@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from cleaner.cli import as_of
 from cleaner.cli.main import main
+from cleaner.engine.copy.copying import OutputDir
 from storage.checkpoints import parse_offset_checkpoint
+from storage.filesystem import OutOfSpace
 from storage.names import HIGH_WATERMARK_CHECKPOINT, TopicPartition
 from storage.records import encode_batch
 from storage.records.v2 import ControlType
@@ -39,6 +42,11 @@ def offsets(*groups: str, base: int = 0, time_ms: int = NOW_MS - 100) -> bytes:
     """Each group committed offset 42 of orders-0."""
     found = records(base, *((offset_key(group), offset_value()) for group in groups), timestamp_ms=time_ms)
     return encode_batch(found)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(as_of, "clock_ms", lambda: NOW_MS)
 
 
 @pytest.fixture
@@ -103,9 +111,86 @@ def test_offsets_of_one_broker_cut_the_others_alike(
     planned = clean(capsys, log_dir, "--until", UNTIL_MS, "--dry-run", "--write-offsets", file)
     document = clean(capsys, log_dir, "--until-offsets", file, "--output", tmp_path / "copy")
     assert ends(document) == ends(planned)
-    file.write_text(json.dumps({"version": 1, "partitions": json.loads(file.read_text())["partitions"][:1]}))
+
+
+def test_replica_that_ends_before_its_offset_is_refused_and_named(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "offsets.json"
+    clean(capsys, log_dir, "--until", UNTIL_MS, "--dry-run", "--write-offsets", file)
+    written = json.loads(file.read_text())
+    written["partitions"][0]["offset"] = 4  # of the groups
+    file.write_text(json.dumps(written))
+    document = clean(capsys, log_dir, "--until-offsets", file, "--dry-run", status=5)
+    assert [one["spoiled"] and one["spoiled"]["code"] for one in document["partitions"]] == ["ENDS_EARLIER", None, None]
+    assert ends(document)[GROUPS] == 3
+    assert main(["clean", str(log_dir), "--until-offsets", str(file), "--dry-run"]) == 5
+    said = capsys.readouterr().out
+    assert f"{GROUPS}: ends at 3, the file says 4" in said
+    assert "1 partition cannot be what it was: a copy needs --incomplete" in said
+
+
+ENTRY = {"topic": "orders", "partition": 0, "offset": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("", "is no JSON"),
+        ("{", "is no JSON"),
+        ("[]", "has no partitions, or is not of version 1"),
+        ({"version": 2, "partitions": [ENTRY]}, "has no partitions, or is not of version 1"),
+        ({"partitions": [ENTRY]}, "has no partitions, or is not of version 1"),
+        ({"version": 1, "partitions": [ENTRY | {"offset": -1}]}, '"offset": -1}, which is no'),
+        ({"version": 1, "partitions": [ENTRY | {"offset": True}]}, "which is no"),
+        ({"version": 1, "partitions": [ENTRY | {"offset": 1.5}]}, "which is no"),
+        ({"version": 1, "partitions": [ENTRY | {"partition": "0"}]}, "which is no"),
+        ({"version": 1, "partitions": [ENTRY | {"topic": 7}]}, "which is no"),
+        ({"version": 1, "partitions": [{"topic": "orders", "partition": 0}]}, "which is no"),
+        ({"version": 1, "partitions": [ENTRY, ENTRY]}, "has orders-0 twice"),
+        ({"version": 1, "partitions": [ENTRY]}, "has no offset of"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_file_of_offsets_that_does_not_fit_is_refused_in_one_line(
+    log_dir: Path, tmp_path: Path, written: object, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "offsets.json"
+    if written is not None:
+        file.write_text(written if isinstance(written, str) else json.dumps(written))
     assert main(["clean", str(log_dir), "--until-offsets", str(file), "--dry-run"]) == 2
-    assert "has no offset of" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert "Errno" not in error
+
+
+def test_moment_in_the_future_is_refused(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["clean", str(log_dir), "--until", str(NOW_MS + 1), "--dry-run"]) == 2
+    assert "lies in the future: name a time that has passed" in capsys.readouterr().err
+    assert main(["clean", str(log_dir), "--until", "+0s", "--dry-run"]) == 0
+
+
+def test_log_of_which_nothing_is_left_begins_where_it_began(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partition = PartitionDir(tmp_path / "data")
+    partition.segment(0, keyed(0, "x=1", timestamp_ms=NOW_MS - 100), keyed(5, "y=1", timestamp_ms=NOW_MS))
+    log_dir, copy = committed(tmp_path / "data", partition), tmp_path / "copy"
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    clean(capsys, log_dir, "--until", UNTIL_MS, "--output", copy, "--incomplete")
+    assert [path.name for path in (copy / "orders-0").glob("*.log")] == [f"{3:020d}.log"]
+    assert main(["verify", "--log-dir", str(copy), "--deep"]) == 0
+
+
+def test_full_disk_names_the_copy_and_what_to_do(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: OutputDir, source: Path, planned: object, target: Path, **_: object) -> None:
+        raise OutOfSpace(target, 61)
+
+    monkeypatch.setattr(OutputDir, "copy", full)
+    assert main(["clean", str(log_dir), "--until", str(UNTIL_MS), "--output", str(tmp_path / "copy")]) == 1
+    assert "no space for 61 bytes where the copy is written" in capsys.readouterr().err
+    assert not (tmp_path / "copy" / "logcleaner-manifest.json").exists()
 
 
 def test_a_log_whose_compaction_passed_the_moment_is_refused_unless_incomplete(
