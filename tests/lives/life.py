@@ -192,7 +192,8 @@ def _delete_records(dice: Random) -> dict[str, Any]:
 
 
 def _move(dice: Random) -> dict[str, Any]:
-    stopped = {"stop": dice.choice(("kill", "kill", "full", "error")), "at": int(dice.expovariate(1 / 25))}
+    stopped: dict[str, Any] = {"stop": dice.choice(STOPS), "at": int(dice.expovariate(1 / 25))}
+    stopped |= {"dice": dice.randrange(1 << 30)}
     return {"topic": dice.choice(TOPICS), **(stopped if dice.random() < 0.6 else {})}
 
 

@@ -181,6 +181,7 @@ def run(
     log_dir: Path,
     stop: Stop | None = None,
     breaks: Breaks | None = None,
+    others: tuple[Path, ...] = (),
 ) -> Told:
     """Run ``logcleaner WORD...``, and wait for its end.
 
@@ -191,8 +192,9 @@ def run(
         log_dir: that loses power.
         stop: what ends it early.
         breaks: makes a broken twin of the program, in the child alone.
+        others: further log dirs that lose power, too.
     """
-    return wait_for(start(words, clock, room, log_dir, stop, breaks))
+    return wait_for(start(words, clock, room, log_dir, stop, breaks, others))
 
 
 class Started(NamedTuple):
@@ -201,7 +203,7 @@ class Started(NamedTuple):
     words: tuple[str, ...]
     pid: int
     out: Path
-    log_dir: Path
+    log_dirs: tuple[Path, ...]
 
 
 _numbers = iter(range(1 << 30))
@@ -214,14 +216,15 @@ def start(
     log_dir: Path,
     stop: Stop | None = None,
     breaks: Breaks | None = None,
+    others: tuple[Path, ...] = (),
 ) -> Started:
     """Start a command, as ``run``."""
     out = room / f"told-{next(_numbers)}"
     sys.stdout.flush(), sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        _be_the_command(list(words), clock, out, log_dir, stop, breaks)
-    return Started(tuple(words), pid, out, log_dir)
+        _be_the_command(list(words), clock, out, (log_dir, *others), stop, breaks)
+    return Started(tuple(words), pid, out, (log_dir, *others))
 
 
 def log_of(started: Started) -> str:
@@ -236,7 +239,7 @@ def wait_for(started: Started) -> Told:
     out, err, left = (started.out.with_suffix(suffix) for suffix in (".out", ".err", ".left"))
     said, complained = (path.read_text(errors="replace") if path.exists() else "" for path in (out, err))
     if left.exists():
-        _lay_down(pickle.loads(left.read_bytes()), started.log_dir)
+        _lay_down(*pickle.loads(left.read_bytes()), started.log_dirs)
     for path in (out, err, left):
         path.unlink(missing_ok=True)
     if os.WIFSIGNALED(status):
@@ -246,7 +249,12 @@ def wait_for(started: Started) -> Told:
 
 
 def _be_the_command(
-    words: list[str], clock: LifeClock, out: Path, log_dir: Path, stop: Stop | None, breaks: Breaks | None
+    words: list[str],
+    clock: LifeClock,
+    out: Path,
+    log_dirs: tuple[Path, ...],
+    stop: Stop | None,
+    breaks: Breaks | None,
 ) -> None:
     status = CRASHED
     try:
@@ -261,7 +269,7 @@ def _be_the_command(
             if breaks:
                 breaks()
             if stop:
-                put_under(_disk_of(stop, log_dir, out.with_suffix(".left")))
+                put_under(_disk_of(stop, log_dirs, out.with_suffix(".left")))
             status = command(words)
     except BaseException:
         traceback.print_exc()
@@ -310,25 +318,29 @@ class at_life_time:  # noqa: N801 - reads as a function
 class _PowerGoes(RecordingFileSystem):
     """Leaves what a power loss before one step may leave, and ends the process."""
 
-    def __init__(self, log_dir: Path, stop: Stop, left: Path) -> None:
-        super().__init__(log_dir, self._before)
+    def __init__(self, log_dirs: tuple[Path, ...], stop: Stop, left: Path) -> None:
+        super().__init__(log_dirs[0], self._before)
+        for other in map(Disk.of, log_dirs[1:]):
+            self.disk.names.update(other.names)
+            self.disk.durable.update(other.durable)
         self._stop, self._left, self._steps = stop, left, 0
 
     def _before(self, disk: Disk) -> None:
         if self._steps == self._stop.at:
             dice = Random(self._stop.dice)
             states = list(disk.after_power_loss(dice))
-            self._left.write_bytes(pickle.dumps(dict(dice.choice(states))))
+            renamed = [change.target for change in disk.pending if change.inode is None]
+            self._left.write_bytes(pickle.dumps((dict(dice.choice(states)), renamed)))
             os.kill(os.getpid(), signal.SIGKILL)
         self._steps += 1
 
 
-def _disk_of(stop: Stop, log_dir: Path, left: Path) -> FileSystem:
+def _disk_of(stop: Stop, log_dirs: tuple[Path, ...], left: Path) -> FileSystem:
     match stop.kind:
         case "kill":
             return KillingAt(stop.at)
         case "power":
-            return _PowerGoes(log_dir, stop, left)
+            return _PowerGoes(log_dirs, stop, left)
         case "full":
             return FullDisk(stop.at, _NEEDS_SPACE)
         case "error":
@@ -347,11 +359,17 @@ def put_under(disk: FileSystem) -> None:
         setattr(FileSystem, name, of_disk)
 
 
-def _lay_down(left: Left, log_dir: Path) -> None:
-    """Make the files of a log dir those that a power loss left; what it did not touch stays untouched."""
-    for path in [path for path in log_dir.rglob("*") if path.is_file() and path not in left]:
+def _lay_down(left: Left, renamed: list[Path], log_dirs: tuple[Path, ...]) -> None:
+    """Make the files of log dirs those that a power loss left; what it did not touch stays untouched.
+
+    ``renamed``: directories that got their names last; one without a file that is left has its name no more.
+    """
+    for path in [path for log_dir in log_dirs for path in log_dir.rglob("*") if path.is_file() and path not in left]:
         path.unlink()
     for path, kept in left.items():
-        if path.is_relative_to(log_dir):
+        if any(path.is_relative_to(log_dir) for log_dir in log_dirs):
             path.parent.mkdir(parents=True, exist_ok=True)
             kept.put(path)
+    for directory in renamed:
+        if directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()

@@ -526,7 +526,7 @@ class World:
         told = self.command(*words, stop=_stop_of(stopped))
         return Act(May(erases={f"{topic}-0": key}), (told,), not stopped)
 
-    def _move(self, topic: str, stop: str | None = None, at: int = 0) -> Act:
+    def _move(self, topic: str, stop: str | None = None, at: int = 0, dice: int = 0) -> Act:
         """A partition goes to another log dir and comes back; what ended a move is followed by the same command."""
         name, other, told, untrue = f"{topic}-0", self.room / "other", list[Told](), list[str]()
         if not self._directory(topic).exists():
@@ -542,8 +542,8 @@ class World:
         before, strays = Look.at(self.log_dir).logs[name], set(self.log_dir.glob("*-stray"))
         for source, target in ((self.log_dir, other), (other, self.log_dir)):
             words = ("move", name, "--to-dir", str(target), "--log-dir", str(source))
-            for ended in (Stop(stop, at), None) if stop else (None,):
-                told.append(run(words, self.clock, self.room, self.log_dir, ended, self._breaks))
+            for ended in (Stop(stop, at, dice), None) if stop else (None,):
+                told.append(run(words, self.clock, self.room, self.log_dir, ended, self._breaks, (other,)))
                 is_done = told[-1].status == 0
                 untrue += untrue_of_move(before, seen_in(source).get(name), seen_in(target).get(name), is_done=is_done)
             if not is_done:
