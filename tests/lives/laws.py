@@ -254,13 +254,18 @@ def _spans(log: SeenLog, offset: int) -> bool:
 
 
 def lacking(world: World, look: Look) -> set[str]:
-    """Return the partitions of which a person set something aside that the log lacks."""
+    """Return the partitions of which a person set something aside that the log lacks.
+
+    A log lacks nothing that a round replaced, also if the person took the source while the ``.swap`` waits.
+    """
     found = set()
     for path in world.by_hand:
         name = path.partition("/")[0]
         if path in look.aside and name in look.logs:
             log = look.logs[name]
-            missing = [one.fact.offset for one in look.aside[path].placed if one.fact.offset not in log.records]
+            replaced = [range(p.base_offset, p.end_offset) for p in log.pieces if p.path.suffix == ".swap"]
+            offsets = [one.fact.offset for one in look.aside[path].placed]
+            missing = [o for o in offsets if o not in log.records and not any(o in span for span in replaced)]
             if any(offset >= log.log_start for offset in missing):
                 found.add(name)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections import Counter
@@ -87,22 +88,32 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
     """
     if not (act.settles and act.is_whole and act.told[0].status == 0):
         return []
+    is_daemon = act.told[0].words[0] == "run"  # which prints no document, and whose guard rails nobody confirms
     both = [(log, after.logs[name]) for name, log in before.logs.items() if name in after.logs]
     is_bounded = (
         before.files.keys() & {*world.by_hand, *world.evidence}
         or '"kept": [{' in act.told[0].stdout  # also a source of a round, if a person removed what the round wrote
+        or (is_daemon and before.files.keys() & _kept(world))
         or any(old.stable_end < new.log_start for old, new in both)
         or any(_looks_older(old, new) for old, new in both)
     )
     if is_bounded:
         return []
-    is_daemon = act.told[0].words[0] == "run"  # whose guard rails nobody confirms
     again = world.command("clean", "--dry-run", "--exit-code", *(("--yes",) if "--yes" in act.told[0].words else ()))
     if again.status == SOMETHING_TO_DO or (again.status and not is_daemon):
         return [
             Broken("a second run has nothing to do", f"{again.status}: {again.stdout[-1500:]} {again.stderr[-500:]}")
         ]
     return []
+
+
+def _kept(world: World) -> set[str]:
+    """Return the files, by path below the log dir, that runs kept, as they noted in the journal."""
+    journal = world.log_dir / ".logcleaner-journal"
+    lines = journal.read_bytes().splitlines() if journal.exists() else []
+    whole = (line for line in lines if b'"what":"evidence"' in line and line.endswith(b"}"))
+    noted = [json.loads(line.partition(b" ")[2]) for line in whole]
+    return {f"{entry['partition']}/{one['name']}" for entry in noted for one in entry["kept"]}
 
 
 def _looks_older(before: SeenLog, after: SeenLog) -> bool:

@@ -727,10 +727,13 @@ class World:
             if told[-1].status or not cuts.exists():
                 return Act(May(), tuple(told))
         before = Look.at(self.log_dir).logs
-        told.append(self.command("clean", *until, "--output", str(copy), *also, stop=_stop_of(stopped)))
+        told.append(self.command("clean", "--json", *until, "--output", str(copy), *also, stop=_stop_of(stopped)))
         untrue: list[str] = []
         if (copy / "logcleaner-manifest.json").exists() or told[-1].status == 0:
-            untrue += untrue_of_as_of(before, seen_in(copy), until_ms, is_whole=told[-1].status == 0 and not incomplete)
+            is_whole = told[-1].status == 0 and not incomplete
+            said = (_document(told[-1]) or {}).get("open_transactions", ())
+            named = {(f"{one['topic']}-{one['partition']}", one["first_offset"]) for one in said}
+            untrue += untrue_of_as_of(before, seen_in(copy), until_ms, named, is_whole=is_whole)
             untrue += self._read_by_kafka(copy)
         return Act(May(), tuple(told), not stopped, untrue=tuple(untrue))
 
