@@ -23,7 +23,7 @@ from cleaner.cli.showing import show
 from cleaner.cli.values import at_least_one, span_ms
 from cleaner.cli.waiting import Waiting, stopping_on_signals
 from cleaner.journald import Level
-from storage.errors import InvalidConfig
+from storage.errors import InvalidConfig, LogCleanerError, Stopped
 
 if TYPE_CHECKING:
     from cleaner.documents.erasing import ErasureCertificateDocument
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cleaner.engine.erase.erasing import Erasure, ErasureRequest
     from cleaner.engine.means import OpenLogDirs
 
+_WRITES_IT: Final = "what was erased stays erased, and the same command, run again, writes the certificate"
 HELP: Final = "take the records of some keys out of logs"
 
 
@@ -144,7 +145,7 @@ def _erase(args: argparse.Namespace) -> int:
             certifying = _Certifying(args, opened.cleaner, asked, prepared)
         erasure, signalled = _act(args, opened.cleaner, asked, bar, certifying)
     _tell(args, erasure)
-    written = certifying.write(erasure) if certifying else ExitStatus.DONE
+    written = certifying.write() if certifying else ExitStatus.DONE
     return signalled or _status(erasure, is_whole=not opened.missing) or written
 
 
@@ -160,20 +161,27 @@ class _Certifying:
         encoding = KeyEncoding(args.encoding)
         self._certifier = Certifier(cleaner, asked, encoding, prepared.secret, __version__, view)
         self._certificate: ErasureCertificateDocument | None = None
+        self._why_not = "nothing was erased"
 
     def take(self, opened: OpenLogDirs, done: Erasure) -> None:
-        """Make the certificate, unless the run was stopped. Raises: UnreadableFile."""
-        if not opened.means.stopping():
+        """Make the certificate, unless the run is stopped, or a directory cannot be read."""
+        try:
             self._certificate = self._certifier.certified(opened, done)
+        except LogCleanerError as error:
+            why = "the run was stopped" if isinstance(error, Stopped) else str(error)
+            self._why_not = f"{why}; {_WRITES_IT}"
 
-    def write(self, erasure: Erasure) -> int:
+    def write(self) -> int:
         """Write the certificate, and return the exit status."""
         path = self._prepared.path
         if self._certificate is None:
-            why = "the run was stopped; the same command, run again, writes it"
-            complain(f"{path}: not written: {why if erasure.is_done else 'nothing was erased'}")
+            complain(f"{path}: not written: {self._why_not}", Level.ERROR)
             return ExitStatus.FAILED
-        return self._prepared.write(self._certificate)
+        try:
+            return self._prepared.write(self._certificate)
+        except LogCleanerError as error:
+            complain(f"{error}; {_WRITES_IT}", Level.ERROR)
+            return ExitStatus.FAILED
 
 
 def _tell(args: argparse.Namespace, erasure: Erasure) -> None:

@@ -26,7 +26,14 @@ from cleaner.engine.erase.secret import Secret
 from cleaner.engine.journal import partition_of, read_entries
 from cleaner.engine.means import OpenLogDirs
 from cleaner.engine.prove_erased.places import FileContent, FileHome, may_be_named
-from cleaner.engine.prove_erased.proving import ErasureProof, HolderPlans, KeySearch, prove, under_names_in_tier
+from cleaner.engine.prove_erased.proving import (
+    ErasureProof,
+    HolderPlans,
+    KeySearch,
+    list_places,
+    prove,
+    under_names_in_tier,
+)
 from cleaner.engine.prove_erased.searching import FileEvidence
 from cleaner.engine.prove_erased.wanted import KeyEncoding
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
@@ -34,7 +41,7 @@ from policies.certificates import ErasureOutcome
 from policies.config.config_layers import Configured
 from policies.plan import Plan, Request
 from storage.directory import status_of
-from storage.errors import LogCleanerError, as_unreadable
+from storage.errors import LogCleanerError, Stopped, as_unreadable
 from storage.log.leader_epochs import topic_id_if_readable
 from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
@@ -88,14 +95,13 @@ class Certifier:
     """The version of logcleaner."""
     view: StoredPath | None = None
     """The log dir that shows a tier that is to be searched, too."""
-    advance: Callable[[int], None] = lambda _: None
 
     def certified(self, opened: OpenLogDirs, done: Erasure) -> ErasureCertificateDocument:
         """Search all files of the topics, and return the certificate of an erasure.
 
         Of a copy, the files of the log dir that it was made of are searched, too.
 
-        Raises: UnreadableFile of a directory.
+        Raises: UnreadableFile of a directory; Stopped.
         """
         if done.output is not None:
             copied = path_of_text(done.output)
@@ -119,7 +125,15 @@ class Certifier:
         question = KeySearch(self.asked.keys, self.encoding, (*paths, *also), globs)
         survey = HolderPlans(plan, opened.layers)
         wants = partial(may_be_named, globs=globs)
-        proof = prove(opened.means.clock.now_ms(), question, wants, survey, self.advance)
+        listener, places = opened.means.listener, list_places(question.log_dirs, wants).values()
+        listener.expect(sum(place.size_bytes for place in places if place.content is FileContent.RECORDS))
+
+        def advance(done_bytes: int) -> None:
+            if opened.means.stopping():
+                raise Stopped
+            listener.progress(done_bytes)
+
+        proof = prove(opened.means.clock.now_ms(), question, wants, survey, advance)
         view = None if self.view is None else view_at(self.view)
         return (proof, None) if view is None else (under_names_in_tier(proof, view), str(view.tier.path))
 

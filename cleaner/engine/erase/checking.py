@@ -25,7 +25,7 @@ from policies.certificates import (
 from storage.directory import close, open_file, pread, status_of
 from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, as_unreadable
 from storage.kernels.layout import OFFSET
-from storage.log_dir import LogDir
+from storage.log_dir import LogDir, LogDirNotThere
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.chunks import every_chunk
 from storage.scan.segments import open_whole
@@ -59,6 +59,25 @@ class MixedRequests(LogCleanerError):
         )
 
 
+class CertifiedDirNotThere(LogDirNotThere):
+    """A log dir of a certificate that is not where it was."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; mount it, or say with --log-dir where it lies now"
+
+
+class NothingCertifiedThere(LogCleanerError):
+    """Log dirs that have no partition of a certificate: no file could be held against it."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+    places: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: no partition of this certificate lies in {self.places}; name the log dir that has them"
+
+
 class JudgedFile(NamedTuple):
     """A certified file, and what became of it."""
 
@@ -87,10 +106,12 @@ def check(path: Path, log_dirs: Sequence[Path]) -> CheckedCertificate:
         path: of the certificate.
         log_dirs: where the files lie now; none means where they lay.
 
-    Raises: CorruptCertificate; UnreadableFile; as ``LogDir.open`` for a log dir that is not there.
+    Raises:
+        CorruptCertificate, UnreadableFile; as ``LogDir.open`` for a log dir that is not there.
+        NothingCertifiedThere: the named log dirs have no partition of it.
     """
     certificate = read_certificate(path)
-    opened = [LogDir.open(one) for one in log_dirs or [path_of_text(d["path"]) for d in certificate["log_dirs"]]]
+    opened = _opened(path, certificate, log_dirs)
     since = {log_dir.path: _Since.of(log_dir, certificate["time_ms"]) for log_dir in opened}
     found: list[JudgedFile] = []
     for partition in certificate["partitions"]:
@@ -102,6 +123,19 @@ def check(path: Path, log_dirs: Sequence[Path]) -> CheckedCertificate:
             seen = _seen(place / file["path"], file, since[place], name, is_home=place == own)
             found.append(JudgedFile(place / file["path"], judge_file(seen)))
     return CheckedCertificate(path, certificate, tuple(found))
+
+
+def _opened(path: Path, certificate: ErasureCertificateDocument, named: Sequence[Path]) -> list[LogDir]:
+    if not named:
+        try:
+            return [LogDir.open(path_of_text(one["path"])) for one in certificate["log_dirs"]]
+        except LogDirNotThere as error:
+            raise CertifiedDirNotThere(error.path, error.cause) from error
+    opened = [LogDir.open(one) for one in named]
+    wanted = {TopicPartition(one["topic"], one["partition"]) for one in certificate["partitions"] if one["files"]}
+    if wanted and not any(name in wanted for log_dir in opened for name, _ in log_dir.partitions()):
+        raise NothingCertifiedThere(path, ", ".join(str(log_dir.path) for log_dir in opened))
+    return opened
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def erase_into_copy(
         except Stopped:
             error = f"{output}: the copy was not finished: stopped; remove what there is of it, and run again"
             return Erasure((), (error,), now_ms, output=str(output))
-        done = Erasure(writer.all_found(), (), now_ms, is_done=True, output=str(output))
+        done = Erasure(writer.all_found(), (), now_ms, is_done=True, output=str(LogDir.open(output).path))
         if certify is not None:
             certify(opened, done)
         return done
@@ -203,7 +203,9 @@ def _erased_before(cleaner: Cleaner, asked: ErasureRequest) -> Erasure | None:
         return None
     opened = cleaner.opened()
     of_copy = Cleaner(Configured((output,), opened.layers), opened.means)
-    found = replace(plan_erasure(of_copy, asked), is_done=True, output=str(output), only_certified=True)
+    found = replace(
+        plan_erasure(of_copy, asked), is_done=True, output=str(LogDir.open(output).path), only_certified=True
+    )
     if found.records:
         return None
     partitions = (replace(one, log_dir=str(log_dir.path)) for one in found.partitions)

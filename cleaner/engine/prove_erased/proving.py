@@ -189,7 +189,7 @@ def searched(
     Args:
         question: the keys and the log dirs.
         wants: chooses partitions; None takes every file.
-        advance: hears the number of bytes searched since the last call.
+        advance: hears the number of bytes searched since the last call, which may be none; may raise Stopped.
 
     Returns: the evidence of each file, ascending by path, and whether no new file appeared in the end.
     Raises: UnreadableFile of a directory.
@@ -202,7 +202,8 @@ def searched(
         if not new:
             break
         for place in new:
-            found[place.path, place.inode] = search(place, matcher, aborted.directory(place.path.parent))
+            in_directory = aborted.directory(place.path.parent)
+            found[place.path, place.inode] = search(place, matcher, in_directory, lambda: advance(0))
             advance(place.size_bytes if place.content is FileContent.RECORDS else 0)
     evidences = (evidence for evidence in found.values() if evidence is not None)
     is_settled = all(key in found for key in list_places(question.log_dirs, wants))

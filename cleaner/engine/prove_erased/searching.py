@@ -7,7 +7,7 @@ each hit is a wanted key, and no wanted key is missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -122,13 +122,19 @@ class FileEvidence:
         return ((0, self.size_bytes),) if self.sha256 is not None else ()
 
 
-def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] = ()) -> FileEvidence | None:
+def search(
+    place: FilePlace,
+    matcher: KeyMatcher,
+    aborted: Sequence[AbortedTxn] = (),
+    going_on: Callable[[], None] = lambda: None,
+) -> FileEvidence | None:
     """Search one file.
 
     Args:
         place: the file.
         matcher: the keys.
         aborted: the aborted transactions of its partition.
+        going_on: called before each chunk; may raise Stopped.
 
     Returns: None if the file is gone by now, as happens beside a live broker.
     """
@@ -146,7 +152,7 @@ def search(place: FilePlace, matcher: KeyMatcher, aborted: Sequence[AbortedTxn] 
         except UnreadableFile as error:
             return None if error.has_vanished else FileEvidence(place, place.size_bytes, error=str(error))
         try:
-            found = _search(place, file, matcher, aborted)
+            found = _search(place, file, matcher, aborted, going_on)
         except CorruptTier as error:  # a chunk that does not decompress or decrypt
             return FileEvidence(place, place.size_bytes, undecoded=(Undecoded(None, error.cause),))
         if not found.undecoded or not tries_left or not _has_grown(found):
@@ -196,13 +202,20 @@ class KeyMatcher:
             yield from self._behind_schema.matches(chunk.buf, after, left, wired)
 
 
-def _search(place: FilePlace, file: WitnessFile, matcher: KeyMatcher, aborted: Sequence[AbortedTxn]) -> FileEvidence:
+def _search(
+    place: FilePlace,
+    file: WitnessFile,
+    matcher: KeyMatcher,
+    aborted: Sequence[AbortedTxn],
+    going_on: Callable[[], None],
+) -> FileEvidence:
     """Search an open file. If reading fails on the way, earlier hits still count."""
     records, hits, undecoded = 0, dict[int, KeyHits](), list[Undecoded]()
     sha256 = error = None
     with open_whole(file) as reader:
         try:
             for found in every_chunk(reader):
+                going_on()
                 if isinstance(found, Damage):
                     undecoded += _undecoded(found, file)
                     continue

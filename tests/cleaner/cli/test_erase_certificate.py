@@ -143,6 +143,19 @@ def test_an_active_segment_may_grow(log_dir, tmp_path, capsys) -> None:
     assert (status, states[-1]) == (0, "GROWN")
 
 
+def test_a_log_dir_that_lies_elsewhere_now_is_named(log_dir, tmp_path, capsys) -> None:
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    moved = log_dir.rename(tmp_path / "moved")
+    assert check(certificate) == 6
+    assert "say with --log-dir where it lies now" in capsys.readouterr().err
+    assert check(certificate, "--log-dir", str(moved)) == 0
+    assert "4 as certified" in capsys.readouterr().out
+    shutil.rmtree(moved / "orders-0")
+    assert check(certificate, "--log-dir", str(moved)) == 2
+    assert f"no partition of this certificate lies in {moved}" in capsys.readouterr().err
+
+
 def test_pending_names_the_replica_that_is_owed(log_dir, tmp_path, capsys) -> None:
     ours, other = tmp_path / "1.json", tmp_path / "2.json"
     assert erase(log_dir, ours, "--delete-delay", "0") == 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from cleaner.engine.prove_erased import proving
 from storage.names import HIGH_WATERMARK_CHECKPOINT, INCOMPLETE_FILE, MANIFEST_FILE
 from tests.cleaner.cli.test_erase import KEY, contents, keys
+from tests.small_disks import a_small_disk
 
 
 @pytest.fixture
@@ -182,3 +186,41 @@ def test_two_log_dirs_are_refused(log_dir, copy, capsys) -> None:
     assert "needs exactly one log dir" in capsys.readouterr().err
     assert run(log_dir, log_dir / "copy") == 2
     assert "lies in the log dir" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_certificate_that_finds_no_space_is_written_by_the_same_command(
+    log_dir, copy, tmp_path, capsys, in_place
+) -> None:
+    with a_small_disk("tmpfs", tmp_path, 32 << 10) as disk:
+        certificate = disk / "cert.json"
+        (disk / "filler").write_bytes(b"x" * (24 << 10))
+        words = ["erase", "--topic", "orders-0", KEY, "--certificate", str(certificate), "--log-dir", str(log_dir)]
+        words += ["--yes"] if in_place else ["--output", str(copy)]
+        assert main(words) == 1
+        told = capsys.readouterr()
+        assert "gone" in told.out
+        assert "No space left on device; what was erased stays erased, and the same command" in told.err
+        assert not certificate.exists()
+        (disk / "filler").unlink()
+        assert main(words) == 0
+        (partition,) = read(certificate)["partitions"]
+        assert partition["records"] > 0
+
+
+def test_a_signal_while_the_certificate_is_made_ends_the_run_and_the_same_command_writes_it(
+    log_dir, copy, tmp_path, capsys, monkeypatch
+) -> None:
+    certificate, search = tmp_path / "cert.json", proving.search
+
+    def signalled(*means: Any) -> Any:
+        monkeypatch.setattr(proving, "search", search)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return search(*means)
+
+    monkeypatch.setattr(proving, "search", signalled)
+    assert run(log_dir, copy, "--certificate", str(certificate)) == 143
+    assert "not written: the run was stopped" in capsys.readouterr().err
+    assert not certificate.exists()
+    assert run(log_dir, copy, "--certificate", str(certificate)) == 0
+    assert sum(partition["records"] for partition in read(certificate)["partitions"]) > 0
