@@ -53,6 +53,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "erasures": _tests("interop/test_erase.py", LOGCLEANER_RANDOM_LOGS="500"),
     "repackings": _tests("interop/test_repack.py", LOGCLEANER_RANDOM_LOGS="200"),
     "tiers": _tests("storage/stores/test_tiers.py", LOGCLEANER_TIER_SEGMENT="1073741824"),
+    "verified-tiers": _tests("storage/stores/test_verified_tiers.py"),
     "moments": _tests("policies/explain/test_moments.py"),
     "copies": _tests("cleaner/engine/copy/test_copying_beside_a_writer.py"),
     "lookups": _tests("cleaner/cli/test_lookup.py", "interop/test_lookups.py"),

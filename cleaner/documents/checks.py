@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from cleaner.documents.parts import Count, FindingDocument, Measure
+from cleaner.documents.parts import Count, FindingDocument, HarmName, Measure
 from cleaner.engine.diff.record_diff import Cause
 from cleaner.engine.prove_erased.places import FileContent, FileHome
 from cleaner.engine.prove_erased.wanted import KeyEncoding
@@ -41,6 +41,21 @@ class RepairDocument(TypedDict):
     """True if the file was mended."""
     error: str | None
     """Why the file was not mended, although it may be; null if nothing failed."""
+
+
+class TierKindDocument(TypedDict):
+    """The findings of one code and harm."""
+
+    code: str
+    """The code of the findings."""
+    harm: HarmName
+    """The harm that they do."""
+    findings: Count
+    """Their number."""
+    bytes: Count | None
+    """The bytes that they are about; null if nobody knows."""
+    remedy: str
+    """What to do, in a few words."""
 
 
 class VerifyTotals(TypedDict):
@@ -73,6 +88,8 @@ class VerifyDocument(TypedDict):
     """Of `--repair`: the number of findings that no repair ends."""
     repairs: NotRequired[list[RepairDocument]]
     """Of `--repair`: the files that findings would have mended, by path."""
+    kinds: NotRequired[list[TierKindDocument]]
+    """Of `--tier`: the kinds of findings, worst first."""
     problems: list[str]
     """A line for each file that could not be read: exit status 1 if nothing is damaged."""
     totals: VerifyTotals

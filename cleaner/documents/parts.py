@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict
@@ -52,6 +52,8 @@ class FindingDocument(TypedDict):
     """The issue of Kafka about this; null without one."""
     repair: RepairGroup | None
     """The KIND of `verify --repair=KIND` that mends the file; null if none does."""
+    bytes: NotRequired[Count]
+    """Of `verify --tier`: the bytes of the tier that the finding is about, as far as they are known."""
 
 
 class PageFile(TypedDict):

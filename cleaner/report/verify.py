@@ -16,6 +16,7 @@ from cleaner.engine.repair.repairing import RepairResult, Repairs
 from cleaner.engine.verify.checked import Checked
 from cleaner.report.page import Lines, Page
 from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.of_tiers import TierKind, kinds_of
 from policies.reasons import counted, size
 from storage.names import parse_partition_dir_name
 
@@ -31,6 +32,7 @@ _HEADLINES: Final = {
 }
 
 SCHEMA: Final = "logcleaner.verify/1"
+_KIND: Final = "{:20} {:>7} {:>9}  {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class VerifyReport:
     seconds: float
     repairs: Repairs | None = None
     """The repairs; None if nobody asked for them."""
+    is_of_tier: bool = False
+    """Whether a tier was checked: then a table tells the kinds of findings."""
 
     def document(self) -> dict[str, Any]:
         """Return what ``verify --json`` prints: findings worst first, sizes in bytes."""
@@ -51,6 +55,7 @@ class VerifyReport:
             "findings": [finding_document(finding) for finding in checked.findings],
             "problems": checked.problems,
             **self._repairs_document(),
+            **self._kinds_document(),
             "totals": {
                 "partitions": checked.partitions,
                 "segments": checked.segments,
@@ -66,11 +71,29 @@ class VerifyReport:
         results = [repair_document(result) for result in self.repairs.results]
         return {"dry_run": self.repairs.dry_run, "remaining": len(self.repairs.remaining), "repairs": results}
 
+    def _kinds_document(self) -> dict[str, Any]:
+        if not self.is_of_tier:
+            return {}
+        return {
+            "kinds": [
+                {
+                    "code": kind.code.value,
+                    "harm": kind.harm.name.lower(),
+                    "findings": kind.findings,
+                    "bytes": kind.size_bytes,
+                    "remedy": kind.remedy,
+                }
+                for kind in kinds_of(self.checked.findings)
+            ]
+        }
+
     def text(self, page: Page) -> Iterator[Lines]:
-        """Yield the findings, worst first, and the sum."""
+        """Yield the findings, worst first, for a tier the table of their kinds, and the sum."""
         checked = self.checked
         if not page.view.summary_only:
             tell_findings(page, checked.findings)
+        if self.is_of_tier and checked.findings:
+            _tell_kinds(page, kinds_of(checked.findings))
         if self.repairs:
             tell_repairs(page, self.repairs)
         read_bytes = checked.size_bytes - checked.noted_bytes
@@ -92,6 +115,15 @@ class VerifyReport:
         return f"{what}; {unread}" if unread else what
 
 
+def _tell_kinds(page: Page, kinds: Sequence[TierKind]) -> None:
+    page.row(_KIND.format("Kind", "Number", "Bytes", "What to do"), "bold")
+    for kind in kinds:
+        held = "-" if kind.size_bytes is None else size(kind.size_bytes)
+        style = "bold red" if kind.harm < Harm.WASTE else ""
+        page.row(_KIND.format(kind.code.value, f"{kind.findings:,}", held, kind.remedy), style)
+    page.line()
+
+
 def finding_document(finding: Finding) -> dict[str, Any]:
     """Return a finding as JSON; ``harm`` is the name of the harm in lower case."""
     return {
@@ -104,6 +136,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "kafka_issue": finding.kafka_issue,
         "repair": finding.repair,
+        **({} if finding.size_bytes is None else {"bytes": finding.size_bytes}),
     }
 
 

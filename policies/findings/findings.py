@@ -139,6 +139,8 @@ class Finding(NamedTuple):
     """The issue of Kafka that tells of it, as ``KAFKA-13727``."""
     repair: RepairGroup | None = None
     """The KIND of ``verify --repair=KIND`` that mends it."""
+    size_bytes: int | None = None
+    """The bytes of a tier that it is about; None if they are not known, and of other findings."""
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from policies.findings.findings import Finding, FindingCode, Harm
@@ -42,6 +43,8 @@ class RemoteSegmentFacts(NamedTuple):
     wrong_sizes: tuple[tuple[str, int, int], ...] = ()
     """Path, size and due size of files."""
     problem: str = ""
+    size_bytes: int | None = None
+    """The original size of its log."""
 
 
 class TierPartitionFacts(NamedTuple):
@@ -98,7 +101,10 @@ def _of_named(segment: RemoteSegmentFacts, now_ms: int) -> Iterator[Finding]:
             else "kafka-delete-records.sh past it makes the broker try again; look for its error in the broker's log."
         )
         offset, issue = segment.start_offset, "KAFKA-17062" if is_copy else "KAFKA-16511"
-        yield Finding(FindingCode.TIER_HANGING, Harm.WASTE, segment.path, text, remedy, None, offset, issue)
+        yield Finding(
+            FindingCode.TIER_HANGING, Harm.WASTE, segment.path, text, remedy, None, offset, issue, None,
+            segment.stored_bytes,
+        )  # fmt: skip
 
 
 def _lacking(segment: RemoteSegmentFacts) -> Iterator[Finding]:
@@ -111,17 +117,25 @@ def _lacking(segment: RemoteSegmentFacts) -> Iterator[Finding]:
     text = f"The metadata name segment {segment.name}, and {what}: {lost}."
     remedy = f"{_RESTORE}; {_REPLICA}." if is_lost else f"{_RESTORE}; restore-tier makes indexes anew."
     harm = Harm.DATA_LOST if is_lost else Harm.WRONG_ANSWER
-    yield Finding(FindingCode.TIER_LACKS, harm, segment.path, text, remedy, None, segment.start_offset)
+    yield Finding(
+        FindingCode.TIER_LACKS, harm, segment.path, text, remedy, None, segment.start_offset, None, None,
+        segment.size_bytes if is_lost else None,
+    )  # fmt: skip
 
 
 def _of_content(segment: RemoteSegmentFacts) -> Iterator[Finding]:
     remedy = f"{_RESTORE}; {_REPLICA}."
     for path, found, due in segment.wrong_sizes:
         text = f"It has {found:,} bytes, and {due:,} were copied."
-        yield Finding(FindingCode.TIER_CORRUPT, Harm.DATA_LOST, path, text, remedy, None, segment.start_offset)
+        yield Finding(
+            FindingCode.TIER_CORRUPT, Harm.DATA_LOST, path, text, remedy, None, segment.start_offset, None, None, found
+        )
     if segment.problem:
         text = f"Segment {segment.name} cannot be read: {segment.problem}."
-        yield Finding(FindingCode.TIER_CORRUPT, Harm.DATA_LOST, segment.path, text, remedy, None, segment.start_offset)
+        yield Finding(
+            FindingCode.TIER_CORRUPT, Harm.DATA_LOST, segment.path, text, remedy, None, segment.start_offset, None,
+            None, segment.stored_bytes,
+        )  # fmt: skip
 
 
 def _orphans(partition: TierPartitionFacts, now_ms: int) -> Iterator[Finding]:
@@ -132,19 +146,23 @@ def _orphans(partition: TierPartitionFacts, now_ms: int) -> Iterator[Finding]:
             text = f"{size(segment.stored_bytes)} of segment {segment.name}, written {age} ago: {why}."
             remedy = "If no other cluster uses this tier, remove these files by the tool of the store."
             offset = segment.start_offset
-            yield Finding(FindingCode.TIER_ORPHAN, Harm.WASTE, segment.path, text, remedy, None, offset, "KAFKA-15817")
+            yield Finding(
+                FindingCode.TIER_ORPHAN, Harm.WASTE, segment.path, text, remedy, None, offset, "KAFKA-15817", None,
+                segment.stored_bytes,
+            )  # fmt: skip
 
 
 def _unknown(partition: TierPartitionFacts) -> Iterator[Finding]:
     unknown = [segment for segment in partition.segments if segment.is_orphan is None]
     if unknown:
-        held = size(sum(segment.stored_bytes for segment in unknown))
+        held_bytes = sum(segment.stored_bytes for segment in unknown)
         text = (
-            f"{counted(len(unknown), 'segment')} of {partition.name} ({held}) may be orphans: the partition of "
-            f"__remote_log_metadata that tells is not here, or ends before they were written."
+            f"{counted(len(unknown), 'segment')} of {partition.name} ({size(held_bytes)}) may be orphans: the "
+            f"partition of __remote_log_metadata that tells is not here, or ends before they were written."
         )
         remedy = "Name the log dirs of a broker that has it, with --log-dir."
-        yield Finding(FindingCode.TIER_UNKNOWN, Harm.NOTE, partition.path, text, remedy)
+        code, path = FindingCode.TIER_UNKNOWN, partition.path
+        yield Finding(code, Harm.NOTE, path, text, remedy, None, None, None, None, held_bytes)
 
 
 def corrupt_finding(path: str, cause: str) -> Finding:
@@ -167,3 +185,50 @@ CONTENT_CODES: Final = frozenset({
     FindingCode.ABORTED_UNINDEXED, FindingCode.SNAPSHOT_CORRUPT,
 })  # fmt: skip
 """What the files of one segment can tell by themselves."""
+
+
+class TierKind(NamedTuple):
+    """All findings of one code and harm."""
+
+    code: FindingCode
+    harm: Harm
+    findings: int
+    size_bytes: int | None
+    """The bytes that they are about, each file once; None if nobody knows any of them."""
+    remedy: str
+    """What to do, in a few words."""
+
+
+def kinds_of(findings: Iterable[Finding]) -> list[TierKind]:
+    """Return the kinds of findings about a tier, worst first."""
+    kinds = []
+    for (harm, code), group in groupby(sorted(findings, key=_kind), key=_kind):
+        together = list(group)
+        known = {found.path: found.size_bytes for found in together if found.size_bytes is not None}
+        kinds.append(TierKind(code, harm, len(together), sum(known.values()) if known else None, _in_short(code, harm)))
+    return kinds
+
+
+def _kind(finding: Finding) -> tuple[Harm, FindingCode]:
+    return finding.harm, finding.code
+
+
+def _in_short(code: FindingCode, harm: Harm) -> str:
+    if code in _IN_SHORT:
+        return _IN_SHORT[code]
+    is_of_index = code in _OF_INDEXES or (code is FindingCode.TIER_LACKS and harm is not Harm.DATA_LOST)
+    return "bring it back; restore-tier remakes it" if is_of_index else "bring it back, or use a replica"
+
+
+_IN_SHORT: Final = {
+    FindingCode.TIER_GAP: "name a log dir or replica that has it",
+    FindingCode.TIER_HANGING: "update Kafka, or look in its log",
+    FindingCode.TIER_ORPHAN: "remove it, unless a cluster uses it",
+    FindingCode.TIER_OVERLAP: "nothing: retention deletes both",
+    FindingCode.TIER_UNKNOWN: "name the log dirs that tell",
+}
+_OF_INDEXES: Final = frozenset({
+    FindingCode.OFFSET_INDEX_CORRUPT, FindingCode.OFFSET_INDEX_WRONG, FindingCode.TIME_INDEX_CORRUPT,
+    FindingCode.TIME_INDEX_WRONG, FindingCode.TXN_INDEX_CORRUPT, FindingCode.TXN_INDEX_WRONG,
+    FindingCode.ABORTED_UNINDEXED, FindingCode.SNAPSHOT_CORRUPT,
+})  # fmt: skip

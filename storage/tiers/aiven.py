@@ -283,14 +283,15 @@ class _Cipher:
             raise CipherMissing(self._path) from error
         return AESGCM(self._keys.data_key(self._encryption, self._path))
 
-    def decrypted(self, data: bytes | memoryview) -> bytes:
+    def decrypted(self, data: bytes | memoryview, path: Path) -> bytes:
+        """Decrypt a part of an object. Raises: CorruptTier, which names that object; as ``PrivateKeys.data_key``."""
         aes = self._aes
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
 
         try:
             return aes.decrypt(bytes(data[:_IV_BYTES]), bytes(data[_IV_BYTES:]), self._encryption.aad)
         except (InvalidTag, ValueError) as error:
-            raise CorruptTier(self._path, "a part does not decrypt: its bytes or its key changed") from error
+            raise CorruptTier(path, "a part does not decrypt: its bytes or its key changed") from error
 
 
 class _ChunkCache:
@@ -395,7 +396,7 @@ class ChunkedLog:
     def _decoded(self, number: int, data: memoryview) -> bytes:
         chunks = self.manifest.chunks
         due_bytes = min(chunks.chunk_bytes, chunks.file_bytes - number * chunks.chunk_bytes)
-        plain: bytes | memoryview = self.cipher.decrypted(data) if self.cipher else data
+        plain: bytes | memoryview = self.cipher.decrypted(data, self.found.path) if self.cipher else data
         try:
             chunk = _unpacked(plain, due_bytes, due_bytes) if self.manifest.is_compressed else bytes(plain)
         except ValueError as error:
@@ -443,7 +444,8 @@ class PackedIndex:
         if self.cipher is None:
             end = min(end, self.size_bytes)
             return self._part(self.position + start, self.position + max(start, end))
-        whole = self.cipher.decrypted(self._part(self.position, self.position + self.stored_bytes))
+        stored = self._part(self.position, self.position + self.stored_bytes)
+        whole = self.cipher.decrypted(stored, self.found.path)
         return memoryview(whole)[start:end]
 
     def _part(self, start: int, end: int) -> memoryview:

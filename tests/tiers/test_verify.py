@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from policies.findings.findings import Finding, FindingCode, Harm
+from policies.findings.of_tiers import CONTENT_CODES, kinds_of
 from storage.records import ControlType
 from storage.tiers.metadata import metadata_partition
 from storage.tiers.segments import TieredPartition
@@ -31,6 +33,7 @@ from tests.tiers.drawn import (
     DrawnSegment,
     MetadataWriter,
     a_batch,
+    an_id,
     segment_of,
     write_aiven,
     write_local,
@@ -59,6 +62,11 @@ class Drawn:
     def log_dir(self) -> Path:
         return self.root / "data"
 
+    @property
+    def place(self) -> str:
+        """What the tier is named by."""
+        return str(self.tier)
+
     def write(self, segments: list[DrawnSegment], named: MetadataWriter) -> None:
         if self.form == "local":
             write_local(self.tier, segments)
@@ -73,9 +81,14 @@ class Drawn:
     def verify(self, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
         key_file = self.root / "key.pem"
         key_file.write_bytes(self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        options = ["--log-dir", self.log_dir, "--tier", self.tier, "--tier-key", key_file, "--json", *more]
+        options = ["--log-dir", self.log_dir, "--tier", self.place, "--tier-key", key_file, "--json", *more]
         status = main(["verify", *map(str, options)])
         return status, json.loads(capsys.readouterr().out)
+
+    def verify_as_text(self, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+        options = ["--log-dir", self.log_dir, "--tier", self.place, "--tier-key", self.root / "key.pem", *more]
+        main(["verify", *map(str, options)])
+        return capsys.readouterr().out
 
     def object(self, suffix: str, start: int = 6) -> Path:
         (found,) = self.tier.rglob(f"{start:020d}-*{suffix}")
@@ -119,8 +132,8 @@ def lose_everything(drawn: Drawn) -> None:
         path.unlink()
 
 
-def lose_indexes(drawn: Drawn) -> None:
-    drawn.object(".index" if drawn.form == "local" else ".indexes").unlink()
+def lose_indexes(drawn: Drawn, start: int = 6) -> None:
+    drawn.object(".index" if drawn.form == "local" else ".indexes", start).unlink()
 
 
 def cut_log(drawn: Drawn) -> None:
@@ -136,12 +149,26 @@ def damage_manifest(drawn: Drawn) -> None:
     drawn.object(".timeindex" if drawn.form == "local" else ".rsm-manifest").write_bytes(b"\x01{" * 6)
 
 
+def put_an_earlier_log(drawn: Drawn) -> None:
+    drawn.object(".log").write_bytes(drawn.object(".log", 3).read_bytes())
+
+
+def put_a_later_log(drawn: Drawn) -> None:
+    drawn.object(".log", 3).write_bytes(drawn.object(".log", 6).read_bytes())
+
+
+def flip_an_index(drawn: Drawn) -> None:
+    flip(drawn.object(".index" if drawn.form == "local" else ".indexes"), 7)
+
+
 DAMAGES: dict[Callable[[Drawn], None], tuple[set[str], str]] = {
     lose_log: ({"TIER_LACKS"}, "data_lost"),
     lose_everything: ({"TIER_LACKS"}, "data_lost"),
     lose_indexes: ({"TIER_LACKS"}, "wrong_answer"),
     cut_log: ({"TIER_CORRUPT"}, "data_lost"),
     flip_a_record: ({"TIER_CORRUPT", "BATCH_CORRUPT"}, "data_lost"),
+    put_an_earlier_log: ({"TIER_CORRUPT", "OFFSET_BACKWARDS"}, ""),
+    flip_an_index: ({"TIER_CORRUPT", "OFFSET_INDEX_WRONG", "OFFSET_INDEX_CORRUPT"}, ""),
     damage_manifest: ({"TIER_CORRUPT", "TIME_INDEX_CORRUPT", "TIME_INDEX_WRONG"}, ""),
 }
 
@@ -161,7 +188,17 @@ def test_damage_of_a_file_is_named_alone(
     assert finding["harm"] == harm or not harm
     assert str(drawn.tier) in finding["path"]
     assert "tier://" not in json.dumps(document)
+    assert damage not in (cut_log, flip_a_record) or finding["path"].endswith(".log")
     assert "--repair" not in finding["remedy"]
+
+
+def test_log_of_a_later_segment_is_named_by_its_offsets(drawn: Drawn, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn.write(four_segments(), named(four_segments()))
+    put_a_later_log(drawn)
+    status, document = drawn.verify(capsys)
+    found = {finding["code"]: finding["path"] for finding in document["findings"]}
+    assert status == ExitStatus.DAMAGED
+    assert found.get("OFFSET_BACKWARDS", found.get("TIER_CORRUPT")) == str(drawn.object(".log", 3))
 
 
 def test_files_that_nobody_names_are_orphans_with_bytes_and_age(
@@ -301,3 +338,34 @@ def test_nothing_in_the_tier_changes(tmp_path: Path, key: RSAPrivateKey, capsys:
     drawn.verify(capsys)
     for path in (tmp_path / "before").rglob("*.*"):
         assert (drawn.tier / path.relative_to(tmp_path / "before")).read_bytes() == path.read_bytes()
+
+
+def test_table_of_kinds_tells_number_bytes_and_remedy_in_80_columns(
+    drawn: Drawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = [segment for segment in four_segments() if segment.start != 6]
+    drawn.write([*segments, segment_of(3, a_batch(3, "unnamed"), name="unnamed")], named(segments))
+    lose_indexes(drawn, 9)
+    flip(drawn.object(".log", 0), 250)
+    status, document = drawn.verify(capsys)
+    assert status == ExitStatus.DAMAGED
+    kinds = {kind["code"]: kind for kind in document["kinds"]}
+    assert {"TIER_GAP", "TIER_LACKS", "TIER_ORPHAN"} < kinds.keys()
+    assert kinds["TIER_GAP"]["bytes"] is None
+    orphan = sum(path.stat().st_size for path in drawn.tier.rglob(f"{3:020d}-{an_id('unnamed')}*"))
+    assert (kinds["TIER_ORPHAN"]["findings"], kinds["TIER_ORPHAN"]["bytes"]) == (1, orphan)
+    damaged = next(kind for code, kind in kinds.items() if code in ("TIER_CORRUPT", "BATCH_CORRUPT"))
+    assert damaged["bytes"] == drawn.object(".log", 0).stat().st_size
+    text = drawn.verify_as_text(capsys, "-q")
+    lines = text.splitlines()
+    assert lines[0].split()[:3] == ["Kind", "Number", "Bytes"]
+    assert [line.split()[0] for line in lines[1 : 1 + len(kinds)]] == [kind["code"] for kind in document["kinds"]]
+    assert max(map(len, lines[: 1 + len(kinds)])) <= 80
+
+
+def test_every_code_of_a_tier_fits_the_table() -> None:
+    codes = [*CONTENT_CODES, *(code for code in FindingCode if code.startswith("TIER_"))]
+    for code in codes:
+        for harm in Harm:
+            (kind,) = kinds_of([Finding(code, harm, "path", "text", "remedy", size_bytes=1023 << 40)])
+            assert len(f"{kind.code:20} {'99,999':>7} {'1023.0 TiB':>9}  {kind.remedy}") <= 80

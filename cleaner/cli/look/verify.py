@@ -148,7 +148,7 @@ def _run_tier(args: argparse.Namespace) -> int:
     if isinstance(checked, ExitStatus):
         return checked
     checked = with_content(checked, found, view)
-    report = VerifyReport(checked, stopwatch() - began_seconds)
+    report = VerifyReport(checked, stopwatch() - began_seconds, is_of_tier=True)
     show(report, as_json=args.json, view=quiet_view(args), pager=args.pager)
     for problem in checked.problems:
         complain(problem)

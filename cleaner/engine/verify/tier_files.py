@@ -64,7 +64,7 @@ def with_content(checked: Checked, found: TierToCheck, view: TierView) -> Checke
     corrupt = [error for error in checked.corrupt if isinstance(error, CorruptTier)]
     told = {str(error) for error in corrupt}
     damaged = {error.path: corrupt_finding(str(error.path), error.cause) for error in corrupt}
-    content = [*_content_findings(checked.findings, view), *damaged.values()]
+    content = _with_sizes([*_content_findings(checked.findings, view), *damaged.values()], found, view)
     return replace(
         checked,
         findings=worst_first([*found.findings, *content]),
@@ -79,6 +79,15 @@ def _content_findings(findings: Iterable[Finding], view: TierView) -> Iterator[F
     for finding in findings:
         if finding.code in CONTENT_CODES:
             yield of_tier(finding, str(view.object_of(StoredPath(finding.path))))
+
+
+def _with_sizes(findings: list[Finding], found: TierToCheck, view: TierView) -> list[Finding]:
+    """Return findings about files with the sizes of the files."""
+    paths = {finding.path for finding in findings}
+    segments = (one for partition in found.partitions for one in view.tier.segments(partition)) if paths else ()
+    objects = (one for segment in segments if segment.stored for one in segment.stored.objects.values())
+    sizes = {str(one.path): one.size_bytes for one in objects if str(one.path) in paths}
+    return [finding._replace(size_bytes=sizes.get(finding.path)) for finding in findings]
 
 
 def _has_content(segment: RemoteSegment, fact: RemoteSegmentFacts) -> bool:
@@ -113,6 +122,7 @@ def _facts(view: TierView, segment: RemoteSegment, problems: list[str], locked: 
         missing,
         tuple(wrong),
         problem,
+        segment.size_bytes,
     )
 
 
