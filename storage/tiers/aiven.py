@@ -284,7 +284,7 @@ class _Cipher:
         return AESGCM(self._keys.data_key(self._encryption, self._path))
 
     def decrypted(self, data: bytes | memoryview, path: Path) -> bytes:
-        """Return a part of an object, decrypted. Raises: CorruptTier, which names that object; as ``PrivateKeys.data_key``."""
+        """Return a part of an object, decrypted. Raises: CorruptTier, as ``PrivateKeys.data_key``."""
         aes = self._aes
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
 
