@@ -1,4 +1,4 @@
-"""Three real brokers, stopped one by one, and keys erased on each, while producers write and clients read.
+"""Three real brokers, stopped one by one, one of them killed, and keys erased on each, while clients write and read.
 
 Consumers of Java and librdkafka, and a Streams application, reach the end of every log; groups go on where they stood;
 the replicas agree; the certificates of all brokers owe nothing, and tell of a broker that was forgotten.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Producer
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
@@ -27,6 +28,7 @@ from tests.interop.clients import (
     CODECS,
     FIRST_MS,
     SECONDS_MAX,
+    TRANSACTION_MS_MAX,
     Writer,
     commit_as_group,
     committed,
@@ -56,6 +58,8 @@ ERASED: Final = ("k3", "k7")
 ERASED_HEX: Final = frozenset(key.encode().hex() for key in ERASED)
 LATER_MS: Final = FIRST_MS + 3_600_000
 PAUSE_SECONDS: Final = 0.5
+AGAIN: Final = 0
+"""Names the second certificate of the first broker."""
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ class Rolled:
 
     Attributes:
         log_dirs: of the brokers, by node, which have stopped.
-        certificates: of the erasures, by node.
+        certificates: of the erasures, by node; and of the first node's second one.
         lived: what consumers read that lived all the time, by topic and isolation level.
         read: what consumers read afterwards from the start on, by client, topic and isolation level.
         stood: where each group stood, and what it read afterwards, by client.
@@ -87,7 +91,7 @@ def rolled(kafka: str, java_clients: JavaClients, tmp_path_factory: pytest.TempP
     with three_voters(kafka, root, QUIET) as brokers:
         found = Rolled(
             {node: broker.log_dir for node, broker in brokers.items()},
-            {node: root / f"certificate-{node}.json" for node in NODES},
+            {node: root / f"certificate-{node}.json" for node in (*NODES, AGAIN)},
         )
         bootstrap = bootstrap_of(brokers)
         fill(bootstrap)
@@ -98,9 +102,17 @@ def rolled(kafka: str, java_clients: JavaClients, tmp_path_factory: pytest.TempP
         java_clients.await_streams(bootstrap, "clicks")
         wait_until_in_sync(bootstrap)
         with writing(bootstrap):
-            for node in NODES:
-                erase(brokers[node], found, root, node)
-                wait_until_in_sync(bootstrap)
+            transaction = opened(bootstrap)
+            erase(brokers[1], found, found.certificates[1], ExitStatus.WORK_TO_DO)
+            wait_until_in_sync(bootstrap)
+            transaction.commit_transaction(SECONDS_MAX)
+            java_clients.await_streams(bootstrap, "clicks")  # it counts the keys once more
+            erase(brokers[2], found, found.certificates[2])
+            wait_until_in_sync(bootstrap)
+            erase(brokers[3], found, found.certificates[3], by_kill=True)
+            wait_until_in_sync(bootstrap)
+            erase(brokers[1], found, found.certificates[AGAIN])
+            wait_until_in_sync(bootstrap)
         see(found, bootstrap, java_clients, root)
         for topic in TOPICS:  # the last broker cannot stop by itself: it asks a quorum that is gone
             wait_for(lambda topic=topic: len({marks(path, topic) for path in found.log_dirs.values()}) == 1)
@@ -159,15 +171,34 @@ def writing(bootstrap: str) -> Iterator[None]:
     assert not failures, failures
 
 
-def erase(broker: Broker, found: Rolled, root: Path, node: int) -> None:
+def opened(bootstrap: str) -> Producer:
+    """Begin a transaction with a record that is to go, and leave it open."""
+    writer = Writer(bootstrap, random.Random(44), LATER_MS)
+    producer = writer.producer(transactional_id="open", transaction_timeout_ms=TRANSACTION_MS_MAX)
+    producer.init_transactions(SECONDS_MAX)
+    producer.begin_transaction()
+    for key in (*ERASED, "other"):
+        producer.produce("clicks", key=key, value="in an open transaction", timestamp=LATER_MS)
+    assert producer.flush(SECONDS_MAX) == 0
+    return producer
+
+
+def erase(
+    broker: Broker,
+    found: Rolled,
+    certificate: Path,
+    expected: ExitStatus = ExitStatus.DONE,
+    *,
+    by_kill: bool = False,
+) -> None:
     """Stop a broker, erase the keys in its log dir, and start it."""
-    keys = root / "keys.txt"
+    keys = certificate.with_name("keys.txt")
     keys.write_text("".join(f"{key}\n" for key in ERASED))
-    command = ["erase", "--keys", str(keys), "--yes", "--certificate", str(found.certificates[node])]
+    command = ["erase", "--keys", str(keys), "--yes", "--certificate", str(certificate)]
     command += [word for topic in TOPICS for word in ("--topic", topic)]
-    command += [] if node == NODES[0] else ["--secret", f"{found.certificates[NODES[0]]}.secret"]
-    broker.stop()
-    assert main([*command, "--log-dir", str(broker.log_dir)]) == ExitStatus.DONE
+    command += [] if certificate == found.certificates[1] else ["--secret", f"{found.certificates[1]}.secret"]
+    broker.kill() if by_kill else broker.stop()
+    assert main([*command, "--log-dir", str(broker.log_dir)]) == expected
     broker.launch()
     broker.wait_until_it_serves()
 
@@ -255,22 +286,33 @@ def test_the_replicas_agree(rolled: Rolled, referee: Referee, capsys: pytest.Cap
 def test_the_certificates_owe_nothing_and_tell_of_a_forgotten_broker(
     rolled: Rolled, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in rolled.certificates.values():
-        certified = json.loads(path.read_text())["partitions"]
-        assert sorted(one["topic"] for one in certified) == sorted(TOPICS)
-        assert {(one["outcome"], *sorted(one["replicas"])) for one in certified} == {("ERASED", *NODES)}
-        assert all(one["records"] for one in certified)
-    status, document = asked(capsys, "erase", "--pending", *rolled.certificates.values())
-    assert (status, document["pending"]) == (ExitStatus.DONE, False)
-    assert {(one["topic"], one["node_id"]) for one in document["replicas"]} == {*product(TOPICS, NODES)}
-    for forgotten in NODES:
-        others = [path for node, path in rolled.certificates.items() if node != forgotten]
-        status, document = asked(capsys, "erase", "--pending", *others)
-        assert status == ExitStatus.WORK_TO_DO
-        owed = {
-            (one["topic"], one["node_id"], one["state"]) for one in document["replicas"] if one["state"] != "ERASED"
+    for node, path in rolled.certificates.items():
+        certified = {one["topic"]: one for one in json.loads(path.read_text())["partitions"]}
+        assert {*certified} == {*TOPICS}
+        assert all(sorted(one["replicas"]) == [*NODES] for one in certified.values())
+        assert all(one["records"] for one in certified.values())
+        assert {topic: one["outcome"] for topic, one in certified.items()} == {
+            topic: "STAYS" if (node, topic) == (1, "clicks") else "ERASED" for topic in TOPICS
         }
-        assert owed == {*product(TOPICS, [forgotten], ["OWED"])}
+    status, owed = pending(rolled, capsys, *rolled.certificates)
+    assert (status, owed) == (ExitStatus.DONE, set())
+    status, owed = pending(rolled, capsys, *NODES)
+    assert (status, owed) == (ExitStatus.WORK_TO_DO, {("clicks", 1, "STAYS")})
+    for forgotten in NODES[1:]:
+        status, owed = pending(rolled, capsys, *(node for node in rolled.certificates if node != forgotten))
+        assert (status, owed) == (ExitStatus.WORK_TO_DO, {*product(TOPICS, [forgotten], ["OWED"])})
+    status, owed = pending(rolled, capsys, 2, 3)
+    assert (status, owed) == (ExitStatus.WORK_TO_DO, {*product(TOPICS, [1], ["OWED"])})
+
+
+def pending(rolled: Rolled, capsys: pytest.CaptureFixture[str], *names: int) -> tuple[int, set[tuple[str, int, str]]]:
+    """Lay some certificates side by side: each replica is named, and those that are owed are returned."""
+    status, document = asked(capsys, "erase", "--pending", *(rolled.certificates[name] for name in names))
+    replicas = {(one["topic"], one["node_id"], one["state"]) for one in document["replicas"]}
+    assert {one[:2] for one in replicas} == {*product(TOPICS, NODES)}
+    owed = {one for one in replicas if one[2] != "ERASED"}
+    assert document["pending"] == bool(owed)
+    return status, owed
 
 
 def test_no_value_of_the_keys_is_found(rolled: Rolled, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
