@@ -113,7 +113,9 @@ def _going(partition: ErasedPartition, *, is_done: bool) -> str:
     tombstones = sum(segment.tombstones for segment in segments)
     first, last = segments[0].first_offset, segments[-1].last_offset
     at = f"offset {first}" if partition.records == 1 else f"offsets {first} to {last}"
-    verb = "gone" if is_done else ("goes" if partition.records == 1 else "go")
+    verb = "goes" if partition.records == 1 else "go"
+    if is_done:
+        verb = "gone" if partition.done_segments == len(segments) else "to go"
     without = f" ({counted(tombstones, 'tombstone')})" if tombstones else ""
     return (
         f"{counted(partition.records, 'record')}{without} {verb}, {at}, in {len(segments):,} of "

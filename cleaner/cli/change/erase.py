@@ -161,7 +161,7 @@ class _Certifying:
         encoding = KeyEncoding(args.encoding)
         self._certifier = Certifier(cleaner, asked, encoding, prepared.secret, __version__, view)
         self._certificate: ErasureCertificateDocument | None = None
-        self._why_not = "nothing was erased"
+        self._why_not = "no copy was finished" if args.output else "nothing was erased"
 
     def take(self, opened: OpenLogDirs, done: Erasure) -> None:
         """Make the certificate, unless the run is stopped, or a directory cannot be read."""

@@ -512,6 +512,8 @@ def check_usable(path: Path, original: LogDir) -> None:
 
 def _check_empty(path: Path) -> None:
     check_in_no_copy(path)
+    if not is_stored(path) and path.is_symlink():
+        raise UnusableOutput(path, "is a symlink, which is not followed", f"name {path.resolve()} itself")
     if not path.exists():
         if not is_stored(path) and not path.parent.is_dir():
             raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
