@@ -188,7 +188,7 @@ def _free(dice: Random) -> dict[str, Any]:
 
 
 def _delete_records(dice: Random) -> dict[str, Any]:
-    return {"topic": dice.choice(TOPICS), "share": int(dice.random() * 1000) / 1000, **_stop(dice)}
+    return {**_pick_share(dice), **_stop(dice)}
 
 
 def _move(dice: Random) -> dict[str, Any]:
@@ -279,6 +279,15 @@ def _daemon_end(dice: Random) -> dict[str, Any]:
     return {"by": dice.choice(("term", "kill"))}
 
 
+def _restore_tier(dice: Random) -> dict[str, Any]:
+    stopped = {"stop": dice.choice(("kill", "full", "error")), "at": int(dice.expovariate(1 / 25)), "dice": 0}
+    return {**_pick_share(dice), **(stopped if dice.random() < 0.5 else {})}
+
+
+def _pick_share(dice: Random) -> dict[str, Any]:
+    return {"topic": dice.choice(TOPICS), "share": int(dice.random() * 1000) / 1000}
+
+
 def _chown(dice: Random) -> dict[str, Any]:
     return {"uid": dice.choice((0, 1234))}
 
@@ -349,6 +358,7 @@ _KINDS: Final[Kinds] = {
     "repack": (1, _repack),
     "as-of": (0.7, _as_of),
     "fetch": (0.4, _nothing),
+    "restore-tier": (0.5, _restore_tier),
     "import": (0.4, _import),
     "both": (1, _both),
     "chown": (0.5, _chown),

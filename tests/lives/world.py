@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -20,8 +21,10 @@ from typing import Any, Final
 from policies.config.config_keys import LONG_MAX
 from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
+from storage.errors import LogCleanerError
 from storage.filesystem import FileSystem
 from storage.log import AppendOrigin, Log, LogConfig
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.writing.validation import Producer
 from storage.metadata.metadata_encode import encode_partition
 from storage.names import parse_topic_partition
@@ -48,6 +51,7 @@ from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece
 from tests.lives.whole_broker import RETENTION_MS, WholeBroker
 from tests.metadata_dirs import METADATA_DIR, alter, append_metadata, write_metadata
 from tests.partition_dirs import PartitionDir
+from tests.tiers.drawn import DrawnSegment, write_local
 
 FS: Final = FileSystem()
 TOPIC_IDS: Final = {topic: f"{number:02d}{'A' * 20}" for number, topic in enumerate(TOPICS)}
@@ -737,6 +741,27 @@ class World:
             untrue += self._read_by_kafka(copy)
         return Act(May(), tuple(told), not stopped, untrue=tuple(untrue))
 
+    def _restore_tier(self, topic: str, share: float, **stopped: Any) -> Act:
+        """A broker copied the closed segments to a tier, and has few of them here: both make the log dir again."""
+        source, tier, target = self.room / "survived", self.room / "tier", self.room / "restored"
+        for path in (source, tier, target):
+            shutil.rmtree(path, ignore_errors=True)
+        directory = self._directory(topic)
+        segments = list(_tiered(directory)) if directory.exists() and not self._is_cut(topic) else []
+        if not segments:
+            return Act(May())
+        _copy(self.log_dir, source)
+        write_local(tier, segments)
+        for segment in segments[: int(share * (len(segments) + 1))]:
+            for path in (source / directory.name).glob(f"{segment.start:020d}.*"):
+                path.unlink()
+        words, told = ("restore-tier", str(tier), "--log-dir", str(source), "--output", str(target)), list[Told]()
+        for stop in (_stop_of(stopped), None) if stopped else (None,):
+            told.append(run(words, self.clock, self.room, target, stop, self._breaks))
+        is_done = told[-1].status == 0
+        untrue = self._read_by_kafka(target) if is_done else ()
+        return Act(May(), tuple(told), copy=target if is_done else None, is_same=True, untrue=untrue)
+
     def _fetch(self) -> Act:
         """A copy that a person made is fetched: what there is of it arrives."""
         source, target = self.room / "source", self.room / "fetched"
@@ -1015,6 +1040,35 @@ class World:
         for path in self._derived(topic, pick, more=more):
             path.write_bytes(b"")
         return TRUSTED
+
+
+def _tiered(directory: Path) -> Iterator[DrawnSegment]:
+    """Yield the closed segments of a partition as a broker copies them, one after another: none behind one that has no
+    leader epoch, as those of old formats, or no snapshot behind it.
+
+    Source: Kafka RemoteLogManager.copyLogSegment, RemoteLogSegmentMetadata (its epochs cannot be empty).
+    """
+    bases = [int(path.stem) for path in sorted(directory.glob("*.log"))]
+    try:
+        epochs = [(one.epoch, one.start_offset) for one in read_leader_epochs(directory)]
+    except LogCleanerError:
+        return  # a broker writes them anew before it copies anything
+    for base, following in itertools.pairwise(bases):
+        log, snapshot = directory / f"{base:020d}.log", directory / f"{following:020d}.snapshot"
+        piece, aborted = piece_of(log, base), log.with_suffix(".txnindex")
+        if piece.trouble or not snapshot.exists() or not epochs or epochs[0][1] > base or piece.end_offset == base:
+            return
+        yield DrawnSegment(
+            (log.read_bytes(),),
+            base,
+            f"{directory.name}-{base}",
+            tuple(entry for entry in epochs if entry[1] < piece.end_offset),
+            directory.name.rpartition("-")[0],
+            topic_id=TOPIC_IDS[directory.name.rpartition("-")[0]],
+            aborted=aborted.read_bytes() if aborted.exists() else b"",
+            mtime_ms=piece.file_ms,
+            snapshot=snapshot.read_bytes(),
+        )
 
 
 def _read(text: str) -> dict[str, Stated] | None:
