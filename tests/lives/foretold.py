@@ -20,14 +20,22 @@ _DECIDES: Final = frozenset(
 """What retention says of a segment that only a limit of age keeps, or that none lets go."""
 
 
+class Waiting(NamedTuple):
+    """A ``.deleted`` file."""
+
+    name: str
+    size_bytes: int
+    mtime_ns: int
+
+
 class Later(NamedTuple):
     """What a command did to a copy of the log dir."""
 
     told: Told
     bases: frozenset[int]
     """The base offsets that the partition has behind it."""
-    waiting: frozenset[str]
-    """The ``.deleted`` files that it has behind it, by name."""
+    waiting: frozenset[Waiting]
+    """The ``.deleted`` files that it has behind it."""
     log: SeenLog | None = None
     """The partition behind it; None if it is gone."""
 
@@ -117,9 +125,11 @@ def _of_deleted_files(changes: list[Mapping[str, Any]], run: Runs) -> Iterator[s
         if change["code"] != "DELETED_FILES":
             continue
         before, then = (run(moment, "clean", "--json", "--yes") for moment in (change["at_ms"] - 1, change["at_ms"]))
-        if not (_failed(before.told) or _failed(then.told)) and not before.waiting - then.waiting:
+        now = run(change["at_ms"] - 1, "topics", "--json").waiting
+        if not (_failed(before.told) or _failed(then.told)) and not now - then.waiting:
             yield f"a .deleted file may be unlinked at {change['at_ms']}: a run then leaves {sorted(then.waiting)}"
-        early = run(change["at_ms"] - 1, "topics", "--json").waiting - before.waiting
+        taken = {one.name for one in before.waiting}  # by a file that this run retired
+        early = {one for one in now - before.waiting if one.name not in taken}
         if not _failed(before.told) and early:
             yield f"no .deleted file may be unlinked before {change['at_ms']}: a run before unlinks {sorted(early)}"
 
@@ -217,9 +227,9 @@ def untrue_of_as_of(
         is_plain = not any(one.is_transactional for piece in log.pieces for one in piece.placed)
         if is_plain and cut and all(one.fact.timestamp_ms <= until_ms for one in cut):
             yield f"{name} as of {until_ms} ends at {copy.end_offset}, and all {len(cut)} records behind are older"
-        is_named = (name, copy.stable_end) in named
-        if is_whole and copy.stable_end < copy.end_offset < log.end_offset and not is_named:
-            yield f"{name} as of {until_ms}: a transaction is open from {copy.stable_end} on"
+        unnamed = [offset for offset in copy.open_from if (name, offset) not in named]
+        if is_whole and copy.end_offset < log.end_offset and unnamed:
+            yield f"{name} as of {until_ms}: transactions are open from {unnamed} on"
 
 
 def untrue_of_copy(made: Mapping[str, SeenLog], started: Mapping[str, Opened | Refused]) -> Iterator[str]:

@@ -114,6 +114,11 @@ class SeenLog:
         committed = self.end_offset if self.high_watermark is None else self.high_watermark
         return min([committed, *self._transactions[1]])
 
+    @property
+    def open_from(self) -> list[int]:
+        """The first offset of each open transaction."""
+        return self._transactions[1]
+
     @cached_property
     def _transactions(self) -> tuple[list[int], list[int]]:
         """Aborted offsets, and the first offset of each open transaction.

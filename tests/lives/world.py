@@ -38,6 +38,7 @@ from tests.lives.foretold import (
     Later,
     Opened,
     Refused,
+    Waiting,
     untrue_of_as_of,
     untrue_of_copy,
     untrue_of_explain,
@@ -270,7 +271,8 @@ class World:
             options = ("--topic", name, "--log-dir", str(copy), "--config", str(self.config))
             told = run((*words, *options), clock, self.room, copy, None, self._breaks)
         bases = frozenset(int(path.stem) for path in (copy / name).glob("*.log"))
-        waiting = frozenset(path.name for path in (copy / name).glob("*.deleted"))
+        found = ((path.name, path.stat()) for path in (copy / name).glob("*.deleted"))
+        waiting = frozenset(Waiting(file, status.st_size, status.st_mtime_ns) for file, status in found)
         return Later(told, bases, waiting, seen_in(copy).get(name))
 
     def all_in_force(self, partition: str) -> tuple[Stated, ...]:
@@ -1002,7 +1004,7 @@ class World:
         if directory.exists():
             self.clock.passes(MINUTES_MS)
             self._written += 1
-            directory.rename(directory.with_name(f"{directory.name}.{self._written:032x}-{form}"))
+            self._rename(directory, f"{directory.name}.{self._written:032x}-{form}")
         return TRUSTED
 
     def _bring_dir_home(self) -> Act:
@@ -1010,8 +1012,17 @@ class World:
         for path in sorted((*self.log_dir.glob("*-stray"), *self.log_dir.glob("*-delete"))):
             home = self.log_dir / path.name.rpartition(".")[0]
             if not home.exists():
-                path.rename(home)
+                self._rename(path, home.name)
         return TRUSTED
+
+    def _rename(self, directory: Path, name: str) -> None:
+        """Rename a directory of the log dir; what a person did to its files is known by the new name."""
+        old, new = f"{directory.name}/", f"{name}/"
+        directory.rename(directory.with_name(name))
+        self.by_hand = [path.replace(old, new, 1) if path.startswith(old) else path for path in self.by_hand]
+        self.cut = [path.replace(old, new, 1) if path.startswith(old) else path for path in self.cut]
+        told = self.evidence.items()
+        self.evidence = {(path.replace(old, new, 1) if path.startswith(old) else path): piece for path, piece in told}
 
     def _note_evidence(self, log: Path, logs: list[Path]) -> None:
         """Index files with an entry, between other segments, tell of what is gone."""

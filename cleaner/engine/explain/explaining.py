@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from cleaner.engine.explain.contents import located_in, stamped_batches
 from cleaner.engine.inventory import ensure_sound_active
-from cleaner.engine.journal import read_journal
+from cleaner.engine.journal import REPLACING, read_journal, sources_of
 from cleaner.engine.leftovers import Leftovers
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis
@@ -446,15 +446,25 @@ def _horizons(planned: PartitionPlan, segments: Sequence[Segment], look: Look) -
 
 
 def _replaced_ms(facts: PartitionFacts) -> dict[int, int]:
-    """Return when a compaction of ours last began to replace the segment of each base offset, epoch ms."""
+    """Return when a compaction, erasure or repacking of ours last began to replace the segment of each base offset,
+    epoch ms.
+    """
     replaced_ms: dict[int, int] = {}
     for entry in read_journal(path_of_text(facts.log_dir)):
         match entry:
-            case {"what": "compact", "partition": name, "time_ms": int(time_ms), "groups": list(groups)}:
+            case {"what": str(what), "partition": name, "time_ms": int(time_ms)} if what in REPLACING:
                 if name == str(facts.topic_partition):
-                    bases = [base for group in groups if isinstance(group, list) for base in group]
-                    replaced_ms.update(dict.fromkeys(bases, time_ms))
+                    of_sources = (source.base_offset for source in sources_of(entry))
+                    replaced_ms.update(dict.fromkeys((*_bases_of_groups(entry), *of_sources), time_ms))
     return replaced_ms
+
+
+def _bases_of_groups(entry: Mapping[str, Any]) -> Iterator[int]:
+    """Yield what a line of an older version has alone."""
+    groups = entry.get("groups")
+    yield from (
+        (base for group in groups if isinstance(group, list) for base in group) if isinstance(groups, list) else ()
+    )
 
 
 def _is_replaced(file: SegmentFile, replaced_ms: dict[int, int]) -> bool:

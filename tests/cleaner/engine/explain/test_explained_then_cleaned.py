@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.journal import Journal
 from cleaner.engine.outcome import Outcome
 from policies.config.config_layers import ConfigLayers
 from policies.explain.changes import ChangeCode
@@ -18,6 +19,7 @@ from policies.explain.explanation import PartitionExplanation
 from policies.plan import PartitionPlan
 from policies.reasons import INT64_MAX, Action
 from storage.checkpoints import format_offset_checkpoint
+from storage.filesystem import FileSystem
 from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, TopicPartition
 from tests.partition_dirs import (
     NOW_MS,
@@ -184,6 +186,19 @@ def test_files_that_a_compaction_of_ours_replaced_are_not_a_broker_s(tmp_path: P
     waiting = explained_at(tmp_path, layers).seen.waiting
     assert waiting is not None
     assert (waiting.files, waiting.unknown_files) == (4, 1)
+
+
+@pytest.mark.parametrize("what", ["erase", "repack"])
+def test_files_that_an_erasure_or_a_repacking_replaced_are_not_a_broker_s(what: str, tmp_path: Path) -> None:
+    drawn = PartitionDir(tmp_path).segment(0, keyed(0, "a=1", "a=2")).segment(2, keyed(2, "b=1"))
+    committed(tmp_path, drawn)
+    (drawn.path / "00000000000000000000.log.deleted").write_bytes(b"x" * 70)
+    (drawn.path / "00000000000000000001.log.deleted").write_bytes(b"x" * 70)
+    entry = {"partition": drawn.path.name, "sources": [[0, 70, 1]]}
+    Journal(tmp_path, FileSystem()).record(what, NOW_MS - 10**12, **entry)
+    waiting = explained_at(tmp_path, configured(orders={"cleanup.policy": "delete"})).seen.waiting
+    assert waiting is not None
+    assert (waiting.files, waiting.unknown_files) == (2, 1)
 
 
 def test_a_time_index_that_was_cut_short_does_not_make_the_moment_too_early(tmp_path: Path) -> None:
