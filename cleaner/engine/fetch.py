@@ -24,7 +24,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cleaner.engine.copy.manifest import CopyDoesNotFit, ManifestFile, change_since, check_in_no_copy, read_manifest
-from cleaner.engine.copy.moment import EntrySeen, Moment, SourceChanged
+from cleaner.engine.copy.moment import IGNORED, EntrySeen, Moment, SourceChanged
 from cleaner.engine.means import Means
 from cleaner.errors import UnusableOutput
 from storage.directory import close, pread, read_ahead, view
@@ -147,10 +147,11 @@ class Fetch:
         self._check_usable()
         look_anew([self._source])
         log_dir = LogDir.open(self._source)
-        moment = Moment.of(log_dir, ())
         manifest = read_manifest(self._source)
         if manifest and change_since(self._source, manifest):
             manifest = None
+        named = {file.path for file in manifest.files} if manifest else set[str]()
+        moment = Moment.of(log_dir, (), IGNORED - named)  # an erased copy has a journal that belongs to it
         files = {path: seen for path, seen in _files_of(moment).items() if self._wants(path)}
         said = {file.path: file for file in manifest.files} if manifest else {}
         self._times_ms = {file.path: file.mtime_ms for file in said.values() if file.mtime_ms}

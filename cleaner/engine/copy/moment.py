@@ -55,7 +55,7 @@ CHECKPOINTS: Final = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
-_IGNORED: Final = frozenset({LOCK_FILE, JOURNAL_FILE, ROTATED_JOURNAL_FILE})
+IGNORED: Final = frozenset({LOCK_FILE, JOURNAL_FILE, ROTATED_JOURNAL_FILE})
 """The files of the log dir that a copy ignores; files of partitions may have these names."""
 _KAFKAS: Final = frozenset({META_PROPERTIES_FILE, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state"})
 _METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
@@ -184,22 +184,26 @@ class Moment:
     """Partitions and the metadata log, by name."""
     checkpoints: Mapping[str, bytes]
     """The bytes of the four files, by name. A file that was missing has no entry."""
+    ignored: frozenset[str] = IGNORED
+    """The files of the log dir itself that do not matter."""
 
     @classmethod
-    def of(cls, log_dir: LogDir, topics: Sequence[str]) -> Moment:
+    def of(cls, log_dir: LogDir, topics: Sequence[str], ignored: frozenset[str] = IGNORED) -> Moment:
         """Look at everything that a copy of some topics contains.
 
         Args:
             log_dir: under its lock, if it has one.
             topics: globs over topic or partition names; empty means all.
+            ignored: the files of the log dir itself that do not matter.
 
         Raises: UnreadableFile; SourceChanged if a directory vanishes meanwhile.
         """
-        root = SeenDirectory.look(log_dir.path, _IGNORED)
+        root = SeenDirectory.look(log_dir.path, ignored)
         contents = {name: read_file(log_dir.path / name) for name in CHECKPOINTS}
         names = [name for name, entry in sorted(root.entries.items()) if _is_copied(name, entry, topics, log_dir.path)]
         directories = {name: _looked_at(log_dir.path / name) for name in names}
-        return cls(root, directories, {name: data for name, data in contents.items() if data is not None})
+        known = {name: data for name, data in contents.items() if data is not None}
+        return cls(root, directories, known, ignored)
 
     def offsets(self) -> dict[str, Offsets]:
         """Return the offsets of the checkpoints at that moment, by file name. Raises: CorruptCheckpoint."""
@@ -231,7 +235,7 @@ class Moment:
             data, now = self.checkpoints.get(name), read_file(self.root.path / name)
             if data is not None and now is not None and data != now:
                 raise SourceChanged(self.root.path / name, "its offsets changed")
-        self.root.ensure_same_entries(SeenDirectory.look(self.root.path, _IGNORED))
+        self.root.ensure_same_entries(SeenDirectory.look(self.root.path, self.ignored))
         for directory in self.directories.values():
             directory.ensure_unchanged()
 

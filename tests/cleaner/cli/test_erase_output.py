@@ -224,3 +224,17 @@ def test_a_signal_while_the_certificate_is_made_ends_the_run_and_the_same_comman
     assert not certificate.exists()
     assert run(log_dir, copy, "--certificate", str(certificate)) == 0
     assert sum(partition["records"] for partition in read(certificate)["partitions"]) > 0
+
+
+def test_an_erased_copy_is_fetched_with_its_journal_and_cleaned_on(log_dir, copy, tmp_path, capsys) -> None:
+    assert run(log_dir, copy) == 0
+    fetched = tmp_path / "fetched"
+    assert main(["fetch", f"file://{copy}", str(fetched)]) == 0
+    assert {p.relative_to(fetched): d for p, d in contents(fetched).items()} == {
+        p.relative_to(copy): d for p, d in contents(copy).items()
+    }
+    assert main(["clean", "--force-compaction", "--log-dir", str(fetched)]) == 0
+    capsys.readouterr()
+    assert main(["history", "--json", "--log-dir", str(fetched)]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["log_dirs"]
+    assert [entry["what"] for entry in found["entries"]][:3] == ["erase", "compact", "compact"]
