@@ -110,9 +110,9 @@ def test_an_idempotent_producer_goes_on_behind_a_repacked_log(kafka: str, tmp_pa
         broker.wait_until_it_serves()
         create_topic(broker.bootstrap, TOPIC, CONFIG, [[1]])
         producing = Numbering.to(broker.bootstrap, enable_idempotence=True)
-        producing.send(TOPIC, 450)
-        producing.flush()
         for is_killed in (False, True):
+            producing.send(TOPIC, 450)
+            producing.flush()
             wait_for(lambda: marks(broker.log_dir, TOPIC) == producing.sent)
             with numbering(producing):
                 broker.kill() if is_killed else broker.stop()
