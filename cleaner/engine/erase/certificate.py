@@ -60,10 +60,6 @@ if TYPE_CHECKING:
     )
 
 SCHEMA: Final = "logcleaner.erasure_certificate/1"
-_ASKED_FOR: Final = (
-    "request", "kind", "original", "keys", "with_tombstones", "host", "node_id", "cluster_id", "tier"
-)  # fmt: skip
-"""Fields that ``--pending`` compares."""
 LIMITS: Final = (
     "Unlinked, not overwritten; consumers, mirrors and snapshots not covered.",
     "Replicas on other brokers, backups, and remote storage that was not searched are not covered.",
@@ -189,29 +185,58 @@ def read_certificate(path: Path) -> ErasureCertificateDocument:
         document: Any = json.loads(data or b"")
         if document["schema"] != SCHEMA:
             raise CorruptCertificate(path, f"schema {document['schema']!r} is not {SCHEMA}")
-        int(document["time_ms"]), [document[name] for name in _ASKED_FOR]
-        for one in (*document["holders"], *document["log_dirs"]):
-            str(one["path"]).encode()
-        for one in document["holders"]:
-            int(one["values"]), one["gone_by_ms"]
-        for one in document["partitions"]:
-            TopicPartition(one["topic"], int(one["partition"])), one["log_dir"], one["topic_id"], one["replicas"]
-            ErasureOutcome(one["outcome"])
-            list(map(_checked, one["files"]))
+        _check_fields(document)
         found: ErasureCertificateDocument = document
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptCertificate(path, f"not as it was written ({error})") from error
     return found
 
 
-def _checked(file: Mapping[str, Any]) -> None:
-    """Look at the fields of a file that ``--check`` relies on. Raises: KeyError, TypeError, ValueError."""
+def _check_fields(document: Mapping[str, Any]) -> None:
+    """Look at the fields that ``--check`` and ``--pending`` rely on. Raises: KeyError, TypeError, ValueError."""
+    _are(int, document["time_ms"])
+    _are(str, *(document[name] for name in ("request", "kind", "host")))
+    _are((str, type(None)), *(document[name] for name in ("original", "cluster_id", "tier")))
+    _are((int, type(None)), document["node_id"])
+    _are(dict, document["keys"])
+    _are(bool, document["with_tombstones"])
+    _are(list, *(document[name] for name in ("log_dirs", "holders", "partitions")))
+    if not document["log_dirs"]:
+        raise ValueError("it names no log dir")
+    _are(str, *(one["path"] for one in (*document["log_dirs"], *document["holders"])))
+    for one in document["holders"]:
+        _are(int, one["values"])
+        _are((int, type(None)), one["gone_by_ms"])
+    for one in document["partitions"]:
+        _are(str, one["topic"], one["log_dir"])
+        _are(int, one["partition"])
+        _are((str, type(None)), one["topic_id"])
+        _are((list, type(None)), one["replicas"])
+        _are(int, *(one["replicas"] or ()))
+        ErasureOutcome(one["outcome"])
+        list(map(_check_file, one["files"]))
+
+
+def _check_file(file: Mapping[str, Any]) -> None:
+    _are(str, file["path"])
     relative = Path(file["path"])
     if relative.is_absolute() or ".." in relative.parts:
         raise ValueError(f"{relative} leads out of the log dir")
-    int(file["inode"]), int(file["mtime_ns"]), bool(file["active"]), list(file["deeds"])
+    _are(int, file["base_offset"], file["inode"], file["mtime_ns"])
+    _are(bool, file["active"])
     if file["after"] is not None:
-        int(file["after"]["bytes"]), str(file["after"]["sha256"])
+        _are(int, file["after"]["bytes"])
+        _are(str, file["after"]["sha256"])
+    for deed in file["deeds"]:
+        for first, last in deed["ranges"]:
+            _are(int, first, last)
+
+
+def _are(kind: type | tuple[type, ...], *values: object) -> None:
+    """Refuse values of another type. Raises: TypeError."""
+    for value in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} has the wrong type")
 
 
 _LogKey = tuple[str, TopicPartition]

@@ -225,3 +225,29 @@ def test_a_secret_that_others_may_read_is_refused_before_anything_is_erased(log_
     assert erase(log_dir, tmp_path / "cert.json", "--secret", str(secret)) == 2
     assert "chmod 600" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (log_dir / "orders-0").glob("*")} == before
+
+
+def test_a_certificate_with_any_field_missing_or_of_another_type_is_told_as_such(log_dir, tmp_path, capsys) -> None:
+    certificate, mangled = tmp_path / "cert.json", tmp_path / "mangled.json"
+    assert erase(log_dir, certificate) == 0
+    told = set()
+    for place in places(read(certificate)):
+        for value in (None, "x", [], {}):
+            document = read(certificate)
+            part = document
+            for key in place[:-1]:
+                part = part[key]
+            part[place[-1]] = value
+            mangled.write_text(json.dumps(document))
+            for option in ("--check", "--pending"):
+                status = main(["erase", option, str(mangled)])
+                err = capsys.readouterr().err
+                assert "bug" not in err, (place, value, option, err)
+                told.add((status, "is no certificate of an erasure" in err))
+    assert (1, True) in told
+
+
+def places(part: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the keys that lead to each value of a document, of lists to those of the first item."""
+    inner = part.items() if isinstance(part, dict) else enumerate(part[:1]) if isinstance(part, list) else ()
+    return [found for key, value in inner for found in ((*above, key), *places(value, (*above, key)))]
