@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``erase``."""
     parser.usage = (
         f"%(prog)s --topic GLOB [{OPERAND} ...] [--keys FILE] [-n] [options]\n"
-        "       %(prog)s --topic GLOB [KEY ...] --output DIR [options]\n"
+        f"       %(prog)s --topic GLOB [{OPERAND} ...] [--keys FILE] --output DIR [options]\n"
         "       %(prog)s --check CERTIFICATE [options]\n"
         "       %(prog)s --pending CERTIFICATE ... [options]"
     )
