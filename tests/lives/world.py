@@ -1020,7 +1020,6 @@ class World:
         old, new = f"{directory.name}/", f"{name}/"
         directory.rename(directory.with_name(name))
         self.by_hand = [path.replace(old, new, 1) if path.startswith(old) else path for path in self.by_hand]
-        self.cut = [path.replace(old, new, 1) if path.startswith(old) else path for path in self.cut]
         told = self.evidence.items()
         self.evidence = {(path.replace(old, new, 1) if path.startswith(old) else path): piece for path, piece in told}
 
