@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.directory import entries
@@ -23,38 +24,45 @@ class Placed(NamedTuple):
     """The partitions that the metadata knows."""
 
 
-def placed(log_dirs: Sequence[LogDir], wants: Callable[[TopicPartition], bool]) -> Placed | None:
-    """Return the replicas of the partitions in some log dirs; None if the log dirs hold no cluster metadata.
+def placed(
+    log_dirs: Sequence[LogDir], wants: Callable[[TopicPartition], bool], metadata_log_dir: str | None = None
+) -> Placed | None:
+    """Return the replicas of the partitions in some log dirs; None if there is no cluster metadata.
 
     Args:
         log_dirs: of the broker.
         wants: a predicate, asked about each partition.
+        metadata_log_dir: ``metadata.log.dir``, if it is stated.
 
     Raises: UnreadableFile.
     """
     metadata = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
-    if not any((log_dir.path / metadata).is_dir() for log_dir in log_dirs):
+    places = [Path(metadata_log_dir)] if metadata_log_dir else [log_dir.path for log_dir in log_dirs]
+    if not any((place / metadata).is_dir() for place in places):
         return None
     from cleaner.engine.repair.topic_ids import ids_of, read_assigned  # noqa: PLC0415 - no other run loads it
 
     here = {name for log_dir in log_dirs for name, _ in log_dir.partitions(wants)}
     node_id = next((one for log_dir in log_dirs if (one := ids_of(log_dir)[0]) is not None), None)
-    assigned = read_assigned(log_dirs, None) if here and node_id is not None else None
+    assigned = read_assigned(log_dirs, metadata_log_dir) if here and node_id is not None else None
     if assigned is None or node_id is None:
         return None
     keys = {name: (assigned.topic_ids.get(name.topic, ""), name.partition) for name in here}
     return Placed(node_id, {name: assigned.partitions[key] for name, key in keys.items() if key in assigned.partitions})
 
 
-def sole_in_sync(log_dirs: Sequence[LogDir], wants: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+def sole_in_sync(
+    log_dirs: Sequence[LogDir], wants: Callable[[TopicPartition], bool], metadata_log_dir: str | None = None
+) -> list[TopicPartition]:
     """Return the partitions of several replicas of which a broker holds the only one that is in sync, sorted.
 
+    A replica that is eligible to lead counts as one in sync: when the last broker stops, it is no longer in the ISR.
     Arguments and errors are those of ``placed``.
     """
-    if (found := placed(log_dirs, wants)) is None:
+    if (found := placed(log_dirs, wants, metadata_log_dir)) is None:
         return []
-    alone = (found.node_id,)
-    return sorted(name for name, one in found.assigned.items() if len(one.replicas) > 1 and one.in_sync == alone)
+    several = ((name, one) for name, one in found.assigned.items() if len(one.replicas) > 1)
+    return sorted(name for name, one in several if {*one.in_sync, *one.eligible} == {found.node_id})
 
 
 def being_moved(log_dirs: Sequence[LogDir]) -> frozenset[TopicPartition]:

@@ -53,6 +53,8 @@ class Assignment(NamedTuple):
     leader_epoch: int
     in_sync: tuple[int, ...] = ()
     """Node ids of the replicas that have all that is committed (ISR)."""
+    eligible: tuple[int, ...] = ()
+    """Node ids of other replicas that have all of it, too (ELR)."""
 
     def directory_of(self, node_id: int) -> str | None:
         """Return the id of the log dir in which a broker has the partition; None if the broker has no replica."""
@@ -177,17 +179,20 @@ class _Assigning(Replay):
         key = fields["topicId"], fields["partitionId"]
         if "leaderEpoch" in fields:
             assigned = tuple(fields["replicas"]), tuple(fields.get("directories") or ())
-            self.partitions[key] = Assignment(*assigned, fields["leaderEpoch"], tuple(fields["isr"]))
+            eligible = tuple(fields.get("eligibleLeaderReplicas") or ())
+            self.partitions[key] = Assignment(*assigned, fields["leaderEpoch"], tuple(fields["isr"]), eligible)
             return
         before = self.partitions.get(key)
         if before is None:
             return
         replicas, directories, in_sync = fields["replicas"], fields.get("directories"), fields["isr"]
+        elr = fields.get("eligibleLeaderReplicas")
         self.partitions[key] = Assignment(
             before.replicas if replicas is None else tuple(replicas),
             before.directories if directories is None else tuple(directories),
             before.leader_epoch + (fields["leader"] != _NO_LEADER_CHANGE),
             before.in_sync if in_sync is None else tuple(in_sync),
+            before.eligible if elr is None else tuple(elr),
         )
 
 

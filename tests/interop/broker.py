@@ -54,14 +54,12 @@ class Broker:
         classpath: from ``kafka_jars.kafka_classpath``.
         log_dir: formatted if it is new.
         settings: of ``server.properties``, over what a single node needs.
-        features: with which a new log dir is formatted, ``name=level``.
     """
 
     classpath: str
     log_dir: Path
     settings: Mapping[str, str]
     ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
-    features: Sequence[str] = ()
     _process: subprocess.Popen[bytes] | None = None
     _archive: ClassArchive = field(init=False)
 
@@ -100,9 +98,9 @@ class Broker:
         """Format the log dir where it is new, and start the process."""
         properties = self._write_properties()
         if not (self.log_dir / "meta.properties").exists():
-            features = (word for feature in self.features for word in ("--feature", feature))
-            arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties), *features)
-            command = self._java(self._archive.use(), "kafka.tools.StorageTool", *arguments)
+            command = self._java(
+                self._archive.use(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)
+            )
             subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS_MAX)
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(

@@ -66,14 +66,15 @@ def run(args: argparse.Namespace) -> int:
         args.log_dir = list(dict.fromkeys([*args.log_dir, args.to_dir]))
     with ProgressBar("moving") as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
-        cleaner, _, missing = open_cleaner(args, listener, patience=Waiting())
+        cleaner, loaded, missing = open_cleaner(args, listener, patience=Waiting())
         for found in missing:
             complain(str(found))
         log_dirs = cleaner.opened().log_dirs
         target = target_of(args.to_dir, log_dirs)
         for wanted in args.partitions:
             check_partition(wanted, (found for log_dir in log_dirs for found, _ in log_dir.partitions()), log_dirs)
-        warn_of_sole_replicas((log_dir.path for log_dir in log_dirs), [str(wanted) for wanted in args.partitions])
+        named, place = [str(wanted) for wanted in args.partitions], loaded.layers.broker_policy().metadata_log_dir
+        warn_of_sole_replicas((log_dir.path for log_dir in log_dirs), named, place)
         if args.print_reassignment:
             return _print_reassignment(args, cleaner)
         moves = _moves(args, cleaner, target)

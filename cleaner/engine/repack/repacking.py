@@ -169,7 +169,8 @@ class _Repacker:
     def __init__(self, opened: OpenLogDirs, plan: Plan, asked: RepackRequest, planned: Plan | None) -> None:
         self._means, self._plan, self._asked = opened.means, plan, asked
         self._moving = being_moved(opened.log_dirs)
-        self._placed = placed(opened.log_dirs, lambda name: is_named(name, asked.request.topics))
+        metadata_log_dir = opened.means.broker.metadata_log_dir
+        self._placed = placed(opened.log_dirs, lambda name: is_named(name, asked.request.topics), metadata_log_dir)
         partitions = planned.partitions if planned else ()
         self._first = {one.key: one for one in partitions}
 

@@ -34,6 +34,12 @@ def with_replicas(topic_id: str, in_sync: tuple[bytes, ...]) -> bytes:
     return encode_partition(topic_id, 0, 1, "A" * 22, 0).replace(alone + alone, all_of_them + array(*in_sync), 1)
 
 
+def with_eligible(value: bytes, eligible: bytes) -> bytes:
+    """The same PartitionRecord in a version that has eligible leader replicas, and with one of them."""
+    found = array(eligible)
+    return value[:2] + bytes([2]) + value[3:-1] + bytes([1, 1, len(found)]) + found
+
+
 def array(*numbers: bytes) -> bytes:
     return bytes([len(numbers) + 1]) + b"".join(numbers)
 
@@ -64,3 +70,30 @@ def test_a_partition_with_another_one_in_sync_or_with_one_replica_alone_is_not_n
 ) -> None:
     main(["clean", "-n", "--topic", topic, "--log-dir", str(log_dir)])
     assert WORDS not in capsys.readouterr().err
+
+
+def lines_of(log_dir: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    main(["clean", "-n", "--log-dir", str(log_dir), *words])
+    return [line for line in capsys.readouterr().err.splitlines() if WORDS in line]
+
+
+@pytest.mark.parametrize(("eligible", "is_named"), [(OWN, True), (OTHERS[0], False)])
+def test_replica_that_is_eligible_to_lead_counts_as_one_in_sync(
+    eligible: bytes, is_named: bool, log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When the last broker of a partition stops, its ISR is empty, and it is the one that may lead."""
+    topic_id = read_assignments(metadata_log(log_dir).parent).topic_ids["clicks"]
+    append_metadata(log_dir, [with_eligible(with_replicas(topic_id, ()), eligible)])
+    assert read_assignments(metadata_log(log_dir).parent).partitions[topic_id, 0].in_sync == ()
+    assert bool(lines_of(log_dir, capsys, "--topic", "clicks")) == is_named
+
+
+def test_metadata_log_in_a_directory_of_its_own_is_asked(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata, properties = tmp_path / "metadata", tmp_path / "server.properties"
+    metadata.mkdir()
+    shutil.move(metadata_log(log_dir).parent, metadata)
+    shutil.copy(log_dir / META_PROPERTIES_FILE, metadata)
+    properties.write_text(f"log.dirs={log_dir}\nnode.id=1\nmetadata.log.dir={metadata}\n")
+    assert lines_of(log_dir, capsys, "--server-properties", str(properties), "--topic", "orders")
