@@ -96,7 +96,9 @@ def _tell(partition: ErasedPartition, page: Page, erasure: Erasure) -> None:
     if linked and erasure.output is None:
         page.note(f"{counted(linked, 'segment')} has another hard link, which keeps the old bytes")
     if partition.waiting:
-        page.note(f"{counted(partition.waiting, 'log')} waits there as .deleted since before, and was not read")
+        verbs = ("waits", "was") if partition.waiting == 1 else ("wait", "were")
+        waiting = counted(partition.waiting, "log")
+        page.note(f"{waiting} {verbs[0]} there as .deleted since before, and {verbs[1]} not read")
     if partition.until_ms is not None:
         page.note(
             f"the old bytes wait as .deleted until {moment(partition.until_ms)}; then the next clean unlinks them, and "

@@ -153,7 +153,7 @@ class Certifier:
             "with_tombstones": self.asked.with_tombstones,
             "host": socket.gethostname(),
             "node_id": next((node for node, _ in nodes if node is not None), None),
-            "cluster_id": next(filter(None, map(_cluster_id, log_dirs)), None),
+            "cluster_id": next(filter(None, map(cluster_id_of, log_dirs)), None),
             "log_dirs": [
                 {"path": str(log_dir.path), "directory_id": directory}
                 for log_dir, (_, directory) in zip(log_dirs, nodes, strict=True)
@@ -396,7 +396,8 @@ def _not_searched(proof: ErasureProof) -> Iterator[str]:
         yield "new files kept appearing"
 
 
-def _cluster_id(log_dir: LogDir) -> str | None:
+def cluster_id_of(log_dir: LogDir) -> str | None:
+    """Return the ``cluster.id`` in the ``meta.properties`` of a log dir; None if there is none that can be read."""
     try:
         found = read_properties(log_dir.path / META_PROPERTIES_FILE).get("cluster.id")
     except LogCleanerError:

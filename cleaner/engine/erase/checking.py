@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from cleaner.engine.erase.certificate import read_certificate
+from cleaner.engine.erase.certificate import cluster_id_of, read_certificate
 from cleaner.engine.journal import REPLACING, partition_of, read_journal
+from cleaner.engine.repair.topic_ids import ids_of
 from policies.certificates import (
     CertifiedReplica,
     ErasureOutcome,
@@ -78,6 +79,24 @@ class NothingCertifiedThere(LogCleanerError):
         return f"{self.path}: no partition of this certificate lies in {self.places}; name the log dir that has them"
 
 
+class CertifiedElsewhere(LogCleanerError):
+    """A log dir of another broker than the certificate: its replicas have other files."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+    log_dir: Path
+    key: str
+    certified: str
+    own: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: is of {self.key} {self.certified}, and {self.log_dir} of {self.own}; check it on that "
+            "broker, or name a log dir of that broker with --log-dir"
+        )
+
+
 class JudgedFile(NamedTuple):
     """A certified file, and what became of it."""
 
@@ -109,9 +128,12 @@ def check(path: Path, log_dirs: Sequence[Path]) -> CheckedCertificate:
     Raises:
         CorruptCertificate, UnreadableFile; as ``LogDir.open`` for a log dir that is not there.
         NothingCertifiedThere: the named log dirs have no partition of it.
+        CertifiedElsewhere: a log dir is another broker's.
     """
     certificate = read_certificate(path)
     opened = _opened(path, certificate, log_dirs)
+    for log_dir in opened:
+        _check_broker(path, certificate, log_dir)
     since = {log_dir.path: _Since.of(log_dir, certificate["time_ms"]) for log_dir in opened}
     found: list[JudgedFile] = []
     for partition in certificate["partitions"]:
@@ -136,6 +158,17 @@ def _opened(path: Path, certificate: ErasureCertificateDocument, named: Sequence
     if wanted and not any(name in wanted for log_dir in opened for name, _ in log_dir.partitions()):
         raise NothingCertifiedThere(path, ", ".join(str(log_dir.path) for log_dir in opened))
     return opened
+
+
+def _check_broker(path: Path, certificate: ErasureCertificateDocument, log_dir: LogDir) -> None:
+    node_id, _ = ids_of(log_dir)
+    ids = (
+        ("cluster.id", certificate["cluster_id"], cluster_id_of(log_dir)),
+        ("node.id", certificate["node_id"], node_id),
+    )
+    for key, certified, own in ids:
+        if None not in (certified, own) and certified != own:
+            raise CertifiedElsewhere(path, log_dir.path, key, str(certified), str(own))
 
 
 @dataclass(frozen=True, slots=True)

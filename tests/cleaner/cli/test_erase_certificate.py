@@ -156,6 +156,22 @@ def test_a_log_dir_that_lies_elsewhere_now_is_named(log_dir, tmp_path, capsys) -
     assert f"no partition of this certificate lies in {moved}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("key", "there"), [("node.id", "2"), ("cluster.id", "other")])
+def test_a_log_dir_of_another_broker_is_refused_wherever_it_lies(log_dir, tmp_path, capsys, key, there) -> None:
+    ids, certificate = {"version": "1", "node.id": "1", "cluster.id": "ours"}, tmp_path / "cert.json"
+    other = shutil.copytree(log_dir, tmp_path / "other")
+    for place, properties in ((log_dir, ids), (other, ids | {key: there})):
+        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+        (place / "meta.properties").write_text(lines)
+    assert erase(log_dir, certificate) == 0
+    assert check(certificate, "--log-dir", str(other)) == 2
+    told = capsys.readouterr().err
+    assert f"is of {key} {ids[key]}, and {other} of {there}; check it on that broker" in told
+    shutil.rmtree(log_dir)
+    other.rename(log_dir)
+    assert check(certificate) == 2
+
+
 def test_pending_names_the_replica_that_is_owed(log_dir, tmp_path, capsys) -> None:
     ours, other = tmp_path / "1.json", tmp_path / "2.json"
     assert erase(log_dir, ours, "--delete-delay", "0") == 0
