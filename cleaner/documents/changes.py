@@ -608,6 +608,8 @@ class RestoreTierDocument(TypedDict):
     """The moment as of which logs are restored, in epoch ms; null for all that there is."""
     cut: list[CutOfTier]
     """The logs that lose something by that."""
+    clamped: list[AsOfClamped]
+    """The committed offsets above the end of a log, which get that end."""
     files: Count
     """Files that were brought."""
     bytes: Count

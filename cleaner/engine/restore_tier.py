@@ -10,6 +10,8 @@ Epochs:     of a topic that was created anew the controller counts leader epochs
             of the controller wipes the broker's epochs, so all batches get the one that the controller has now, while
             their bytes pass. No CRC covers it.
 Sums:       a ``.log`` is written once, so the SHA-256 that is computed while its bytes pass goes into the manifest.
+Commits:    a committed offset above the end of its log, and with ``ids_from`` one with a leader epoch or a topic id of
+            old, is written once more behind ``__consumer_offsets``: consumers would wait for that epoch.
 Until:      ``as_of.reading`` says where each log ends as of a moment, before anything is brought; the view ends there.
             Logs that are no history stay whole: a transaction coordinator must never fall back to an older epoch.
 Never:      a write to the tier, or to a log dir that is read.
@@ -20,23 +22,26 @@ Source: Kafka LogManager.checkpointLogStartOffsets, LeaderEpochFileCache.assign.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cleaner.engine.as_of.reading import LogToCut, cuts_of
+from cleaner.engine.as_of.commits import is_as_anew, partition_for, value_anew, write_commits
+from cleaner.engine.as_of.reading import CommittedOffset, LogToCut, committed_offsets, cuts_of
 from cleaner.engine.copy.manifest import manifest_of_restored
 from cleaner.engine.fetch import Alteration, Fetch
-from policies.as_of import Cut
+from policies.as_of import Cut, OpenPart
 from policies.findings.findings import FindingCode
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.directory import entries
 from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import list_partition
 from storage.log.producer_state import ProducerState
 from storage.log.rebuild import RebuildTerms, rebuild_segment, with_due_offsets
@@ -68,9 +73,11 @@ from storage.records.read_batches import PREFIX_BYTES, batch_size
 from storage.records.v2 import MAGIC_POSITION, MAGIC_V2
 from storage.segment import reading
 from storage.stores.paths import look_anew
+from storage.tiers.joining import OFFSET_MAX
 from storage.tiers.metadata import TOPIC as REMOTE_METADATA_TOPIC
 from storage.tiers.restored import RestoredPartition, restored_of
 from storage.tiers.view import JoinedLog, TierView, view_at, view_of
+from storage.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
     from cleaner.engine.means import Means
@@ -86,6 +93,7 @@ _DERIVED: Final = frozenset(
         FindingCode.OFFSET_INDEX_CORRUPT,
         FindingCode.OFFSET_INDEX_WRONG,
         FindingCode.TIME_INDEX_CORRUPT,
+        FindingCode.TIME_INDEX_PADDED,
         FindingCode.TIME_INDEX_WRONG,
         FindingCode.TXN_INDEX_CORRUPT,
         FindingCode.TXN_INDEX_WRONG,
@@ -98,6 +106,7 @@ _DERIVED: Final = frozenset(
 """What is wrong with files that the log tells anew."""
 _NO_HISTORY: Final = (INTERNAL_TOPICS - {"__consumer_offsets"}) | {REMOTE_METADATA_TOPIC, CLUSTER_METADATA_TOPIC}
 """The topics that are restored as they are, whatever the moment."""
+_OFFSETS: Final = "__consumer_offsets"
 _METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _WRITTEN: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
 _EPOCH: Final = struct.Struct(">i")
@@ -131,6 +140,16 @@ class CutLog(NamedTuple):
     """Whether a whole segment that is left out has no record newer than the moment."""
 
 
+class Commit(NamedTuple):
+    """A committed offset that is written once more."""
+
+    log: TopicPartition
+    """The partition of ``__consumer_offsets`` that has it."""
+    found: CommittedOffset
+    end: int
+    """The offset that it gets."""
+
+
 class RestorePlan(NamedTuple):
     """The partitions that will be restored, and what cannot be."""
 
@@ -144,6 +163,13 @@ class RestorePlan(NamedTuple):
     """The moment as of which logs are restored, epoch ms; None for all that there is."""
     cut_logs: tuple[CutLog, ...] = ()
     """The logs that lose something by that."""
+    commits: tuple[Commit, ...] = ()
+    """The committed offsets that are written once more, by the log that has them."""
+
+    @property
+    def clamped(self) -> tuple[Commit, ...]:
+        """Return the committed offsets that lie above the end of their log, and get that end."""
+        return tuple(one for one in self.commits if one.end < one.found.offset)
 
     @property
     def is_whole(self) -> bool:
@@ -191,19 +217,71 @@ class TierRestore:
             joined = view.joined(name)
             if joined is None or not joined.pieces:
                 problems.append(f"{name}: the tier has no segment of it that can be read")
-            elif self.ids_from and self._assigned(name) is None:
-                problems.append(f"{name}: no topic of that name was created in {self.ids_from}; create it first")
-            else:
+            elif not (problem := self._problem_of_new(name)):
                 found.append(joined)
-        others = () if self.ids_from else self._others(view)
-        cut_logs = self._cut(view, found, others) if self.until_ms is not None else ()
+            else:
+                problems.append(problem)
+        others = self._others(view, problems)
+        cut_logs, pending = self._cut(view, found, others) if self.until_ms is not None else ([], ())
         problems += self._compacted(cut_logs)
         names = [joined.partition.topic_partition for joined in found]
-        restored = (_restored(self.source, view, joined) for joined in map(view.joined, names) if joined)
+        restored = tuple(_restored(self.source, view, joined) for joined in map(view.joined, names) if joined)
+        commits = tuple(self._commits(restored, others, pending))
+        problems += self._misplaced(commits)
         whole = (*problems, *view.problems)
-        return RestorePlan(str(self.tier), tuple(restored), tuple(others), whole, self.until_ms, tuple(cut_logs))
+        return RestorePlan(str(self.tier), restored, tuple(others), whole, self.until_ms, tuple(cut_logs), commits)
 
-    def _cut(self, view: TierView, found: Iterable[JoinedLog], others: Iterable[str]) -> list[CutLog]:
+    def _problem_of_new(self, name: TopicPartition) -> str:
+        """Return why a partition cannot take the place of one that was created anew; empty if it can."""
+        if self.ids_from is None:
+            return ""
+        if self._assigned(name) is None:
+            return f"{name}: no topic of that name was created in {self.ids_from}; create it first"
+        return ""
+
+    def _commits(
+        self, restored: Iterable[RestoredPartition], others: Iterable[str], pending: Iterable[OpenPart]
+    ) -> Iterator[Commit]:
+        """Yield the committed offsets that no longer fit: those above the end of a log, of new topics all with epochs
+        or ids.
+        """
+        ends = {one.name: one.end for one in restored}
+        names = {_topic_partition(other) for other in others}
+        open_ = [
+            (name, AbortedTxn(part.producer_id, part.first_offset, OFFSET_MAX, 0))
+            for name, part, commits in pending
+            if not commits
+        ]
+        for log in sorted(name for name in names if name.topic == _OFFSETS):
+            segments = list_partition(self.source / str(log)).segments
+            if not segments:
+                continue
+            span = segments[0].base_offset, next_offset_of(segments[-1])
+            for found in committed_offsets(log, segments, span, [txn for name, txn in open_ if name == log]):
+                where = found.topic_partition
+                if where not in ends and where in names:
+                    ends[where] = _end_of(self.source / str(where))
+                if where in ends and (found.offset > ends[where] or (self.ids_from and not is_as_anew(found))):
+                    yield Commit(log, found, min(found.offset, ends[where]))
+
+    def _misplaced(self, commits: Iterable[Commit]) -> Iterator[str]:
+        """Yield the partitions of groups that a new cluster looks for in other partitions."""
+        if self.ids_from is None:
+            return
+        told = set[TopicPartition]()
+        topic_id = self._created.topic_ids.get(_OFFSETS)
+        count = sum(known == topic_id for known, _ in self._created.partitions)
+        for log, found, _ in commits:
+            if log not in told and partition_for(found.group, count) != log.partition:
+                told.add(log)
+                yield (
+                    f"{log}: group {found.group} is looked for in partition {partition_for(found.group, count)} of "
+                    f"{count}; create {_OFFSETS} with as many partitions as it had"
+                )
+
+    def _cut(
+        self, view: TierView, found: Iterable[JoinedLog], others: Iterable[str]
+    ) -> tuple[list[CutLog], tuple[OpenPart, ...]]:
         """Find out where the logs end as of the moment, and have the view end there."""
         assert self.until_ms is not None
         known_ms = {joined.partition.topic_partition: _newest_of(joined) for joined in found}
@@ -216,10 +294,11 @@ class TierRestore:
         cuts = cuts_of(logs)
         before = {name: (log.end, log.has_older_behind) for name, log in logs.items() if cuts[name].offset < log.end}
         view.end_at({name: cuts[name].offset for name in before})
-        return [
+        cut_logs = [
             CutLog(name, _end_of(self.source / str(name)), end, cuts[name], has_older_behind)
             for name, (end, has_older_behind) in before.items()
         ]
+        return cut_logs, cuts.open_parts
 
     def _compacted(self, cut_logs: Iterable[CutLog]) -> Iterator[str]:
         """Yield the logs that compaction changed behind the moment."""
@@ -231,11 +310,24 @@ class TierRestore:
                     f"records that had a later one of their key by then are missing"
                 )
 
-    def _others(self, view: TierView) -> list[str]:
+    def _others(self, view: TierView, problems: list[str]) -> list[str]:
+        """Return the partitions that log dirs alone have; note why others of them are left out."""
         here = (directory.name for _, directory in LogDir(self.source).partitions())
         tiered = {str(name) for name in view.tiered()}
         named = (name for name in here if name not in tiered and parse_partition_dir_name(name))
-        return sorted(name for name in named if is_named(_topic_partition(name), self.topics))
+        wanted = sorted(name for name in named if is_named(_topic_partition(name), self.topics))
+        if self.ids_from is None:
+            return wanted
+        fit = []
+        for name in wanted:
+            topic_partition = _topic_partition(name)
+            if topic_partition.topic in _NO_HISTORY:
+                continue
+            if problem := self._problem_of_new(topic_partition):
+                problems.append(problem)
+            else:
+                fit.append(name)
+        return fit
 
     def fetch(self, directory: Path, means: Means, threads: int, plan: RestorePlan) -> Fetch:
         """Return what brings the files of a plan."""
@@ -261,26 +353,28 @@ class TierRestore:
         _, epoch = assigned
         return Alteration(epoch, lambda pieces: numbered(pieces, epoch))
 
-    def finish(self, root: Path, plan: RestorePlan, fs: FileSystem) -> None:
+    def finish(self, root: Path, plan: RestorePlan, fs: FileSystem, now_ms: int) -> None:
         """Write what a broker reads first. May be done again.
 
         Raises: LogDirLocked, OutOfSpace, UnreadableFile, CorruptBatch.
         """
         base = self.source
         if self.ids_from is not None:
+            starts = {one.name: one.start for one in plan.partitions}
+            starts |= {name: _start_of(root / str(name)) for name in map(_topic_partition, plan.as_they_are)}
             with LogDir(self.ids_from).lock_to_read(fs):
-                _take(self.ids_from, root, {str(one.name) for one in plan.partitions}, fs)
+                _take(self.ids_from, root, set(map(str, starts)), fs)
             base = self.ids_from
-            for one in plan.partitions:
-                self._number_anew(root / str(one.name), one, fs)
-        self._write_checkpoints(base, LogDir(root), plan, fs)
+            for name, start in starts.items():
+                self._number_anew(root / str(name), name, start, fs)
+        self._write_checkpoints(base, LogDir(root), plan, _write_commits(root, plan, fs, now_ms), fs)
 
-    def _number_anew(self, directory: Path, one: RestoredPartition, fs: FileSystem) -> None:
+    def _number_anew(self, directory: Path, name: TopicPartition, start: int, fs: FileSystem) -> None:
         """Give a partition the topic id and the leader epoch that the controller has now; its batches have it."""
-        assigned = self._assigned(one.name)
+        assigned = self._assigned(name)
         assert assigned is not None
         topic_id, epoch = assigned
-        epochs = format_leader_epochs([LeaderEpochEntry(epoch, one.start)])
+        epochs = format_leader_epochs([LeaderEpochEntry(epoch, start)])
         fs.replace_file(directory / LEADER_EPOCH_CHECKPOINT, epochs, Purpose.COPY)
         fs.replace_file(directory / PARTITION_METADATA_FILE, format_partition_metadata(topic_id), Purpose.COPY)
 
@@ -298,18 +392,37 @@ class TierRestore:
             raise NoTopicIds(self.ids_from)
         return read_assignments(directory)
 
-    def _write_checkpoints(self, base: Path, restored: LogDir, plan: RestorePlan, fs: FileSystem) -> None:
+    def _write_checkpoints(
+        self, base: Path, restored: LogDir, plan: RestorePlan, committed: Mapping[TopicPartition, int], fs: FileSystem
+    ) -> None:
         """Write where each restored log starts, and up to where it is checked and committed."""
         here = {str(one.name) for one in plan.partitions} | set(plan.as_they_are)
         ends = {one.name: one.end for one in plan.cut_logs}
-        for file in OFFSET_CHECKPOINTS if ends else _WRITTEN:
-            stated = LogDir(base).offsets(file)
-            before = {} if self.ids_from else stated
-            offsets = {name: offset for name, offset in stated.items() if self.ids_from or str(name) in here}
+        for file in OFFSET_CHECKPOINTS if ends or self.ids_from else _WRITTEN:
+            before = LogDir(self.source).offsets(file)
+            offsets = {name: offset for name, offset in before.items() if str(name) in here}
+            if self.ids_from:
+                stated = LogDir(base).offsets(file)
+                offsets |= {name: offset for name, offset in stated.items() if str(name) not in here}
             for one in plan.partitions if file in _WRITTEN else ():
                 offsets[one.name] = one.offset_in(file, before.get(one.name, 0))
             offsets = {name: min(offset, ends.get(name, offset)) for name, offset in offsets.items()}
+            if file == HIGH_WATERMARK_CHECKPOINT:
+                offsets |= committed
             restored.write_offsets(file, offsets, fs)
+
+
+def _write_commits(root: Path, plan: RestorePlan, fs: FileSystem, now_ms: int) -> dict[TopicPartition, int]:
+    """Write the committed offsets that changed, behind the logs that have them. Return where these logs end then."""
+    ends = {}
+    for log, group in groupby(plan.commits, key=lambda commit: commit.log):
+        directory = root / str(log)
+        segments = list_partition(directory).segments
+        epochs = read_leader_epochs(directory)
+        commits = [(one.found.key, value_anew(one.found, one.end)) for one in group]
+        epoch, base = epochs[-1].epoch if epochs else -1, next_offset_of(segments[-1])
+        ends[log] = write_commits(fs, directory, base, commits, plan.until_ms or now_ms, epoch, _INDEX_INTERVAL_BYTES)
+    return ends
 
 
 def numbered(pieces: Iterable[bytes | memoryview], epoch: int) -> Iterator[bytes | memoryview]:
@@ -363,6 +476,10 @@ def _newest_of(joined: JoinedLog) -> dict[int, int]:
         if piece.remote and not piece.is_cut_at_start and not piece.is_cut_at_end
         if piece.remote.max_timestamp_ms is not None
     }
+
+
+def _start_of(directory: Path) -> int:
+    return next((segment.base_offset for segment in list_partition(directory).segments), 0)
 
 
 def _end_of(directory: Path) -> int:
@@ -422,7 +539,9 @@ def remade(checked: Checked, root: Path, plan: RestorePlan, means: Means) -> tup
     """Make again what the check found wrong, of each partition that was restored. Return the partitions."""
     wrong = {finding.path for finding in checked.findings if finding.code in _DERIVED}
     made = []
-    for name in dict.fromkeys([*(one.name for one in plan.partitions), *(one.name for one in plan.cut_logs)]):
+    changed = [one.name for one in plan.partitions] + [one.name for one in plan.cut_logs]
+    changed += [one.log for one in plan.commits]
+    for name in dict.fromkeys(changed):
         directory = root / str(name)
         if any(path.startswith(str(directory)) for path in wrong):
             with suppress(CorruptBatch):  # the check names the batch, and the files stay as they were

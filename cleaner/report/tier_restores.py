@@ -71,6 +71,16 @@ class TierRestoreReport:
                 }
                 for one in plan.cut_logs
             ],
+            "clamped": [
+                {
+                    "group": one.found.group,
+                    "topic": one.found.topic_partition.topic,
+                    "partition": one.found.topic_partition.partition,
+                    "offset": one.found.offset,
+                    "clamped_to": one.end,
+                }
+                for one in plan.clamped
+            ],
             "files": fetched.files if fetched else 0,
             "bytes": fetched.size_bytes if fetched else 0,
             "resumed_bytes": fetched.resumed_bytes if fetched else 0,
@@ -93,6 +103,12 @@ class TierRestoreReport:
         if self.plan.as_they_are:
             page.line(f"From log dirs, as they are: {counted(len(self.plan.as_they_are), 'partition')}")
         self._tell_cut(page)
+        for clamp in self.plan.clamped:
+            where = printable(str(clamp.found.topic_partition))
+            words = f"group {printable(clamp.found.group)}: {where} clamped from {clamp.found.offset} to {clamp.end}"
+            page.line(words, hanging=2)
+        if renewed := len(self.plan.commits) - len(self.plan.clamped):
+            page.line(f"{counted(renewed, 'committed offset')} of groups lose the leader epochs of old")
         if self.fetched is None:
             page.line(f"Dry run: nothing was written to {printable(self.directory)}.")
         elif self.checked is not None:

@@ -5,7 +5,8 @@ URL. So a task on another machine, which has nothing but the path, sees the same
 
 What it shows:  the files of the local log dirs; for each partition that is tiered its joined log (``joining``) as the
                 files of a partition directory, with the epochs of the lineage and the topic id; the offset checkpoints
-                of all log dirs in one file. Below ``.remote`` each segment of the tier by itself, in a directory
+                of all log dirs in one file. Of several replicas the one that reaches furthest counts. Below
+                ``.remote`` each segment of the tier by itself, in a directory
                 TOPICID.SEGMENTID.segment/TOPIC-PARTITION, which no listing names.
 Until:          ``end_at`` has logs end at an offset. What lies behind it is not shown.
 Restored:       if the name has a ``!``, it looks like the log dir that ``restore-tier`` would make: checkpoints speak
@@ -42,6 +43,7 @@ from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
     INCOMPLETE_FILE,
     LEADER_EPOCH_CHECKPOINT,
     LOCK_FILE,
@@ -69,6 +71,7 @@ from storage.tiers.restored import RestoredPartition, restored_of
 from storage.tiers.segments import RemoteSegment, TieredPartition, TierFile
 from storage.tiers.tier import Tier
 
+_METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _REMOTE: Final = ".remote"
 _HELD: Final = ".segment"
 """Behind the ids of a segment, so that no such name looks like that of a partition."""
@@ -283,12 +286,16 @@ class TierView:
 
     @cached_property
     def _local_dirs(self) -> Mapping[str, Path]:
-        """The directories of partitions in the local log dirs, by name; the first one of a name counts."""
-        found: dict[str, Path] = {}
+        """The directories of partitions in the local log dirs, by name.
+
+        Of several replicas that of the latest leader epoch counts, and of those the longest one.
+        """
+        found: dict[str, list[Path]] = {}
         for log_dir in self.log_dirs:
-            for _, directory in LogDir(log_dir).partitions():
-                found.setdefault(directory.name, directory)
-        return found
+            for directory in (*(path for _, path in LogDir(log_dir).partitions()), log_dir / _METADATA_DIR):
+                if directory.name != _METADATA_DIR or directory.is_dir():
+                    found.setdefault(directory.name, []).append(directory)
+        return {name: max(held, key=_reach) if len(held) > 1 else held[0] for name, held in found.items()}
 
     def _join(self, partition: TieredPartition) -> JoinedLog:
         local = self._local(str(partition))
@@ -432,7 +439,7 @@ class TierView:
                 return {name: _Shown(StoredEntry(name, is_directory=True)) for name in self._held}
             return self._alone(parts[1], parts[2] if len(parts) > 2 else None) if len(parts) <= 3 else {}
         found: dict[str, _Shown] = {}
-        for log_dir in self.log_dirs:
+        for log_dir in [held.parent] if (held := self._local(directory)) else self.log_dirs:
             with suppress(FileNotFoundError, NotADirectoryError):
                 found = _passed_on(log_dir / directory)
                 break
@@ -464,7 +471,10 @@ class TierView:
         """Return what the checkpoints of a name say of all log dirs; if restored, of the joined logs."""
         offsets: dict[TopicPartition, int] = {}
         for log_dir in self.log_dirs:
-            offsets |= LogDir(log_dir).offsets(checkpoint)
+            for name, offset in LogDir(log_dir).offsets(checkpoint).items():
+                local = self._local(str(name))
+                if local is None or local.parent == log_dir:  # that of another replica says nothing about this one
+                    offsets[name] = offset
         if self.restored is None or checkpoint == CLEANER_OFFSET_CHECKPOINT:
             return offsets
         for name in self.tiered():
@@ -601,6 +611,17 @@ def _local_files_until(directory: Path, end: int) -> dict[str, OriginalFile]:
         kept = [entry for entry in epochs if entry.start_offset < end]
         shown[LEADER_EPOCH_CHECKPOINT] = MadeFile(format_leader_epochs(kept))
     return shown
+
+
+def _reach(directory: Path) -> tuple[int, int]:
+    """Return the latest leader epoch of a log, and its end; -1 for what cannot be read."""
+    epoch, end = -1, -1
+    with suppress(LogCleanerError):
+        epoch = max((entry.epoch for entry in read_leader_epochs(directory)), default=-1)
+    with suppress(LogCleanerError):
+        segments = list_partition(directory).segments
+        end = next_offset_of(segments[-1]) if segments else -1
+    return epoch, end
 
 
 def _is_log(name: str) -> bool:

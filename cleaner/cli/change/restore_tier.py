@@ -102,7 +102,7 @@ def _carry_out(args: argparse.Namespace, restore: TierRestore, plan: RestorePlan
 
         def finish(check: Checks, log_dir: LogDir) -> Checked | None:
             nonlocal made_anew
-            restore.finish(log_dir.path, plan, means.fs)
+            restore.finish(log_dir.path, plan, means.fs, means.clock.now_ms())
             found = check(log_dir)
             if found is not None and (made_anew := remade(found, log_dir.path, plan, means)):
                 found = check(log_dir)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.as_of.commits import clamped_value, write_commits
 from cleaner.engine.as_of.deciding import AsOf, NotAsItWas, PartitionAsOf, decide
-from cleaner.engine.as_of.reading import CommittedOffset
 from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.copy.copying import OutputDir, is_of_the_partition
 from cleaner.engine.copy.manifest import manifest_of_restored
@@ -28,7 +28,6 @@ from policies.plan import Plan, Request
 from storage.checkpoints import format_leader_epochs, format_offset_checkpoint, parse_leader_epochs, truncate_from_end
 from storage.errors import LogCleanerError, Stopped
 from storage.filesystem import Purpose
-from storage.indexes import IndexBuilder
 from storage.log.listing import Listing, list_partition
 from storage.log.rebuild import RebuildTerms, RebuiltProducers, rebuild_segment
 from storage.log.recovery import plan_recovery
@@ -42,16 +41,11 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
-from storage.records import Record, encode_batch
 from storage.segment import SegmentFile
 from storage.stores.paths import path_of_text
 
 _NOT_COPIED: Final = frozenset({*CHECKPOINTS, MANIFEST_FILE, INCOMPLETE_FILE})
 _SMALL_FILES_BYTES: Final = 1 << 20
-_OFFSET_AT: Final = slice(2, 10)
-_EPOCH_AT: Final = slice(10, 14)
-_EPOCH_SINCE: Final = 3
-"""Behind its version, the value of a committed offset has the offset, and since version 3 its leader epoch."""
 
 
 def look_as_of(
@@ -226,24 +220,14 @@ class _Writer:
         base, until_ms = one.place.end_offset, self.found.until_ms
         if not one.place.kept:
             return base
-        records = [
-            Record(base + number, until_ms or 0, offset.key, clamped_value(offset, self.found.ends))
-            for number, offset in enumerate(one.clamped)
-        ]
         epoch = -1
         with suppress(LogCleanerError):
             path = self.moment.directories[str(one.topic_partition)].path / LEADER_EPOCH_CHECKPOINT
             kept = truncate_from_end(parse_leader_epochs(read_file(path) or b"", path), base)
             epoch = kept[-1].epoch if kept else epoch
-        data = encode_batch(records, partition_leader_epoch=epoch)
-        log = target / segment_file_name(base, FileKind.LOG)
-        indexes = IndexBuilder(base, self.intervals[one.topic_partition], log)
-        indexes.append(0, len(data), records[-1].offset, records[-1].timestamp_ms)
-        index, time_index = indexes.seal()
-        self._write(target / segment_file_name(base, FileKind.INDEX), index)
-        self._write(target / segment_file_name(base, FileKind.TIME_INDEX), time_index)
-        self._write(log, data)
-        return base + len(records)
+        commits = [(offset.key, clamped_value(offset, self.found.ends)) for offset in one.clamped]
+        interval_bytes = self.intervals[one.topic_partition]
+        return write_commits(self.means.fs, target, base, commits, until_ms or 0, epoch, interval_bytes)
 
     def _write(self, path: Path, data: bytes) -> None:
         with self.means.fs.create(path, path.parent, Purpose.COPY) as file:
@@ -257,12 +241,3 @@ class _Writer:
 
     def _copy_listed(self, file: SegmentFile, target: Path, output: OutputDir) -> None:
         output.copy(file.path, self.moment.entry(file.path), target / str(file.name))
-
-
-def clamped_value(offset: CommittedOffset, ends: Mapping[TopicPartition, int]) -> bytes:
-    """Return the value of a committed offset with the end of its partition, and no leader epoch."""
-    value = bytearray(offset.value)
-    value[_OFFSET_AT] = ends[offset.topic_partition].to_bytes(8, "big")
-    if int.from_bytes(value[:2], "big") >= _EPOCH_SINCE:
-        value[_EPOCH_AT] = b"\xff" * 4
-    return bytes(value)
