@@ -144,7 +144,7 @@ class Fetch:
             UnusableOutput, IncompleteCopy, NotALogDir, CopyDoesNotFit, AlreadyFetching: nothing was written.
             SourceChanged, OutOfSpace, UnreadableFile, Stopped, StoreError: a later run goes on.
         """
-        self._check_usable()
+        check_directory(self._directory)
         look_anew([self._source])
         log_dir = LogDir.open(self._source)
         manifest = read_manifest(self._source)
@@ -190,22 +190,6 @@ class Fetch:
     def is_finished(self) -> bool:
         """Return whether the directory has its name."""
         return not self.unfinished.exists()
-
-    def _check_usable(self) -> None:
-        path = self._directory
-        if not path.parent.is_dir():
-            raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
-        check_in_no_copy(path)
-        if not path.exists():
-            return
-        if not path.is_dir():
-            raise UnusableOutput(path, "is no directory", "name a new or an empty one")
-        if any(path.iterdir()):
-            raise UnusableOutput(path, "is not empty", "name a new or an empty one")
-        if path.is_mount():
-            raise UnusableOutput(
-                path, "is a mount point, whose name no other directory can get", "name a new one in it"
-            )
 
     @contextmanager
     def _opened(self, directories: Iterable[str]) -> Iterator[Mapping[str, _Noted]]:
@@ -368,6 +352,21 @@ class Fetch:
         fs.fsync_dir(self.unfinished, Purpose.COPY)
         fs.rename(self.unfinished, self._directory, Purpose.COPY)
         fs.fsync_dir(self._directory.parent, Purpose.COPY)
+
+
+def check_directory(path: Path) -> None:
+    """Refuse a directory that cannot be made, or is not empty. Raises: UnusableOutput; as of a store."""
+    if not path.parent.is_dir():
+        raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
+    check_in_no_copy(path)
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise UnusableOutput(path, "is no directory", "name a new or an empty one")
+    if any(path.iterdir()):
+        raise UnusableOutput(path, "is not empty", "name a new or an empty one")
+    if path.is_mount():
+        raise UnusableOutput(path, "is a mount point, whose name no other directory can get", "name a new one in it")
 
 
 def _files_of(moment: Moment) -> dict[str, EntrySeen]:

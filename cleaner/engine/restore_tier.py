@@ -203,6 +203,13 @@ class TierRestore:
         """Return the log dir that shows the tier and the log dirs as one."""
         return view_of(self.tier, self.log_dirs, self.keys)
 
+    def known(self) -> set[TopicPartition]:
+        """Return the partitions of the tier and of the log dirs. Raises: as ``plan``."""
+        view = view_at(self.source)
+        assert view is not None
+        here = (directory.name for _, directory in LogDir(self.source).partitions())
+        return {*view.tiered(), *(_topic_partition(name) for name in here if parse_partition_dir_name(name))}
+
     def plan(self) -> RestorePlan:
         """Find out what will be there, and what is missing. Only listings, metadata and small files are read.
 

@@ -160,6 +160,9 @@ def test_a_tier_is_only_read(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     tier = write_local(tmp_path / "tier", drawn())
     assert main(["clean", "--tier", str(tier), *RETENTION]) == ExitStatus.USAGE
     assert "needs --output DIR, or --dry-run: a tier is only read" in capsys.readouterr().err
+    assert main(["clean", "--tier", str(tier), "--output", str(tier / "x"), *RETENTION]) == ExitStatus.USAGE
+    assert f"lies in the tier {tier}; name a directory outside it" in capsys.readouterr().err
+    assert not (tier / "x").exists()
 
 
 def test_a_log_dir_that_a_broker_uses_is_not_copied(tmp_path: Path) -> None:

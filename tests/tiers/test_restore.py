@@ -143,6 +143,27 @@ def test_damaged_batch_of_the_tier_leaves_no_log_dir_and_the_next_run_goes_on(
     assert list(records_of(restored / "codecs-0")) == sample.read()["codecs-0", "read_uncommitted"]
 
 
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_what_cannot_be_meant_is_refused_before_anything_is_written(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_dry: bool
+) -> None:
+    sample, full = tiers["local"], tmp_path / "full"
+    (full / "x").mkdir(parents=True)
+    command = ["restore-tier", str(sample.tier), "--log-dir", str(sample.log_dir), *(["-n"] if is_dry else [])]
+    restored = str(tmp_path / "restored")
+    for options, said in (
+        (["--output", restored, "--topic", "codec"], "'codec': matches no topic"),
+        (["--output", str(sample.tier / "x")], "lies in the tier"),
+        (["--output", str(sample.log_dir / "x")], "lies in the log dir"),
+        (["--output", str(full)], "is not empty"),
+        (["--output", str(tmp_path / "no" / "x")], "does not exist"),
+    ):
+        assert main([*command, *options]) == ExitStatus.USAGE
+        assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+    assert not (sample.tier / "x").exists()
+
+
 def test_topics_that_were_created_anew_keep_their_ids_and_get_the_epoch_of_the_controller_unless_a_broker_runs(
     tiers: TierSamples, tmp_path: Path
 ) -> None:

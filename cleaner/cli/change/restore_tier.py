@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cleaner import __version__
 from cleaner.cli.change.fetch import bring, say_how_it_goes_on, say_problems
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
-from cleaner.cli.naming import place
+from cleaner.cli.naming import check_globs, place
 from cleaner.cli.opening import add_tier_key_argument, add_topics_argument
 from cleaner.cli.progress import BarListener, ProgressBar
 from cleaner.cli.showing import add_quiet_argument, quiet_view, show
@@ -81,13 +81,26 @@ def run(args: argparse.Namespace) -> int:
     log_dirs = tuple(LogDir.open(path).path for path in args.log_dirs)
     until_ms = args.until(SystemClock().now_ms()) if args.until else None
     restore = TierRestore(args.tier, log_dirs, tuple(args.tier_key), tuple(args.topic), args.topic_ids_from, until_ms)
+    _check_output(args)
     plan = restore.plan()
+    check_globs(args.topic, restore.known(), str(args.tier))
     for problem in plan.problems:
         complain(problem)
     if args.dry_run:
         show(TierRestoreReport(plan, str(args.output)), as_json=args.json, view=quiet_view(args))
         return ExitStatus.DONE if plan.is_whole else ExitStatus.FAILED
     return _carry_out(args, restore, plan)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    """Refuse an output within what is read, also in a dry run. Raises: UnusableOutput; as of a store."""
+    from cleaner.engine.copy.copying import check_outside
+    from cleaner.engine.fetch import check_directory
+
+    ids_from = [args.topic_ids_from] if args.topic_ids_from else []
+    for read, what in ((args.tier, "tier"), *((one, "log dir") for one in (*args.log_dirs, *ids_from))):
+        check_outside(args.output.absolute(), read, what)
+    check_directory(args.output.absolute())
 
 
 def _carry_out(args: argparse.Namespace, restore: TierRestore, plan: RestorePlan) -> int:

@@ -63,7 +63,7 @@ from storage.names import (
 )
 from storage.segment import Segment, SegmentFile, open_to_read
 from storage.stores.errors import ForbiddenStore, ObjectChanged
-from storage.stores.paths import list_anew, look_anew
+from storage.stores.paths import StoredPath, list_anew, look_anew
 from storage.uploads import OtherWriter, is_of_writing
 
 if TYPE_CHECKING:
@@ -504,10 +504,28 @@ def check_room(path: Path, needed_bytes: int) -> None:
 def check_usable(path: Path, original: LogDir) -> None:
     """Refuse a directory that cannot become a copy of a log dir. Raises: UnusableOutput; as of a store."""
     look_anew([path])
-    resolved, source = path.resolve(), original.path.resolve()
-    if resolved == source or source in resolved.parents:
-        raise UnusableOutput(path, f"lies in the log dir {original.path}", "name a directory outside it")
+    for place, what in _read_from(original.path):
+        check_outside(path, place, what)
     _check_empty(path)
+
+
+def check_outside(path: Path, place: Path, what: str) -> None:
+    """Refuse an output within a directory that is only read; ``what`` that is. Raises: UnusableOutput."""
+    resolved, source = path.resolve(), place.resolve()
+    if resolved == source or source in resolved.parents:
+        raise UnusableOutput(path, f"lies in the {what} {place}", "name a directory outside it")
+
+
+def _read_from(original: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the directories that a log dir is read from, and what each is: those behind a view that shows a tier."""
+    view = None
+    if isinstance(original, StoredPath):
+        from storage.tiers.view import view_at  # noqa: PLC0415 - hardly any run reads a tier
+
+        view = view_at(original)
+    if view is not None:
+        yield view.tier.path, "tier"
+    yield from ((path, "log dir") for path in (view.log_dirs if view else (original,)))
 
 
 def _check_empty(path: Path) -> None:
