@@ -131,7 +131,7 @@ def _repacked(log_dir: Path, fs: FileSystem, delete_delay_ms: int | None) -> obj
     """Each partition counts as one of a single replica."""
     alone = {name: Assignment((1,), (), 0, (1,)) for name, _ in LogDir(log_dir).partitions()}
     asked = request(AT_MS, confirmed=True, delete_delay_ms=delete_delay_ms)
-    with patch.object(repacking, "placed", lambda _log_dirs, _wants: Placed(1, alone)):
+    with patch.object(repacking, "placed", lambda *_: Placed(1, alone)):
         cleaner = a_cleaner(log_dir, LAYERS, fs, FakeClock(AT_MS))
         return repacking.repack(cleaner, repacking.RepackRequest(asked, AskedCodec(Compression.ZSTD)))
 

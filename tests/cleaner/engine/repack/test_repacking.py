@@ -29,7 +29,7 @@ WALLETS = TopicPartition("wallets", 0)
 @pytest.fixture(autouse=True)
 def sole_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     """The metadata gives every partition of these logs one replica, here."""
-    monkeypatch.setattr(repacking, "placed", lambda log_dirs, wants: placed_here(log_dirs, wants, (1,)))
+    monkeypatch.setattr(repacking, "placed", lambda log_dirs, wants, _: placed_here(log_dirs, wants, (1,)))
 
 
 def placed_here(log_dirs: list[LogDir], wants: object, replicas: tuple[int, ...]) -> Placed:
@@ -156,9 +156,9 @@ def test_another_replica_or_none_known_refuses_and_changes_nothing(
 ) -> None:
     log_dir = drawn(tmp_path)
     before = contents(log_dir)
-    monkeypatch.setattr(repacking, "placed", lambda log_dirs, wants: placed_here(log_dirs, wants, (1, 2)))
+    monkeypatch.setattr(repacking, "placed", lambda log_dirs, wants, _: placed_here(log_dirs, wants, (1, 2)))
     (several,) = repacked(log_dir).partitions
-    monkeypatch.setattr(repacking, "placed", lambda log_dirs, wants: None)
+    monkeypatch.setattr(repacking, "placed", lambda *_: None)
     (unknown,) = repacked(log_dir).partitions
     (log_dir / f"wallets-0.{'ab' * 16}-future").mkdir()
     (moving,) = repacked(log_dir).partitions
