@@ -241,23 +241,23 @@ def check_remembered(globs: Sequence[str], wanted: TopicPartition | str | None, 
         check_globs(globs, known, f"{_all_of(log_dirs)}, nor of the journal", log_dirs)
 
 
-def warn_of_sole_replicas(paths: Iterable[Path], globs: Sequence[str], metadata_log_dir: str | None) -> None:
+def warn_of_sole_replicas(loaded: LoadedLayers, globs: Sequence[str]) -> None:
     """Name, in one line, the partitions of a run of which no other broker has a replica in sync.
 
     A log dir in a store is a copy, in which nothing goes.
 
     Args:
-        paths: of the log dirs.
+        loaded: the log dirs and their configuration.
         globs: over topic or partition names; empty means all.
-        metadata_log_dir: ``metadata.log.dir``, if it is stated.
     """
     from cleaner.engine.sole_replicas import sole_in_sync
     from storage.log_dir import LogDir
     from storage.names import is_named
 
-    local = [LogDir(path) for path in paths if not is_stored(path)]
+    local = [LogDir(path) for path in loaded.log_dirs if not is_stored(path)]
     found: list[TopicPartition] = []
     with suppress(LogCleanerError):  # the run meets it again, and reports it
+        metadata_log_dir = loaded.layers.broker_policy().metadata_log_dir
         found = sole_in_sync(local, lambda name: is_named(name, globs), metadata_log_dir)
     if found:
         named = ", ".join(map(str, found[:_NAMED_MAX]))

@@ -22,7 +22,7 @@ Source: Kafka LogManager.checkpointLogStartOffsets, LeaderEpochFileCache.assign.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,11 +73,9 @@ from storage.records.read_batches import PREFIX_BYTES, batch_size
 from storage.records.v2 import MAGIC_POSITION, MAGIC_V2
 from storage.segment import reading
 from storage.stores.paths import look_anew
-from storage.tiers.joining import OFFSET_MAX
 from storage.tiers.metadata import TOPIC as REMOTE_METADATA_TOPIC
 from storage.tiers.restored import RestoredPartition, restored_of
 from storage.tiers.view import JoinedLog, TierView, view_at, view_of
-from storage.txn_index import AbortedTxn
 
 if TYPE_CHECKING:
     from cleaner.engine.means import Means
@@ -247,24 +245,19 @@ class TierRestore:
         return ""
 
     def _commits(
-        self, restored: Iterable[RestoredPartition], others: Iterable[str], pending: Iterable[OpenPart]
+        self, restored: Iterable[RestoredPartition], others: Iterable[str], pending: Sequence[OpenPart]
     ) -> Iterator[Commit]:
         """Yield the committed offsets that no longer fit: those above the end of a log, of new topics all with epochs
         or ids.
         """
         ends = {one.name: one.end for one in restored}
         names = {_topic_partition(other) for other in others}
-        open_ = [
-            (name, AbortedTxn(part.producer_id, part.first_offset, OFFSET_MAX, 0))
-            for name, part, commits in pending
-            if not commits
-        ]
         for log in sorted(name for name in names if name.topic == _OFFSETS):
             segments = list_partition(self.source / str(log)).segments
             if not segments:
                 continue
             span = segments[0].base_offset, next_offset_of(segments[-1])
-            for found in committed_offsets(log, segments, span, [txn for name, txn in open_ if name == log]):
+            for found in committed_offsets(log, segments, span, pending):
                 where = found.topic_partition
                 if where not in ends and where in names:
                     ends[where] = _end_of(self.source / str(where))

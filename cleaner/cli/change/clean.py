@@ -133,7 +133,7 @@ def _clean(args: argparse.Namespace) -> int:
         check_html(args, *loaded.log_dirs)
         tell_overrides(loaded, args.topic)
         if not args.output:
-            warn_of_sole_replicas(loaded.log_dirs, args.topic, loaded.layers.broker_policy().metadata_log_dir)
+            warn_of_sole_replicas(loaded, args.topic)
         confirmed, started_ms = confirm_guards(args, cleaner, request), clock_ms()
         copying = copy_repacking(args, confirmed)
         try:

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     _check_place(args, loaded.log_dirs)
     for found in missing:
         complain(str(found))
-    warn_of_sole_replicas(loaded.log_dirs, [str(args.topic_partition)], loaded.layers.broker_policy().metadata_log_dir)
+    warn_of_sole_replicas(loaded, [str(args.topic_partition)])
     now_ms = _clock_ms()
     before = _before(args, now_ms)
     request = Request(now_ms, confirmed=args.yes, in_place=True, topics=(str(args.topic_partition),))

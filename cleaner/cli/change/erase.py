@@ -137,9 +137,7 @@ def _erase(args: argparse.Namespace) -> int:
         for found in opened.missing:
             complain(str(found))
         if not args.output:
-            warn_of_sole_replicas(
-                opened.loaded.log_dirs, args.topic, opened.loaded.layers.broker_policy().metadata_log_dir
-            )
+            warn_of_sole_replicas(opened.loaded, args.topic)
         prepared = Prepared.of(args, (*opened.loaded.log_dirs, *filter(None, [args.output])))
         certifying = None
         if prepared is not None:

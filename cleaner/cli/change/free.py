@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         if is_met and not missing and not args.json:  # the usual case if this runs before each start of a broker
             _tell_volumes(volumes, volumes, args.target, would=False)
             return ExitStatus.DONE
-        warn_of_sole_replicas(loaded.log_dirs, args.topic, loaded.layers.broker_policy().metadata_log_dir)
+        warn_of_sole_replicas(loaded, args.topic)
         rescued, signalled = _act(args, cleaner, waiting, is_met=is_met)
     errors = (*map(str, missing), *rescued.outcome.errors)
     rescued = replace(rescued, outcome=replace(rescued.outcome, errors=errors))

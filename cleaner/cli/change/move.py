@@ -73,8 +73,7 @@ def run(args: argparse.Namespace) -> int:
         target = target_of(args.to_dir, log_dirs)
         for wanted in args.partitions:
             check_partition(wanted, (found for log_dir in log_dirs for found, _ in log_dir.partitions()), log_dirs)
-        named, place = [str(wanted) for wanted in args.partitions], loaded.layers.broker_policy().metadata_log_dir
-        warn_of_sole_replicas((log_dir.path for log_dir in log_dirs), named, place)
+        warn_of_sole_replicas(loaded, [str(wanted) for wanted in args.partitions])
         if args.print_reassignment:
             return _print_reassignment(args, cleaner)
         moves = _moves(args, cleaner, target)

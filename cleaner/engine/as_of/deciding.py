@@ -19,7 +19,6 @@ from storage.names import TopicPartition
 from storage.records import iter_headers
 from storage.records.v2 import OFFSET_MAX
 from storage.segment import Segment, reading
-from storage.txn_index import AbortedTxn
 
 
 class NotAsItWas(LogCleanerError):
@@ -173,13 +172,8 @@ def place_of(segments: Sequence[Segment], cut: int, start: int, end: int) -> Cut
 def _clamped(one: PartitionAsOf, cuts: Cuts, ends: Mapping[TopicPartition, int]) -> tuple[CommittedOffset, ...]:
     if one.topic_partition.topic != OFFSETS or one.place is None or one.end_offset <= one.log_start_offset:
         return ()
-    pending = [
-        AbortedTxn(part.producer_id, part.first_offset, OFFSET_MAX, 0)
-        for name, part, commits in cuts.open_parts
-        if name == one.topic_partition and not commits
-    ]
     span = one.log_start_offset, one.end_offset
-    found = committed_offsets(one.topic_partition, one.place.kept, span, pending)
+    found = committed_offsets(one.topic_partition, one.place.kept, span, cuts.open_parts)
     return tuple(offset for offset in found if offset.offset > ends.get(offset.topic_partition, OFFSET_MAX))
 
 

@@ -18,7 +18,16 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from cleaner.engine.owners import OffsetBorders, Tally
-from policies.as_of import Cuts, MomentLog, StateRecord, TransactionPart, TransactionParts, TransactionState, cuts_as_of
+from policies.as_of import (
+    Cuts,
+    MomentLog,
+    OpenPart,
+    StateRecord,
+    TransactionPart,
+    TransactionParts,
+    TransactionState,
+    cuts_as_of,
+)
 from policies.owners.groups import COMMITS
 from policies.owners.holdings import Latest
 from storage.errors import CorruptIndex, InvalidRecord, LogCleanerError
@@ -29,6 +38,7 @@ from storage.log.read import position_of, time_entries
 from storage.log_dir import read_file
 from storage.names import TopicPartition
 from storage.records import Batch, BatchHeader, LegacyHeader, PositionedHeader, iter_headers, read_batch
+from storage.records.v2 import OFFSET_MAX
 from storage.scan.chunks import chunks
 from storage.scan.extents import UNCUT_BYTES, Wanted, cut_partition
 from storage.scan.files import read_in_turn
@@ -405,7 +415,7 @@ def _states_in(batch: Batch) -> Iterator[StateRecord]:
 
 
 def committed_offsets(
-    name: TopicPartition, segments: Sequence[Segment], span: tuple[int, int], pending: Sequence[AbortedTxn]
+    name: TopicPartition, segments: Sequence[Segment], span: tuple[int, int], open_parts: Iterable[OpenPart]
 ) -> Iterator[CommittedOffset]:
     """Yield the offsets that groups have by a part of ``__consumer_offsets``.
 
@@ -413,10 +423,15 @@ def committed_offsets(
         name: of the partition.
         segments: of the log.
         span: first and last offset, exclusive.
-        pending: transactions that are open at its end and will not be committed.
+        open_parts: of transactions; those of this partition that will not be committed count for nothing.
 
     Raises: CorruptBatch, CorruptIndex, UnreadableFile.
     """
+    pending = [
+        AbortedTxn(part.producer_id, part.first_offset, OFFSET_MAX, 0)
+        for where, part, commits in open_parts
+        if where == name and not commits
+    ]
     tally, records = Tally(OffsetBorders(*span)), CoordinatorRecords(OFFSETS_TOPIC)
     wanted = Wanted(OffsetRange(*span), None, UNCUT_BYTES, read_committed=True)
     for extent, file in read_in_turn(cut_partition(name, segments, wanted)):
