@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from storage.names import RECOVERY_POINT_CHECKPOINT
 from storage.records import BatchHeader
 from tests.batches import iter_batches
 from tests.interop.broker import QUIET, Broker
-from tests.interop.clients import FIRST_MS, SECONDS_MAX, STEP_MS, consumed, create_topic
+from tests.interop.clients import SECONDS_MAX, STEP_MS, consumed, create_topic
 from tests.interop.clusters import in_sync, wait_for
 from tests.interop.sides import files_of
 from tests.interop.test_replicas import marks, three_brokers
@@ -47,9 +48,14 @@ COMMON_END: Final = 150
 
 @dataclass(slots=True)
 class Numbering:
-    """Sends numbers, each in a batch of its own, with the times of the tests' other writers."""
+    """Sends numbers, each in a batch of its own.
+
+    Their times begin now: a broker that starts forgets a producer whose newest record is older than
+    ``producer.id.expiration.ms``, and takes what that producer sends once more for new.
+    """
 
     producer: Producer
+    first_ms: int = field(default_factory=lambda: int(time.time() * 1000))
     sent: int = 0
     failures: list[KafkaError] = field(default_factory=list)
 
@@ -64,7 +70,7 @@ class Numbering:
                 topic,
                 key="key",
                 value=str(number),
-                timestamp=FIRST_MS + number * STEP_MS,
+                timestamp=self.first_ms + number * STEP_MS,
                 on_delivery=lambda error, _message: self.failures.append(error) if error else None,
             )
             self.producer.poll(0)
