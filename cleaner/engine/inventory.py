@@ -165,13 +165,22 @@ def lost_since_the_copy(log_dir: LogDir, wants: Wanted) -> LogCleanerError | Non
 
 
 def ensure_whole_copy(log_dir: LogDir, wants: Wanted) -> None:
-    """Refuse a finished copy that lost segments of the wanted partitions. Raises: as ``ensure_whole``."""
-    with as_unreadable(log_dir.path):
-        is_finished_copy = (log_dir.path / MANIFEST_FILE).exists()
-    if is_finished_copy:
-        from cleaner.engine.copy.manifest import ensure_whole  # noqa: PLC0415 - hardly any log dir is a copy
+    """Refuse a finished copy that lost segments of the wanted partitions, also one that is read together with a tier.
 
-        ensure_whole(log_dir.path, wants)
+    Raises: as ``ensure_whole``.
+    """
+    paths: tuple[Path, ...] = (log_dir.path,)
+    if isinstance(log_dir.path, StoredPath):
+        from storage.tiers.view import log_dirs_behind  # noqa: PLC0415 - hardly any run reads a tier
+
+        paths = log_dirs_behind(log_dir.path)
+    for path in paths:
+        with as_unreadable(path):
+            is_finished_copy = (path / MANIFEST_FILE).exists()
+        if is_finished_copy:
+            from cleaner.engine.copy.manifest import ensure_whole  # noqa: PLC0415 - hardly any log dir is a copy
+
+            ensure_whole(path, wants)
 
 
 def volumes_of(log_dirs: Sequence[LogDir]) -> tuple[Volume, ...]:

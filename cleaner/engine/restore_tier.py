@@ -34,6 +34,7 @@ from cleaner.engine.as_of.commits import is_as_anew, partition_for, value_anew, 
 from cleaner.engine.as_of.reading import CommittedOffset, LogToCut, committed_offsets, cuts_of
 from cleaner.engine.copy.manifest import manifest_of_restored
 from cleaner.engine.fetch import Alteration, Fetch
+from cleaner.engine.inventory import lost_since_the_copy
 from policies.as_of import Cut, OpenPart
 from policies.findings.findings import FindingCode
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
@@ -217,7 +218,8 @@ class TierRestore:
         assert view is not None
         view.end_nowhere()
         look_anew([self.source])
-        problems, found = [], []
+        lost = lost_since_the_copy(LogDir(self.source), lambda name: is_named(name, self.topics))
+        problems, found = [str(lost)] if lost else [], []
         for name in sorted(name for name in view.tiered() if is_named(name, self.topics)):
             joined = view.joined(name)
             if joined is None or not joined.pieces:

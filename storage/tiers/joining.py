@@ -5,6 +5,8 @@ which epoch wrote which offsets of the log: a copy counts only for the offsets o
 that epoch. So what an unclean election cut off does not come back, although it lies in the tier.
 
 Lineage:    the local ``leader-epoch-checkpoint``, or that of the newest remote segment if its last epoch is later.
+            It begins where the log once began, or where brokers first wrote epochs. Before that, the copies tell the
+            epochs; offsets of which no epoch is known count if both sides know none.
 Choice:     local segments first; of remote ones, from each offset on, the one that reaches furthest.
 Not chosen: the segment that a broker would read. It takes the last one that was copied, which holds the same records.
 
@@ -21,6 +23,8 @@ from storage.checkpoints import LeaderEpochEntry
 from storage.tiers.segments import RemoteSegment
 
 OFFSET_MAX: Final = (1 << 63) - 1
+_NO_EPOCH: Final = -1
+"""The epoch of records that are older than all epochs that are known. Source: Kafka ``NO_PARTITION_LEADER_EPOCH``."""
 
 
 class OffsetSpan(NamedTuple):
@@ -58,7 +62,9 @@ class LogPiece(NamedTuple):
 
 
 def spans_of(epochs: Sequence[LeaderEpochEntry], whole: OffsetSpan) -> Iterator[tuple[int, OffsetSpan]]:
-    """Yield the epochs with the offsets that each wrote, within ``whole``."""
+    """Yield the epochs with the offsets that each wrote, within ``whole``; before the first one, no epoch."""
+    if epochs and whole.start < epochs[0].start_offset:
+        yield _NO_EPOCH, OffsetSpan(whole.start, min(epochs[0].start_offset, whole.end))
     for place, (epoch, start) in enumerate(epochs):
         behind = epochs[place + 1].start_offset if place + 1 < len(epochs) else OFFSET_MAX
         found = OffsetSpan(max(start, whole.start), min(behind, whole.end))
@@ -88,10 +94,26 @@ def valid_spans(
     return found
 
 
-def merged_epochs(segments: Iterable[RemoteSegment]) -> tuple[LeaderEpochEntry, ...]:
-    """Return the epochs of all segments, as if a log had been written so: a later epoch cuts the earlier ones off."""
+def with_older(
+    lineage: Sequence[LeaderEpochEntry], copies: Iterable[Sequence[LeaderEpochEntry] | None]
+) -> tuple[LeaderEpochEntry, ...]:
+    """Return a lineage with the epochs of copies that lie before its first one; it says nothing against them."""
+    if not lineage:
+        return ()
+    first = lineage[0]
+    older = [
+        entry
+        for epochs in copies
+        for entry in epochs or ()
+        if entry.epoch <= first.epoch and entry.start_offset < first.start_offset
+    ]
+    return (*merged_epochs([[*older, first]]), *lineage[1:])
+
+
+def merged_epochs(copies: Iterable[Sequence[LeaderEpochEntry] | None]) -> tuple[LeaderEpochEntry, ...]:
+    """Return the epochs of all copies, as if a log had been written so: a later epoch cuts the earlier ones off."""
     merged: list[LeaderEpochEntry] = []
-    entries = {entry for segment in segments for entry in segment.epochs or ()}
+    entries = {entry for epochs in copies for entry in epochs or ()}
     first = {epoch: min(start for e, start in entries if e == epoch) for epoch, _ in entries}
     for epoch, start in sorted(first.items()):
         merged = [entry for entry in merged if entry.start_offset < start]

@@ -14,7 +14,7 @@ from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leade
 from storage.errors import LogCleanerError, as_unreadable
 from storage.tiers.aiven import AivenLayout, parse_topic
 from storage.tiers.errors import NotATier
-from storage.tiers.joining import merged_epochs, newest
+from storage.tiers.joining import merged_epochs, newest, with_older
 from storage.tiers.layout import Layout
 from storage.tiers.local import ROOT, LocalLayout, partition_of
 from storage.tiers.metadata import NO_METADATA, TierMetadata, read_metadata
@@ -139,21 +139,22 @@ class Tier:
         ]
 
     def lineage(self, partition: TieredPartition) -> tuple[LeaderEpochEntry, ...]:
-        """Return the leader epochs of a partition as the latest leader had them when it copied last.
+        """Return the leader epochs of a partition as the latest leader had them when it copied last, and older ones.
 
         Raises: as a store.
         """
         segments = self.readable(partition)
+        epochs = [segment.epochs for segment in segments]
         last = newest(segments)
         if last is not None:
             try:
                 found = self.layout.files(last).get(TierFile.LEADER_EPOCHS)
                 if found is not None:
                     data = bytes(found.read(0, found.size_bytes))
-                    return tuple(parse_leader_epochs(data, self.path))
+                    return with_older(parse_leader_epochs(data, self.path), epochs)
             except (CorruptCheckpoint, LogCleanerError, FileNotFoundError):
                 pass  # verify tells of the file; the segments tell of the epochs
-        return merged_epochs(segments)
+        return merged_epochs(epochs)
 
 
 def layout_of(path: Path, keys: Sequence[str] = ()) -> Layout:

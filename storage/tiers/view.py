@@ -10,8 +10,9 @@ What it shows:  the files of the local log dirs; for each partition that is tier
                 TOPICID.SEGMENTID.segment/TOPIC-PARTITION, which no listing names.
 Until:          ``end_at`` has logs end at an offset. What lies behind it is not shown.
 Restored:       if the name has a ``!``, it looks like the log dir that ``restore-tier`` would make: checkpoints speak
-                of the joined logs, and nothing tells that a local log dir was stopped cleanly, or was a finished copy.
+                of the joined logs, and nothing tells that a local log dir was stopped cleanly.
                 Globs name the partitions of which that is wanted.
+Never shown:    ``.lock``, and the manifest of a log dir that is a copy: it names no segment of the tier.
 Left out:       segments that cannot be read, such as encrypted ones without a key. ``problems`` names them.
 Never:          a write. A broker's own files stay as they are.
 """
@@ -63,7 +64,7 @@ from storage.stores.paths import SEPARATOR, TIER, StoredPath, path_of_text
 from storage.stores.store import Piece as Bytes
 from storage.stores.store import StoredEntry, Upload
 from storage.tiers.cutting import MadeFile, cut
-from storage.tiers.joining import OFFSET_MAX, LocalPart, LogPiece, OffsetSpan, join
+from storage.tiers.joining import OFFSET_MAX, LocalPart, LogPiece, OffsetSpan, join, with_older
 from storage.tiers.layout import OriginalFile
 from storage.tiers.local import LocalFile
 from storage.tiers.objects import listed
@@ -75,8 +76,8 @@ _METADATA_DIR: Final = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 _REMOTE: Final = ".remote"
 _HELD: Final = ".segment"
 """Behind the ids of a segment, so that no such name looks like that of a partition."""
-_OF_ITS_OWN_LIFE: Final = frozenset({CLEAN_SHUTDOWN_FILE, MANIFEST_FILE, INCOMPLETE_FILE})
-"""The files of a log dir that say how it was left. A joined one was never stopped cleanly, and is no finished copy."""
+_OF_ITS_OWN_LIFE: Final = frozenset({CLEAN_SHUTDOWN_FILE, INCOMPLETE_FILE})
+"""The files of a log dir that say how it was left. A joined one was never stopped cleanly."""
 _KINDS: Final = {
     TierFile.LOG: FileKind.LOG,
     TierFile.INDEX: FileKind.INDEX,
@@ -113,6 +114,12 @@ def view_at(path: Path) -> TierView | None:
     found = catalogue_of(path.place).store
     assert isinstance(found, TierView)
     return found
+
+
+def log_dirs_behind(path: Path) -> tuple[Path, ...]:
+    """Return the log dirs that a view shows; any other path itself."""
+    view = view_at(path)
+    return view.log_dirs if view else (path,)
 
 
 def segments_of(view: StoredPath) -> StoredPath:
@@ -304,7 +311,10 @@ class TierView:
         lineage = self.tier.lineage(partition)
         own = tuple(read_leader_epochs(local)) if local else ()
         if own and (not lineage or own[-1].epoch >= lineage[-1].epoch):
-            lineage = own
+            lineage = with_older(own, [lineage, *(segment.epochs for segment in files.values())])
+        else:
+            lineage = with_older(lineage, [own])
+        own = with_older(own, [lineage])
         part = (
             _local_part(listing, own, max((s.next_offset or 0 for s in files.values()), default=0)) if listing else None
         )
@@ -457,7 +467,8 @@ class TierView:
         shown: dict[str, _Shown] = {}
         for log_dir in reversed(self.log_dirs):
             shown |= _passed_on(log_dir)
-        shown.pop(LOCK_FILE, None)
+        for name in (LOCK_FILE, MANIFEST_FILE):  # a manifest of a copy speaks of the copy alone
+            shown.pop(name, None)
         for name in _OF_ITS_OWN_LIFE if self.restored is not None else ():
             shown.pop(name, None)
         for name in OFFSET_CHECKPOINTS:

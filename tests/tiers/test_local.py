@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from storage.checkpoints import format_offset_checkpoint
 from storage.log.listing import list_partition
 from storage.log.read import read_batches
 from storage.log.search import LogSearch
 from storage.log_dir import LogDir, read_file
-from storage.names import TopicPartition
+from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.stores.paths import StoredPath, path_of_text
 from storage.tiers.errors import NotATier
 from storage.tiers.metadata import metadata_partition
@@ -121,6 +123,44 @@ def test_what_an_unclean_election_cut_off_does_not_come_back(tmp_path: Path) -> 
     for number, segments in enumerate(([lost, later], [lost, kept, later])):
         view = view_of(write_local(tmp_path / str(number), segments))
         assert values_in(view) == list(enumerate("abcde"))
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ([(0, 0)], [(5, 3)]),  # the epochs below the log start were forgotten
+        ([(5, 0)], [(5, 3)]),
+        ([(0, 0), (3, 2)], [(5, 3)]),
+        ([(5, 2)], [(5, 2)]),  # brokers began to write epochs at offset 2
+        ([(5, 2)], [(5, 3)]),
+    ],
+)
+def test_records_before_the_first_epoch_of_a_log_come_along(
+    older: list[tuple[int, int]], newer: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    first, second = two_segments()
+    tier = write_local(tmp_path / "tier", [replace(first, lineage=tuple(older)), replace(second, lineage=tuple(newer))])
+    expected = list(enumerate("abcdef"))
+    assert values_in(view_of(tier)) == expected
+    local = PartitionDir(tmp_path / "data").segment(4, a_batch(4, "e", "f", epoch=5)).segment(6, a_batch(6, "g"))
+    (local.path / "leader-epoch-checkpoint").write_text("0\n1\n5 3\n")
+    assert values_in(view_of(tier, [tmp_path / "data"])) == [*expected, (6, "g")]
+    log_dir = (tmp_path / "data").rename(tmp_path / "started")
+    started = format_offset_checkpoint({TopicPartition("orders", 0): 3})
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(started)
+    assert values_in(view_of(tier, [log_dir])) == [*expected[3:], (6, "g")]
+
+
+@pytest.mark.parametrize("of_tier", [(5, 4), (6, 4), (3, 0), (0, 2)])
+def test_local_records_before_the_first_epoch_come_along(of_tier: tuple[int, int], tmp_path: Path) -> None:
+    tier = write_local(tmp_path / "tier", [segment_of(4, a_batch(4, "e", "f"), lineage=[of_tier])])
+    local = (
+        PartitionDir(tmp_path / "data")
+        .segment(0, a_batch(0, "a", "b"))
+        .segment(2, a_batch(2, "c", "d"), a_batch(4, "e", "f"))
+    )
+    (local.path / "leader-epoch-checkpoint").write_text("0\n1\n5 4\n")
+    assert values_in(view_of(tier, [tmp_path / "data"])) == list(enumerate("abcdef"))
 
 
 def test_of_two_topics_of_one_name_that_of_the_local_directory_counts(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.batches import iter_batches
 from tests.interop.clients import shown
 from tests.interop.verdicts import Record as ReadRecord
 from tests.tier_samples import SAMPLES, TierSample, TierSamples
+from tests.tiers.drawn import a_batch, segment_of, write_local
 
 PREFIX = "some/prefix-"
 """Of the samples of Aiven's plugin."""
@@ -141,6 +142,23 @@ def test_damaged_batch_of_the_tier_leaves_no_log_dir_and_the_next_run_goes_on(
     assert main(command) == ExitStatus.DONE
     assert json.loads(capsys.readouterr().out)["resumed_bytes"] > 0
     assert list(records_of(restored / "codecs-0")) == sample.read()["codecs-0", "read_uncommitted"]
+
+
+def test_finished_copy_as_log_dir_hides_no_segment_of_the_tier_and_what_it_lost_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier, copy, restored = tmp_path / "tier", tmp_path / "copy", tmp_path / "restored"
+    write_local(tier, [segment_of(2, a_batch(2, "c", "d"))])
+    assert main(["restore-tier", str(tier), "--output", str(copy)]) == ExitStatus.DONE
+    write_local(tier, [segment_of(0, a_batch(0, "a", "b")), segment_of(4, a_batch(4, "e", "f"))])
+    (copy / LOG_START_OFFSET_CHECKPOINT).unlink()
+    command = ["restore-tier", str(tier), "--log-dir", str(copy), "--json", "--output"]
+    assert main([*command, str(restored)]) == ExitStatus.DONE
+    assert [record.offset for record in records_of(restored / "orders-0")] == list(range(6))
+    (copy / "orders-0" / f"{2:020d}.log").unlink()
+    capsys.readouterr()
+    assert main([*command, str(tmp_path / "again"), "-n"]) == ExitStatus.FAILED
+    assert f"{2:020d}.log" in json.loads(capsys.readouterr().out)["left_out"][0]
 
 
 @pytest.mark.parametrize("is_dry", [True, False])

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cleaner.engine.clock import SystemClock
-from cleaner.engine.copy.manifest import ensure_whole
+from cleaner.engine.inventory import ensure_whole_copy
 from cleaner.spark.table.bounds import check_chosen, check_named, range_of
 from cleaner.spark.table.options import Mode, Options
 from storage.directory import despite_vanishing, is_stored
 from storage.errors import LogCleanerError
+from storage.log_dir import LogDir
 from storage.names import TopicPartition
 from storage.records.v2 import OFFSET_MAX
 from storage.scan.extents import Extent, Wanted, cut_partition, packed
@@ -203,9 +204,9 @@ def check_whole(
     whole, names = set(log_dirs_in(options.paths)), {one.topic_partition for one in found}
     parents = {one.directory.parent for one in found}
     for root in sorted(whole):
-        ensure_whole(root, lambda name: options.choice.wants(name) and wants(name))
+        ensure_whole_copy(LogDir(root), lambda name: options.choice.wants(name) and wants(name))
     for root in sorted(parents - whole):
-        ensure_whole(root, names.__contains__)
+        ensure_whole_copy(LogDir(root), names.__contains__)
 
 
 def _extents(partition: FoundPartition, options: Options, narrowing: Narrowing) -> list[Extent]:
