@@ -25,6 +25,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main as command
 from cleaner.engine import only_copies
 from cleaner.engine.clock import SystemClock
@@ -87,7 +88,8 @@ def load_everything() -> None:
             ["erase", "nobody", "--topic", "orders", "--yes", *words],
         ):
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                command(first)
+                if command(first) == ExitStatus.SIGINT:
+                    raise KeyboardInterrupt
             log_dir.chmod(0o777)  # which the next command warns of, in a line of the log
         gc.freeze()
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.crash.conftest import MEMORY
 from tests.interop.conftest import classpath_or_skip
 from tests.interop.kafka_jars import judging_version
 from tests.interop.referee import OLD_JVM_OPTIONS, Referee
+from tests.lives.__main__ import main, own_scratch
 from tests.lives.life import Happening, LifeStory, drawn
 from tests.lives.living import lived, shrunk
 
@@ -77,3 +79,32 @@ def test_life_that_once_broke_a_law_keeps_it(path: Path, room: Path) -> None:
 def test_life_is_data() -> None:
     story = drawn(7)
     assert LifeStory.from_json(story.to_json()) == story
+
+
+def test_command_replays_a_directory_of_lives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text(LifeStory(drawn(7).happenings[:6]).to_json())
+    assert main(["--replay", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 lives, 0 broke a law"
+
+
+@pytest.mark.parametrize("words", [("--replay", "none.json"), ("--twins", "nobody")])
+def test_command_tells_a_wrong_word_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_scratch_of_a_killed_run_is_removed_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
+    with own_scratch(tmp_path) as living:
+        killed = living.parent / "killed"
+        killed.mkdir()
+        with own_scratch(tmp_path) as other:
+            assert set(living.parent.iterdir()) == {living, other}
+        assert living.exists()
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("tests.lives.__main__.live", lambda *_: signal.raise_signal(signal.SIGINT))
+    assert main(["--seed", "1"]) == 130
+    assert len(capsys.readouterr().err.splitlines()) == 1
