@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -124,7 +124,17 @@ class CertifiedReplica(NamedTuple):
     assigned: tuple[int, ...] | None
     """The node ids of all replicas by the cluster metadata; None if it was not there."""
     source: int
-    """The place of the certificate among those given."""
+    """The number of the certificate among those given."""
+    host: str
+    log_dir: str
+    searched: frozenset[str]
+    """All log dirs that the certificate tells of."""
+    is_copy: bool
+    """Whether the log dir is a copy: then this is no replica, and the broker's own is owed."""
+
+    def supersedes(self, other: CertifiedReplica) -> bool:
+        """Return whether it tells of all that an older one of the same replica tells of."""
+        return self.source != other.source and self.host == other.host and other.log_dir in self.searched
 
 
 class PendingReplica(NamedTuple):
@@ -135,6 +145,8 @@ class PendingReplica(NamedTuple):
     node_id: int | None
     state: ReplicaState
     certified: CertifiedReplica | None
+    elsewhere: tuple[CertifiedReplica, ...] = ()
+    """The newest certificates of other places that claim to be this replica, newest first."""
 
     @property
     def is_owed(self) -> bool:
@@ -145,27 +157,59 @@ class PendingReplica(NamedTuple):
 def pending_replicas(certified: Iterable[CertifiedReplica]) -> tuple[PendingReplica, ...]:
     """Return every replica of the certified partitions, ascending by topic, partition and broker.
 
-    The newest certificate that knows them says which replicas there are. Of a broker, its newest certificate counts. A
-    certificate of another topic of that name, which was deleted since, counts for nothing.
+    The newest certificate that knows them says which replicas there are. Of a broker, the newest certificate of each
+    place counts: a copied log dir has the ids of its broker, and nothing tells which place is the broker's. So a
+    replica counts as erased only if it is so in every place. A certificate of another topic of that name, which was
+    deleted since, counts for nothing.
     """
     groups: dict[tuple[str, int], list[CertifiedReplica]] = {}
-    for one in sorted(certified, key=lambda one: one.time_ms):
+    for one in sorted(certified, key=lambda one: one.time_ms, reverse=True):
         groups.setdefault((one.topic, one.partition), []).append(one)
     found: list[PendingReplica] = []
     for (topic, partition), group in sorted(groups.items()):
-        by_node = _newest(group)
-        assigned = next((one.assigned for one in reversed(group) if one.assigned is not None), None)
-        nodes = {*by_node, *(assigned or ())}
-        for node_id in sorted(nodes, key=lambda node: -1 if node is None else node):
-            known = by_node.get(node_id)
-            state = ReplicaState(known.outcome) if known else ReplicaState.OWED
-            found.append(PendingReplica(topic, partition, node_id, state, known))
+        by_node = _standing(group)
+        assigned = _assigned(group, by_node)
+        for node_id in sorted({*by_node, *(assigned or ())}, key=lambda node: -1 if node is None else node):
+            known = by_node.get(node_id, [])
+            state = ReplicaState(known[0].outcome) if known else ReplicaState.OWED
+            found.append(
+                PendingReplica(topic, partition, node_id, state, known[0] if known else None, tuple(known[1:]))
+            )
         if assigned is None:
             found.append(PendingReplica(topic, partition, None, ReplicaState.UNKNOWN, None))
     return tuple(found)
 
 
-def _newest(group: Sequence[CertifiedReplica]) -> dict[int | None, CertifiedReplica]:
-    """Return the newest certified replica of each broker. ``group``: of one partition, oldest first."""
-    topic_id = next((one.topic_id for one in reversed(group) if one.topic_id is not None), None)
-    return {one.node_id: one for one in group if one.topic_id in (None, topic_id)}
+def _standing(group: Sequence[CertifiedReplica]) -> dict[int | None, list[CertifiedReplica]]:
+    """Return the certified replicas of each broker that count: those that were not erased first, then the newest.
+
+    A broker of which only copies were certified has none. ``group``: of one partition, newest first.
+    """
+    topic_id = next((one.topic_id for one in group if one.topic_id is not None), None)
+    by_node: dict[int | None, list[CertifiedReplica]] = {}
+    for one in group:
+        newer = by_node.setdefault(one.node_id, [])
+        if not any(other.supersedes(one) for other in newer):
+            newer.append(one)
+    return {
+        node_id: sorted(
+            (one for one in newest if not one.is_copy), key=lambda one: one.outcome is ErasureOutcome.ERASED
+        )
+        for node_id, newest in by_node.items()
+        if any(one.topic_id in (None, topic_id) for one in newest)
+    }
+
+
+def _assigned(
+    group: Sequence[CertifiedReplica], by_node: Mapping[int | None, Sequence[CertifiedReplica]]
+) -> frozenset[int] | None:
+    """Return the node ids of all replicas; None if no certificate knows them.
+
+    Where a broker has several places, each is asked: the metadata of a copy may be old.
+    """
+    by_trust = sorted(group, key=lambda one: one.is_copy)
+    newest = next((one.assigned for one in by_trust if one.assigned is not None), None)
+    if newest is None:
+        return None
+    disputed = [one for places in by_node.values() if len(places) > 1 for one in places]
+    return frozenset(newest).union(*(one.assigned or () for one in disputed))

@@ -36,6 +36,8 @@ class CertifiedLogDir(TypedDict):
     """The path of the log dir; of a copy, the path of the copy."""
     directory_id: str | None
     """Its `directory.id` in `meta.properties`; null if there is none."""
+    copy_of: str | None
+    """What it is a copy of, by its manifest; null if it is no copy. A copy is no replica of its broker."""
 
 
 class CertifiedBytes(TypedDict):
@@ -217,6 +219,36 @@ class PendingPartition(TypedDict):
     """When that was made, epoch ms."""
     host: str | None
     """The machine that it was made on."""
+    log_dir: str | None
+    """The log dir that has the replica, by that certificate."""
+    elsewhere: list[PendingElsewhere]
+    """Other places that certificates tell of as this broker's: a copied log dir has the ids of its broker."""
+
+
+class PendingElsewhere(TypedDict):
+    """A replica of the same broker in another place."""
+
+    certificate: str
+    """The path of its newest certificate."""
+    host: str
+    """The machine that it was made on."""
+    log_dir: str
+    """The log dir that has the replica."""
+    outcome: ErasureOutcome
+    """What became of it there."""
+
+
+class PendingCopy(TypedDict):
+    """A log dir that is a copy, and so no replica of its broker."""
+
+    certificate: str
+    """The path of the certificate."""
+    host: str
+    """The machine that it was made on."""
+    path: str
+    """The path of the copy."""
+    original: str
+    """What it is a copy of, by its manifest."""
 
 
 class PendingHolder(TypedDict):
@@ -241,5 +273,7 @@ class ErasurePendingDocument(TypedDict):
     """True if a replica is owed, or a file holds a key that nothing removes: exit status 10."""
     replicas: list[PendingPartition]
     """The replicas of all partitions that the certificates name."""
+    copies: list[PendingCopy]
+    """The log dirs in which nothing counts as a replica."""
     holders: list[PendingHolder]
     """The files that nothing removes."""

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from cleaner.engine.erase.checking import CheckedCertificate, Pending
 from cleaner.report.page import Lines, Page
-from policies.certificates import CertifiedState, PendingReplica, ReplicaState
+from policies.certificates import CertifiedReplica, CertifiedState, PendingReplica, ReplicaState
 from policies.reasons import counted, moment
+from storage.names import MANIFEST_FILE
 
 if TYPE_CHECKING:
-    from cleaner.documents.erasing import ErasureCheckDocument, ErasurePendingDocument, PendingPartition
+    from cleaner.documents.erasing import (
+        ErasureCertificateDocument,
+        ErasureCheckDocument,
+        ErasurePendingDocument,
+        PendingPartition,
+    )
 
 CHECK_SCHEMA: Final = "logcleaner.erasure_check/1"
 PENDING_SCHEMA: Final = "logcleaner.erasure_pending/1"
@@ -87,6 +93,16 @@ class PendingReport:
             "request": self.pending.certificates[0]["request"],
             "pending": self.pending.is_pending,
             "replicas": [self._replica(one) for one in self.pending.replicas],
+            "copies": [
+                {
+                    "certificate": str(path),
+                    "host": self._certificate_at(path)["host"],
+                    "path": one["path"],
+                    "original": one["copy_of"],
+                }
+                for path, one in self.pending.copies
+                if one["copy_of"] is not None
+            ],
             "holders": [
                 {"certificate": str(path), "path": holder["path"], "values": holder["values"]}
                 for path, holder in self.pending.holders
@@ -101,9 +117,18 @@ class PendingReport:
         for name, one in zip(names, replicas, strict=True):
             broker = "        " if one.node_id is None else f"broker {one.node_id}"
             page.row(f"{name:{columns}}  {broker:12}  {_STATES[one.state]}{self._when(one)}", _style(one))
+            for other in one.elsewhere:
+                page.line(self._elsewhere(other), "bold red", indent=columns + 2, hanging=2)
+        for path, copy in self.pending.copies:
+            page.line(
+                f"{copy['path']} on {self._certificate_at(path)['host']}: a copy of {copy['copy_of']}, which is no "
+                f"replica ({path}). If the broker runs on it now, remove {MANIFEST_FILE} from it, and certify it anew.",
+                "bold red",
+                hanging=2,
+            )
         originals: dict[tuple[str, Path], int] = {}
         for path, holder in self.pending.holders:
-            original = self.pending.certificates[self.pending.paths.index(path)]["original"]
+            original = self._certificate_at(path)["original"]
             if original is not None and holder["path"].startswith(f"{original}/"):
                 originals[original, path] = originals.get((original, path), 0) + holder["values"]
             else:
@@ -123,7 +148,18 @@ class PendingReport:
     def _when(self, one: PendingReplica) -> str:
         if one.certified is None:
             return ""
-        return f", {moment(one.certified.time_ms)} on {self.pending.certificates[one.certified.source]['host']}"
+        known = one.certified
+        return f", {moment(known.time_ms)} in {known.log_dir} on {known.host}"
+
+    def _elsewhere(self, other: CertifiedReplica) -> str:
+        path, outcome = self.pending.paths[other.source], _STATES[ReplicaState(other.outcome)]
+        return (
+            f"also in {other.log_dir} on {other.host}: {outcome} ({path}). A copied log dir has the ids of its broker: "
+            "leave out the certificate of what is not, or no longer, the broker's log dir."
+        )
+
+    def _certificate_at(self, path: Path) -> ErasureCertificateDocument:
+        return self.pending.certificates[self.pending.paths.index(path)]
 
     def _replica(self, one: PendingReplica) -> PendingPartition:
         source = one.certified.source if one.certified else None
@@ -134,7 +170,17 @@ class PendingReport:
             "state": one.state,
             "certificate": None if source is None else str(self.pending.paths[source]),
             "certified_ms": one.certified.time_ms if one.certified else None,
-            "host": None if source is None else self.pending.certificates[source]["host"],
+            "host": one.certified.host if one.certified else None,
+            "log_dir": one.certified.log_dir if one.certified else None,
+            "elsewhere": [
+                {
+                    "certificate": str(self.pending.paths[other.source]),
+                    "host": other.host,
+                    "log_dir": other.log_dir,
+                    "outcome": other.outcome,
+                }
+                for other in one.elsewhere
+            ],
         }
 
 

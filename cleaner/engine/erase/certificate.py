@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cleaner.engine.cleaner import Cleaner
+from cleaner.engine.copy.manifest import read_manifest
 from cleaner.engine.erase.erasing import ErasedPartition, Erasure, ErasureRequest
 from cleaner.engine.erase.secret import Secret
 from cleaner.engine.journal import partition_of, read_entries
@@ -155,7 +156,7 @@ class Certifier:
             "node_id": next((node for node, _ in nodes if node is not None), None),
             "cluster_id": next(filter(None, map(cluster_id_of, log_dirs)), None),
             "log_dirs": [
-                {"path": str(log_dir.path), "directory_id": directory}
+                {"path": str(log_dir.path), "directory_id": directory, "copy_of": copy_of(log_dir.path)}
                 for log_dir, (_, directory) in zip(log_dirs, nodes, strict=True)
             ],
             "tier": tier,
@@ -204,6 +205,7 @@ def _check_fields(document: Mapping[str, Any]) -> None:
     if not document["log_dirs"]:
         raise ValueError("it names no log dir")
     _are(str, *(one["path"] for one in (*document["log_dirs"], *document["holders"])))
+    _are((str, type(None)), *(one["copy_of"] for one in document["log_dirs"]))
     for one in document["holders"]:
         _are(int, one["values"])
         _are((int, type(None)), one["gone_by_ms"])
@@ -394,6 +396,15 @@ def _not_searched(proof: ErasureProof) -> Iterator[str]:
             yield f"{evidence.place.path}{where}: {part.cause}"
     if not proof.is_settled:
         yield "new files kept appearing"
+
+
+def copy_of(log_dir: Path) -> str | None:
+    """Return where the original of a log dir lies or lay, by the manifest of a copy; None if the log dir is no copy.
+
+    A copy that was brought to the place of its original is none any more. Raises: CorruptManifest, UnreadableFile.
+    """
+    manifest = read_manifest(log_dir)
+    return None if manifest is None or manifest.original == str(log_dir) else manifest.original
 
 
 def cluster_id_of(log_dir: LogDir) -> str | None:

@@ -35,7 +35,7 @@ from storage.scan.witness import WitnessFile
 from storage.stores.paths import path_of_text
 
 if TYPE_CHECKING:
-    from cleaner.documents.erasing import CertificateHolder, CertifiedFile, ErasureCertificateDocument
+    from cleaner.documents.erasing import CertificateHolder, CertifiedFile, CertifiedLogDir, ErasureCertificateDocument
 
 _BLOCK_BYTES: Final = 1 << 20
 _REWRITING: Final = frozenset(
@@ -178,6 +178,8 @@ class Pending:
     paths: tuple[Path, ...]
     certificates: tuple[ErasureCertificateDocument, ...]
     replicas: tuple[PendingReplica, ...]
+    copies: tuple[tuple[Path, CertifiedLogDir], ...]
+    """The path of a certificate, and a log dir of it that is a copy: no replica of its broker."""
     holders: tuple[tuple[Path, CertificateHolder], ...]
     """The path of a certificate, and a file for which no time is known from which on it holds no key."""
 
@@ -207,12 +209,19 @@ def pending(paths: Sequence[Path]) -> Pending:
         if holder["values"] and _counts(holder, one)
         if not any(_is_searched_later(holder, one, other) for other in certificates)
     ]
-    return Pending(tuple(paths), tuple(certificates), pending_replicas(replicas), tuple(holders))
+    copies = [
+        (path, log_dir)
+        for path, one in zip(paths, certificates, strict=True)
+        if one["kind"] == "in_place"
+        for log_dir in one["log_dirs"]
+        if log_dir["copy_of"] is not None
+    ]
+    return Pending(tuple(paths), tuple(certificates), pending_replicas(replicas), tuple(copies), tuple(holders))
 
 
 def _counts(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
     """Return whether a file with keys is still to be seen to. Nobody cleans a copy, or a backup that it was made of."""
-    if certificate["kind"] == "copy":
+    if certificate["kind"] == "copy" or any(_is_in(holder, copy) for copy in _copies_in(certificate)):
         return True
     return holder["gone_by_ms"] is None and not _is_told(holder, certificate)
 
@@ -230,6 +239,10 @@ def _is_in(holder: CertificateHolder, directory: str | None) -> bool:
     return directory is not None and holder["path"].startswith(directory.rstrip("/") + "/")
 
 
+def _copies_in(certificate: ErasureCertificateDocument) -> frozenset[str]:
+    return frozenset(one["path"] for one in certificate["log_dirs"] if one["copy_of"] is not None)
+
+
 def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
     """Return whether a file is one of a certified partition, whose outcome tells of it."""
     files = {f"{one['log_dir']}/{file['path']}" for one in certificate["partitions"] for file in one["files"]}
@@ -237,11 +250,13 @@ def _is_told(holder: CertificateHolder, certificate: ErasureCertificateDocument)
 
 
 def _certified(certificate: ErasureCertificateDocument, source: int) -> Iterator[CertifiedReplica]:
+    copies, searched = _copies_in(certificate), frozenset(one["path"] for one in certificate["log_dirs"])
     for one in certificate["partitions"] if certificate["kind"] == "in_place" else ():  # a copy is no replica
         assigned = None if one["replicas"] is None else tuple(one["replicas"])
         yield CertifiedReplica(
             one["topic"], one["partition"], one["topic_id"], certificate["node_id"], certificate["time_ms"],
-            ErasureOutcome(one["outcome"]), assigned, source,
+            ErasureOutcome(one["outcome"]), assigned, source, certificate["host"], one["log_dir"], searched,
+            one["log_dir"] in copies,
         )  # fmt: skip
 
 

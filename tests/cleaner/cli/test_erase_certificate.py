@@ -188,6 +188,68 @@ def test_pending_names_the_replica_that_is_owed(log_dir, tmp_path, capsys) -> No
     assert "of another request" in capsys.readouterr().err
 
 
+IDS = "version=1\nnode.id=1\ncluster.id=ours\n"
+
+
+def pending(capsys: pytest.CaptureFixture[str], *certificates: Path) -> tuple[int, str]:
+    capsys.readouterr()
+    status = main(["erase", "--pending", *map(str, certificates)])
+    return status, " ".join(capsys.readouterr().out.split())
+
+
+def known_to_metadata(certificate: Path, *replicas: int) -> None:
+    """State the replicas, as if the log dir had the cluster's metadata log."""
+    document = read(certificate)
+    for partition in document["partitions"]:
+        partition["replicas"] = list(replicas)
+    certificate.write_text(json.dumps(document))
+
+
+def test_the_certificate_of_a_copied_log_dir_makes_no_broker_erased(log_dir, tmp_path, capsys) -> None:
+    (log_dir / "meta.properties").write_text(IDS)
+    copied, checkpoint = shutil.copytree(log_dir, tmp_path / "copied"), log_dir / HIGH_WATERMARK_CHECKPOINT
+    committed = checkpoint.read_bytes()
+    checkpoint.write_text("0\n1\norders 0 100\n")
+    own, copy = tmp_path / "own.json", tmp_path / "copy.json"
+    at_once, same = ("--delete-delay", "0"), ("--secret", f"{own}.secret")
+    assert erase(log_dir, own, *at_once) == 10
+    assert erase(copied, copy, *at_once, *same) == 0
+    for certificate in (own, copy):
+        known_to_metadata(certificate, 1)
+    status, told = pending(capsys, own, copy)
+    assert status == 10
+    assert "broker 1 owed: a record of a key stays there for now" in told
+    assert f"also in {copied} on" in told
+    assert "leave out the certificate" in told
+    checkpoint.write_bytes(committed)
+    own.unlink()
+    assert erase(log_dir, own, *at_once) == 0
+    known_to_metadata(own, 1)
+    assert pending(capsys, own)[0] == 0
+    assert pending(capsys, own, copy)[0] == 0
+
+
+def test_a_copy_with_a_manifest_is_no_replica_until_it_lies_in_the_place_of_the_original(
+    log_dir, tmp_path, capsys
+) -> None:
+    (log_dir / "meta.properties").write_text(IDS)
+    output, certificate = tmp_path / "output", tmp_path / "cert.json"
+    assert main(["clean", "--output", str(output), "--log-dir", str(log_dir)]) == 0
+    assert erase(output, certificate, "--delete-delay", "0") == 0
+    assert read(certificate)["log_dirs"][0]["copy_of"] == str(log_dir)
+    known_to_metadata(certificate, 1)
+    status, told = pending(capsys, certificate)
+    assert status == 10
+    assert "broker 1 owed: no certificate speaks of it" in told
+    assert "which is no replica" in told
+    shutil.rmtree(log_dir)
+    output.rename(log_dir)
+    certificate.unlink()
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    known_to_metadata(certificate, 1)
+    assert pending(capsys, certificate)[0] == 0
+
+
 def test_two_brokers_share_a_secret(log_dir, tmp_path) -> None:
     second = shutil.copytree(log_dir, tmp_path / "second")
     assert erase(log_dir, tmp_path / "1.json") == 0
