@@ -12,7 +12,7 @@ from cleaner.cli.metrics import clock_ms
 from cleaner.cli.opening import open_cleaner
 from cleaner.cli.progress import ProgressBar
 from cleaner.cli.showing import show
-from cleaner.cli.values import moment
+from cleaner.cli.values import moment, passed_ms
 from cleaner.cli.waiting import stopping_on_signals
 from cleaner.journald import Level
 from storage.errors import InvalidConfig, Stopped
@@ -74,12 +74,9 @@ def run_as_of(args: argparse.Namespace) -> int:
     from cleaner.replacing import replace_file
     from cleaner.report.as_of import AsOfReport
     from policies.plan import Request
-    from policies.reasons import moment as told
 
     now_ms = clock_ms()
-    until_ms = args.until(now_ms) if args.until else None
-    if until_ms is not None and until_ms > now_ms:
-        raise InvalidConfig("--until", told(until_ms), "lies in the future: name a time that has passed")
+    until_ms = passed_ms(args.until, now_ms) if args.until else None
     offsets = read_offsets(args.until_offsets) if args.until_offsets else None
     request = Request(now_ms, topics=tuple(args.topic))
     with ProgressBar("reading") as bar:

@@ -399,12 +399,25 @@ def add_tier_key_argument(group: argparse._ActionsContainer) -> None:
     """Add ``--tier-key``."""
     group.add_argument(
         "--tier-key",
+        type=_tier_key,
         action="extend",
         nargs="+",
         default=[],
         metavar="ID=FILE",
         help="private keys (PEM) of an encrypted tier; FILE alone is the key of every id",
     )
+
+
+def _tier_key(text: str) -> str:
+    """Return ``ID=FILE`` or ``FILE`` as it is, if that is a private key. Raises: argparse.ArgumentTypeError."""
+    from storage.errors import LogCleanerError
+    from storage.tiers.aiven import check_key
+
+    try:
+        check_key(text)
+    except LogCleanerError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _add_broker(group: argparse._ArgumentGroup) -> None:

@@ -52,6 +52,17 @@ def moment(text: str) -> Moment:
     return lambda _: absolute_ms
 
 
+def passed_ms(until: Moment, now_ms: int) -> int:
+    """Return the moment that ``--until`` names, epoch ms. Raises: InvalidConfig if it lies in the future."""
+    from policies.reasons import moment as told
+    from storage.errors import InvalidConfig
+
+    until_ms = until(now_ms)
+    if until_ms > now_ms:
+        raise InvalidConfig("--until", told(until_ms), "lies in the future: name a time that has passed")
+    return until_ms
+
+
 def span_ms(text: str) -> int:
     """Parse a time span as the configuration states it: milliseconds, or ``90s``, ``36h``, ``7d``."""
     from policies.config.config_keys import TOPIC_KEY

@@ -37,9 +37,10 @@ from cleaner.engine.fetch import Alteration, Fetch
 from cleaner.engine.inventory import lost_since_the_copy
 from policies.as_of import Cut, OpenPart
 from policies.findings.findings import FindingCode
+from policies.reasons import counted
 from storage.checkpoints import LeaderEpochEntry, format_leader_epochs, format_partition_metadata
 from storage.directory import entries
-from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError, as_unreadable
+from storage.errors import CorruptBatch, ErrorKind, InvalidRecord, LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, Purpose
 from storage.log.end import next_offset_of
 from storage.log.leader_epochs import read_leader_epochs
@@ -118,11 +119,29 @@ _PRODUCER_EXPIRATION_MS: Final = 86_400_000
 class NoTopicIds(LogCleanerError):
     """A directory that is to name the ids of topics, and names none."""
 
+    kind = ErrorKind.USAGE
+
     path: Path
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: holds no {CLUSTER_METADATA_TOPIC}-0; name a log dir of the controller that made the topics"
+            f"--topic-ids-from {self.path}: holds no {CLUSTER_METADATA_TOPIC}-0; name a log dir of the controller that "
+            f"made the topics"
+        )
+
+
+class NewTopicHasRecords(LogCleanerError):
+    """A partition that was created anew, and has records already, which would not come along."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+    records: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: has {counted(self.records, 'record')} already, and a restored log would take their place; "
+            f"delete that topic and create it anew, or restore others with --topic"
         )
 
 
@@ -212,7 +231,7 @@ class TierRestore:
     def plan(self) -> RestorePlan:
         """Find out what will be there, and what is missing. Only listings, metadata and small files are read.
 
-        Raises: NotATier, NoTopicIds, UnreadableFile, CorruptBatch; as a store.
+        Raises: NotATier, NoTopicIds, NewTopicHasRecords, UnreadableFile, CorruptBatch; as a store.
         """
         view = view_at(self.source)
         assert view is not None
@@ -220,6 +239,8 @@ class TierRestore:
         look_anew([self.source])
         lost = lost_since_the_copy(LogDir(self.source), lambda name: is_named(name, self.topics))
         problems, found = [str(lost)] if lost else [], []
+        if self.ids_from is not None and not (self.ids_from / _METADATA_DIR).is_dir():
+            raise NoTopicIds(self.ids_from)
         for name in sorted(name for name in view.tiered() if is_named(name, self.topics)):
             joined = view.joined(name)
             if joined is None or not joined.pieces:
@@ -229,6 +250,7 @@ class TierRestore:
             else:
                 problems.append(problem)
         others = self._others(view, problems)
+        self._ensure_no_records([*(str(joined.partition) for joined in found), *others])
         cut_logs, pending = self._cut(view, found, others) if self.until_ms is not None else ([], ())
         problems += self._compacted(cut_logs)
         names = [joined.partition.topic_partition for joined in found]
@@ -245,6 +267,14 @@ class TierRestore:
         if self._assigned(name) is None:
             return f"{name}: no topic of that name was created in {self.ids_from}; create it first"
         return ""
+
+    def _ensure_no_records(self, names: Iterable[str]) -> None:
+        """Refuse partitions that were created anew and have records. Raises: NewTopicHasRecords, UnreadableFile."""
+        for name in sorted(names) if self.ids_from else ():
+            directory = self.ids_from / name
+            segments = list_partition(directory).segments if directory.is_dir() else ()
+            if segments and (records := next_offset_of(segments[-1]) - segments[0].base_offset):
+                raise NewTopicHasRecords(directory, records)
 
     def _commits(
         self, restored: Iterable[RestoredPartition], others: Iterable[str], pending: Sequence[OpenPart]
@@ -358,13 +388,14 @@ class TierRestore:
     def finish(self, root: Path, plan: RestorePlan, fs: FileSystem, now_ms: int) -> None:
         """Write what a broker reads first. May be done again.
 
-        Raises: LogDirLocked, OutOfSpace, UnreadableFile, CorruptBatch.
+        Raises: LogDirLocked, NewTopicHasRecords, OutOfSpace, UnreadableFile, CorruptBatch.
         """
         base = self.source
         if self.ids_from is not None:
             starts = {one.name: one.start for one in plan.partitions}
             starts |= {name: _start_of(root / str(name)) for name in map(_topic_partition, plan.as_they_are)}
             with LogDir(self.ids_from).lock_to_read(fs):
+                self._ensure_no_records(map(str, starts))
                 _take(self.ids_from, root, set(map(str, starts)), fs)
             base = self.ids_from
             for name, start in starts.items():
@@ -389,10 +420,7 @@ class TierRestore:
     @cached_property
     def _created(self) -> Assignments:
         assert self.ids_from is not None
-        directory = self.ids_from / _METADATA_DIR
-        if not directory.is_dir():
-            raise NoTopicIds(self.ids_from)
-        return read_assignments(directory)
+        return read_assignments(self.ids_from / _METADATA_DIR)
 
     def _write_checkpoints(
         self, base: Path, restored: LogDir, plan: RestorePlan, committed: Mapping[TopicPartition, int], fs: FileSystem

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from storage.checkpoints import LeaderEpochEntry
 from storage.directory import read_whole
-from storage.errors import InvalidRecord, LogCleanerError, UnreadableFile
+from storage.errors import InvalidRecord, LogCleanerError, UnreadableFile, as_unreadable
 from storage.schemas.decoding import decode
 from storage.schemas.notation import parse_messages
 from storage.stores.paths import StoredPath
@@ -194,8 +194,7 @@ class PrivateKeys:
 
     def __init__(self, named: Sequence[str]) -> None:
         """Take the files of keys, each as ``ID=FILE`` or ``FILE``, which then is the key of every id."""
-        pairs = (name.partition("=") for name in named)
-        self._files = {first if sign else "": rest if sign else first for first, sign, rest in pairs}
+        self._files = dict(map(_named_key, named))
 
     def file_for(self, encryption: Encryption, path: Path) -> Path:
         """Return the file of the private key for a segment. Raises: NoKey."""
@@ -216,6 +215,22 @@ class PrivateKeys:
         except ValueError as error:
             cause = f"the key {encryption.key_id!r} in {file} does not decrypt its data key"
             raise CorruptTier(path, cause) from error
+
+
+def _named_key(text: str) -> tuple[str, str]:
+    """Return the id of a key and its file; an empty id for the key of every id."""
+    first, sign, rest = text.partition("=")
+    return (first, rest) if sign else ("", first)
+
+
+def check_key(text: str) -> None:
+    """Refuse what names no private key, as far as the packages that are installed tell. Raises: UnreadableFile."""
+    _, file = _named_key(text)
+    try:
+        _numbers_of(Path(file))
+    except ImportError:
+        with as_unreadable(Path(file)):
+            read_whole(Path(file))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from storage.errors import Corrupt, ErrorKind, LogCleanerError
 
@@ -38,11 +39,16 @@ class NoKey(LogCleanerError):
     path: Path
     key_id: str
 
-    def __str__(self) -> str:
+    @property
+    def cause(self) -> str:
+        """Return what is wrong with all segments of that key."""
         return (
-            f"{self.path}: is encrypted with the key {self.key_id!r}, which was not named; name the file of its "
-            f"private key with --tier-key {self.key_id}=FILE"
+            f"is encrypted with the key {self.key_id!r}, which was not named; name the file of its private key with "
+            f"--tier-key {self.key_id}=FILE"
         )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
 
 
 class CipherMissing(LogCleanerError):
@@ -50,11 +56,20 @@ class CipherMissing(LogCleanerError):
 
     path: Path
 
-    def __str__(self) -> str:
+    @property
+    def cause(self) -> str:
+        """Return what is wrong with all encrypted segments."""
         return (
-            f"{self.path}: is encrypted, and needs the package cryptography; pip install '.[remote]' in the sources of "
-            f"logcleaner, or 'FILE.whl[remote]'"
+            "is encrypted, and needs the package cryptography; pip install '.[remote]' in the sources of "
+            "logcleaner, or 'FILE.whl[remote]'"
         )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}"
+
+
+LOCKED: Final = (NoKey, CipherMissing)
+"""The errors that all encrypted segments of a partition have in common."""
 
 
 class TierLacksOffsets(LogCleanerError):

@@ -64,6 +64,7 @@ from storage.stores.paths import SEPARATOR, TIER, StoredPath, path_of_text
 from storage.stores.store import Piece as Bytes
 from storage.stores.store import StoredEntry, Upload
 from storage.tiers.cutting import MadeFile, cut
+from storage.tiers.errors import LOCKED
 from storage.tiers.joining import OFFSET_MAX, LocalPart, LogPiece, OffsetSpan, join, with_older
 from storage.tiers.layout import OriginalFile
 from storage.tiers.local import LocalFile
@@ -353,6 +354,9 @@ class TierView:
         for segment in self.tier.readable(partition):
             try:
                 files = self.tier.layout.files(segment)
+            except LOCKED as error:
+                self.problems[f"{partition}: left out: {error.cause}"] = None
+                continue
             except (LogCleanerError, FileNotFoundError) as error:
                 self._note(segment, str(error))
                 continue

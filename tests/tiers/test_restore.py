@@ -219,6 +219,46 @@ def test_log_is_hashed_once_while_its_bytes_pass(
     assert [path for path in read if path.suffix == ".log"] == []
 
 
+def test_topic_that_was_created_anew_and_has_records_is_refused(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, new, restored = tiers["divided"], tmp_path / "new", tmp_path / "restored"
+    shutil.copytree(sample.log_dir, new)
+    (log,) = (new / "divided-0").glob("*.log")
+    log.write_bytes(encode_batch([Record(int(log.stem) + n, 1, b"k", b"of its own") for n in range(3)]))
+    command = ["restore-tier", str(sample.tier), "--topic-ids-from", str(new), "--output", str(restored)]
+    for more in ([], ["-n"]):
+        assert main([*command, *more]) == ExitStatus.USAGE
+        assert f"{new / 'divided-0'}: has 3 records already" in capsys.readouterr().err
+    assert not list(tmp_path.glob("restored*"))
+
+
+def test_encrypted_segments_of_a_partition_are_one_line(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier = place_of("aiven-encrypted", tiers["aiven-encrypted"])
+    for command in (["restore-tier", tier, "--output", str(tmp_path / "out"), "-n"], ["verify", "--tier", tier]):
+        assert main(command) == ExitStatus.FAILED
+        told = [line.partition(": is encrypted")[0] for line in capsys.readouterr().err.splitlines()]
+        names = [line.removesuffix(": left out").rpartition(" ")[2] for line in told if line.endswith(("-0", "out"))]
+        assert [name for name in names if name == "codecs-0"] == ["codecs-0"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_key_or_new_cluster_that_is_none_is_one_line_of_wrong_usage(
+    tiers: TierSamples, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_there: bool
+) -> None:
+    sample, none = tiers["aiven-encrypted"], tmp_path / "none"
+    if is_there:
+        none.touch()
+    command = ["restore-tier", place_of("aiven-encrypted", sample), "--output", str(tmp_path / "out"), "-n"]
+    for option, value in (("--tier-key", f"key1={none}"), ("--tier-key", str(none)), ("--topic-ids-from", str(none))):
+        assert main([*command, option, value]) == ExitStatus.USAGE
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert [option in line and str(none) in line for line in said.err.splitlines()] == [True]
+
+
 @pytest.mark.parametrize("piece_bytes", [1, 7, 61, 1 << 20])
 def test_batches_get_another_epoch_wherever_their_bytes_are_cut(piece_bytes: int) -> None:
     batches = [encode_batch([Record(n, 1, b"k", b"v" * 90 * n)], partition_leader_epoch=n) for n in range(4)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ from storage.names import (
 )
 from storage.records import Batch, BatchHeader, ControlType
 from tests.batches import encode_control_batch, iter_batches
-from tests.partition_dirs import NOW_MS
 from tests.tier_samples import TierSamples
 from tests.tiers.drawn import AivenForm, DrawnSegment, a_batch, segment_of, write_aiven, write_local
 
 SAMPLE_MS = (1_700_000_000_000, 1_700_000_002_000, 1_700_000_020_000, 1_700_000_040_000, 1_700_000_070_000)
 """Before the first record, and in between."""
-FAR_MS = 4_000_000_000_000
+THEN_MS = 1_700_000_000_000
+"""Of the segments that are drawn."""
 
 
 def batches_of(partition: Path) -> list[Batch]:
@@ -70,7 +71,8 @@ def test_sample_as_of_a_moment_is_a_start_of_each_log_without_a_newer_record_or_
     sample = tiers[name]
     tier = sample.tier / "some/prefix-" if name.startswith("aiven") else sample.tier
     whole = tmp_path / "whole"
-    assert restored(tier, whole, FAR_MS, "--log-dir", str(sample.log_dir)) == ExitStatus.DONE
+    now_ms = int(time.time() * 1000)
+    assert restored(tier, whole, now_ms, "--log-dir", str(sample.log_dir)) == ExitStatus.DONE
     assert told(capsys)["cut"] == []
     cut_by_transactions = 0
     for until_ms in SAMPLE_MS:
@@ -114,14 +116,14 @@ def check_border(
 
 def data(offset: int, producer_id: int, at_ms: int) -> bytes:
     batch: dict[str, object] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": offset}
-    return a_batch(offset, "value", timestamp_ms=NOW_MS + at_ms, is_transactional=True, **batch)
+    return a_batch(offset, "value", timestamp_ms=THEN_MS + at_ms, is_transactional=True, **batch)
 
 
 def commit(offset: int, producer_id: int, at_ms: int) -> bytes:
     return encode_control_batch(
         ControlType.COMMIT,
         offset=offset,
-        timestamp_ms=NOW_MS + at_ms,
+        timestamp_ms=THEN_MS + at_ms,
         producer_id=producer_id,
         producer_epoch=0,
         coordinator_epoch=0,
@@ -130,12 +132,12 @@ def commit(offset: int, producer_id: int, at_ms: int) -> bytes:
 
 
 def plain(offset: int, at_ms: int) -> bytes:
-    return a_batch(offset, "value", timestamp_ms=NOW_MS + at_ms)
+    return a_batch(offset, "value", timestamp_ms=THEN_MS + at_ms)
 
 
 def snapshot(epoch: int = 0, open_at: int | None = None) -> bytes:
     """Producer 7, as a broker notes it at the end of a segment."""
-    entry = ProducerEntry(7, epoch, 0, NOW_MS + 200, open_at)
+    entry = ProducerEntry(7, epoch, 0, THEN_MS + 200, open_at)
     return format_snapshot([entry])
 
 
@@ -157,7 +159,7 @@ def test_transaction_whose_markers_came_at_two_times_is_in_both_logs_or_in_none(
     until_ms: int, expected: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tier = write_aiven(tmp_path / "tier", two_logs((200, 300)))
-    assert restored(tier, tmp_path / "out", NOW_MS + until_ms) == ExitStatus.DONE
+    assert restored(tier, tmp_path / "out", THEN_MS + until_ms) == ExitStatus.DONE
     assert ends(told(capsys)) == {"orders-0": expected[0], "orders-1": expected[1]}
 
 
@@ -169,7 +171,7 @@ def test_segment_before_is_read_if_it_holds_the_part_of_a_transaction_that_goes(
     batches = plain(0, 0), data(1, 7, 110), plain(2, 240), commit(3, 7, 300)
     other = segment_of(0, *batches, name="other", partition=1, snapshot=snapshot())
     tier = write_aiven(tmp_path / "tier", [first, behind, other])
-    assert restored(tier, tmp_path / "out", NOW_MS + 250) == ExitStatus.DONE
+    assert restored(tier, tmp_path / "out", THEN_MS + 250) == ExitStatus.DONE
     answer = told(capsys)
     assert ends(answer) == {"orders-0": 1, "orders-1": 1}
     assert {one["producer_id"] for one in answer["cut"]} == {7}
@@ -184,7 +186,7 @@ def test_late_record_behind_a_newer_one_is_cut_off_and_a_clock_that_was_ahead_is
         segment_of(5, plain(5, 6_000)),
     ]
     tier = write_local(tmp_path / "tier", segments)
-    assert restored(tier, tmp_path / "out", NOW_MS + 1_000) == ExitStatus.DONE
+    assert restored(tier, tmp_path / "out", THEN_MS + 1_000) == ExitStatus.DONE
     (one,) = told(capsys)["cut"]
     assert (one["end"], one["log_end"], one["reason"], one["has_older_behind"]) == (1, 6, "NEWER", True)
 
@@ -195,7 +197,7 @@ def test_segments_behind_the_border_are_not_read(tmp_path: Path, capsys: pytest.
     for segment in segments[3:]:
         (log,) = tier.glob(f"**/*{segment.segment_id}.log")
         log.write_bytes(os.urandom(log.stat().st_size))
-    assert restored(tier, tmp_path / "out", NOW_MS + 210) == ExitStatus.DONE
+    assert restored(tier, tmp_path / "out", THEN_MS + 210) == ExitStatus.DONE
     answer = told(capsys)
     assert ends(answer) == {"orders-0": 5}
     assert sorted(path.name for path in (tmp_path / "out/orders-0").glob("*.log")) == [
@@ -207,13 +209,13 @@ def test_run_that_goes_on_with_another_moment_takes_nothing_that_belongs_to_the_
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lineage = ((0, 0), (1, 2), (2, 3))
-    batches = [a_batch(n, "v", epoch=epoch, timestamp_ms=NOW_MS + n * 100) for n, epoch in enumerate((0, 0, 1, 2))]
-    damaged = a_batch(4, "v", epoch=2, timestamp_ms=NOW_MS + 400)
+    batches = [a_batch(n, "v", epoch=epoch, timestamp_ms=THEN_MS + n * 100) for n, epoch in enumerate((0, 0, 1, 2))]
+    damaged = a_batch(4, "v", epoch=2, timestamp_ms=THEN_MS + 400)
     tier = write_local(tmp_path / "tier", [segment_of(0, *batches, damaged[:-1] + b"\x01", lineage=lineage)])
-    assert restored(tier, tmp_path / "out", NOW_MS + 400) == ExitStatus.DAMAGED
+    assert restored(tier, tmp_path / "out", THEN_MS + 400) == ExitStatus.DAMAGED
     assert not (tmp_path / "out").exists()
     capsys.readouterr()
-    assert restored(tier, tmp_path / "out", NOW_MS + 200) == ExitStatus.DONE
+    assert restored(tier, tmp_path / "out", THEN_MS + 200) == ExitStatus.DONE
     path = tmp_path / "out/orders-0" / LEADER_EPOCH_CHECKPOINT
     assert [tuple(entry) for entry in parse_leader_epochs(path.read_bytes(), path)] == [(0, 0), (1, 2)]
     assert [header.base_offset for header in headers_of(path.parent)] == [0, 1, 2]
@@ -237,9 +239,19 @@ def test_log_that_was_compacted_behind_the_moment_is_named(
 
 def test_dry_run_says_what_is_left_out_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tier = write_aiven(tmp_path / "tier", two_logs((200, 300)))
-    command = ["restore-tier", str(tier), "--output", str(tmp_path / "out"), "-n", "--until", str(NOW_MS + 250)]
+    command = ["restore-tier", str(tier), "--output", str(tmp_path / "out"), "-n", "--until", str(THEN_MS + 250)]
     assert main(command) == ExitStatus.DONE
     said = " ".join(capsys.readouterr().out.split())
     assert "orders-0: offsets 1 to 3: a transaction of producer 7 begins there" in said
     assert "orders-1: offsets 2 to 3: a transaction of producer 7 begins there" in said
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_moment_in_the_future_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tier = write_aiven(tmp_path / "tier", two_logs((200, 300)))
+    for until in ("+1h", "2099-01-01"):
+        command = ["restore-tier", str(tier), "--output", str(tmp_path / "out"), "--until", until]
+        for more in ([], ["-n"]):
+            assert main([*command, *more]) == ExitStatus.USAGE
+            assert "lies in the future: name a time that has passed" in capsys.readouterr().err
     assert not list(tmp_path.glob("out*"))

@@ -12,7 +12,7 @@ from cleaner.cli.naming import check_globs, place
 from cleaner.cli.opening import add_tier_key_argument, add_topics_argument
 from cleaner.cli.progress import BarListener, ProgressBar
 from cleaner.cli.showing import add_quiet_argument, quiet_view, show
-from cleaner.cli.values import at_least_one, moment
+from cleaner.cli.values import at_least_one, moment, passed_ms
 from storage.directory import is_stored
 from storage.errors import InvalidConfig
 
@@ -75,11 +75,12 @@ def run(args: argparse.Namespace) -> int:
     from storage.kernels import check_usable
     from storage.log_dir import LogDir
 
-    if is_stored(args.output):
-        raise InvalidConfig("--output", str(args.output), "lies in a store; name a directory of this machine")
+    for option, path in (("--output", args.output), ("--topic-ids-from", args.topic_ids_from)):
+        if path is not None and is_stored(path):
+            raise InvalidConfig(option, str(path), "lies in a store; name a directory of this machine")
     check_usable()
     log_dirs = tuple(LogDir.open(path).path for path in args.log_dirs)
-    until_ms = args.until(SystemClock().now_ms()) if args.until else None
+    until_ms = passed_ms(args.until, SystemClock().now_ms()) if args.until else None
     restore = TierRestore(args.tier, log_dirs, tuple(args.tier_key), tuple(args.topic), args.topic_ids_from, until_ms)
     _check_output(args)
     plan = restore.plan()

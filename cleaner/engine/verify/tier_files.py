@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from cleaner.engine.verify.checked import Checked
 from policies.findings.findings import Finding, worst_first
@@ -21,12 +21,10 @@ from storage.errors import LogCleanerError
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
 from storage.stores.paths import StoredPath
-from storage.tiers.errors import CipherMissing, CorruptTier, NoKey
+from storage.tiers.errors import LOCKED, CorruptTier
 from storage.tiers.joining import OffsetSpan, join, valid_spans
 from storage.tiers.segments import RemoteSegment, TieredPartition, TierFile
 from storage.tiers.view import TierView
-
-_LOCKED: Final = (NoKey, CipherMissing)
 
 
 class TierToCheck(NamedTuple):
@@ -103,8 +101,9 @@ def _facts(view: TierView, segment: RemoteSegment, problems: list[str], locked: 
     if stored and not missing and not problem:
         try:
             wrong = [(str(path), found, due) for path, found, due in view.tier.wrong_sizes(segment)]
-        except _LOCKED as error:
-            problems.append(str(error))
+        except LOCKED as error:
+            if (problem_of_all := f"{segment.partition}: {error.cause}") not in problems:
+                problems.append(problem_of_all)
             locked.add(segment.segment_id)
         except (LogCleanerError, FileNotFoundError) as error:
             problem = str(error)
