@@ -164,6 +164,11 @@ class Disk:
             if not is_all_durable:
                 yield _left(names, {inode: dice.choice(list(Fate)) for inode in names.values()})
 
+    def durable_alone(self) -> Left:
+        """The state in which only what lasts is left."""
+        inodes = dict.fromkeys(self.durable.values(), Fate.LOST)
+        return _left(self.durable, inodes)
+
     def _subsets(self, dice: Random) -> list[Sequence[bool]]:
         count = len(self.pending)
         if count <= EXHAUSTIVE_MAX:

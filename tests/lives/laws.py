@@ -7,7 +7,6 @@ comparisons with Kafka say the exact ones.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,10 @@ from tests.lives.world import Act, Stated, World
 STATUSES: Final = frozenset({0, 1, 2, 3, 4, 5, 6, 10})
 _SHOWN: Final = 5
 _ASIDE: Final = re.compile(r"[^/]+\.[0-9a-f]{32}-(stray|delete)/")
+_FAILED: Final = frozenset({"error", "errors", "failed"})
+"""Of any document: what failed."""
+_TELLS_OF_OTHERS: Final = frozenset({"explain", "preflight"})
+"""Commands whose documents tell of what failed before, or would fail."""
 _FIGURES: Final = ("deleted_segments", "deleted_bytes", "compacted_from_bytes")
 """Of a result; a dry run states the most that they can be."""
 
@@ -101,6 +104,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     found = [broken for told in act.told for broken in _of_command(told)]
     found += _of_kafka(before, act)
     found += [Broken("what is foretold comes true", told) for told in act.untrue]
+    found += _of_what_is_done(world, act, after)
     if act.may.is_trusted:
         return found
     if act.copy:
@@ -120,10 +124,12 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     found += [
         *_of_directories(before, after),
         *_of_plans(act, after),
-        *_of_looks(before, act, after),
+        *_of_looks(world, before, act, after),
         *_of_owners(world, before, after),
     ]
     found += _of_promises(act, after)
+    found += _of_holds(before, act, after)
+    found += _of_waiting(world, act, after)
     if act.imported:
         source, made = (after.logs[name] for name in act.imported)
         if source.records != made.records:
@@ -131,7 +137,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     return found
 
 
-def _of_looks(before: Look, act: Act, after: Look) -> Iterator[Broken]:
+def _of_looks(world: World, before: Look, act: Act, after: Look) -> Iterator[Broken]:
     """A command that looks changes nothing, and what it says is so."""
     if not act.looked:
         return
@@ -140,6 +146,21 @@ def _of_looks(before: Look, act: Act, after: Look) -> Iterator[Broken]:
     told = act.told[0]
     if act.looked == "prove-erased" and told.status == 0 and after.holds_key(told.words[1].encode()):
         yield Broken("a key that is proven erased is nowhere", told.words[1])
+    if act.looked == "doctor" and told.words[0] == "doctor":
+        yield from of_doctor(world, told, after)
+
+
+def of_doctor(world: World, told: Told, look: Look) -> Iterator[Broken]:
+    """The doctor names what is missing, and what was cut."""
+    said = f"{told.status} {told.stdout[-1500:]} {told.stderr[-1500:]}"
+    if "Traceback" in told.stderr or told.status not in {0, 4}:
+        yield Broken("a doctor looks", said)
+        return
+    if cut := [path for path in world.troubled() if not all(name in told.stdout for name in path.split("/"))]:
+        yield Broken("a doctor names a log that was cut", f"{cut}: {said}")
+    names = lacking(world, look)
+    if names and not (told.status == 4 and all(name in told.stdout for name in names)):
+        yield Broken("a doctor names what is missing", f"{names}: {said}")
 
 
 def _of_owners(world: World, before: Look, after: Look) -> Iterator[Broken]:
@@ -166,6 +187,39 @@ def _of_promises(act: Act, after: Look) -> Iterator[Broken]:
             left = [one.offset for one in after.logs[name].records.values() if one.key == key and one.value is not None]
             if left:
                 yield Broken("what is told as done is done", f"{name} still has {key.decode()} at {left[:_SHOWN]}")
+
+
+def _of_holds(before: Look, act: Act, after: Look) -> Iterator[Broken]:
+    """A hold stays until it is released, and what a restore brings back is on hold, also if it then fails."""
+    if lost := sorted(before.holds & after.logs.keys() - after.holds - act.may.releases):
+        yield Broken("a hold stays until it is released", f"{lost}")
+    for name in after.logs.keys() & before.logs.keys() - after.holds:
+        if after.logs[name].records.keys() - before.logs[name].records:
+            yield Broken("what is restored is on hold", name)
+
+
+def _of_waiting(world: World, act: Act, after: Look) -> Iterator[Broken]:
+    """A file that became ``.deleted`` waits for ``file.delete.delay.ms``, and a restore brings it back."""
+    now_ms, there, first = world.clock.now_ms, after.files.keys(), act.told[0] if act.told else None
+    for path, (until_ms, is_due) in world.waiting.items():
+        is_back = path not in there and path.removesuffix(".deleted") in there
+        if now_ms < until_ms and path not in there and not is_back and not act.may.unlinks:
+            yield Broken("a .deleted file waits", f"{path}: until {until_ms}, and it is {now_ms}")
+        is_wanted = first and first.words[0] == "restore" and first.words[1] in {"--all", path.partition("/")[0]}
+        if is_due and is_wanted and act.may.restores and first.status == 0 and path in there:
+            yield Broken("a restore brings back what waits", path)
+
+
+def _of_what_is_done(world: World, act: Act, after: Look) -> Iterator[Broken]:
+    """What was told as done stays done, whatever comes later."""
+    for name, done in world.done.items():
+        if name not in after.logs:
+            continue
+        log = after.logs[name]
+        if log.log_start < done.log_start and not act.may.restores:
+            yield Broken("what was told as done stays done", f"{name} begins at {log.log_start}, not {done.log_start}")
+        if back := sorted(done.erased & log.records.keys()):
+            yield Broken("what was told as done stays done", f"{name} has what was erased: {back[:_SHOWN]}")
 
 
 def _of_kafka(before: Look, act: Act) -> Iterator[Broken]:
@@ -205,7 +259,8 @@ def _of_evidence(world: World, before: Look, act: Act, after: Look) -> Iterator[
     """Index files that tell of missing records stay, unless a policy lets those records go."""
     for path, piece in world.evidence.items():
         name = path.partition("/")[0]
-        if name not in before.logs or (world.log_dir / path).exists():
+        is_kept = path in after.files and after.lone.get(path, data := before.lone.get(path)) == data
+        if name not in before.logs or is_kept:
             continue
         context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms)
         lost = [placed.fact.offset for placed in piece.placed if not _may_leave_aside(context, act, piece, placed)]
@@ -254,17 +309,19 @@ def _spans(log: SeenLog, offset: int) -> bool:
 
 
 def lacking(world: World, look: Look) -> set[str]:
-    """Return the partitions of which a person set something aside that the log lacks.
+    """Return the partitions of which a log lacks what lies aside, or what index files tell of.
 
     A log lacks nothing that a round replaced, also if the person took the source while the ``.swap`` waits.
     """
     found = set()
-    for path in world.by_hand:
+    aside = {path: look.aside[path] for path in world.by_hand if path in look.aside}
+    told = {path: piece for path, piece in world.evidence.items() if path in look.lone}
+    for path, piece in (aside | told).items():
         name = path.partition("/")[0]
-        if path in look.aside and name in look.logs:
+        if name in look.logs:
             log = look.logs[name]
             replaced = [range(p.base_offset, p.end_offset) for p in log.pieces if p.path.suffix == ".swap"]
-            offsets = [one.fact.offset for one in look.aside[path].placed]
+            offsets = [one.fact.offset for one in piece.placed]
             missing = [o for o in offsets if o not in log.records and not any(o in span for span in replaced)]
             if any(offset >= log.log_start for offset in missing):
                 found.add(name)
@@ -281,8 +338,23 @@ def _of_command(told: Told) -> Iterator[Broken]:
         yield Broken("an error is one line", f"{words}: {told.stderr[-1500:]}")
     elif not told.was_stopped and told.status not in STATUSES:
         yield Broken("an exit status is documented", f"{words}: {told.status} {told.stderr[-500:]}")
+    if told.status == 0 and told.undone:
+        yield Broken("what is told as done lasts", f"{words}: {told.undone[:_SHOWN]}")
     if told.status == 0 and ("failed" in told.stderr or "error" in told.stderr.lower()):
         yield Broken("exit 0 means that nothing failed", f"{words}: {told.stderr[-500:]}")
+    if told.status == 0 and told.words[0] not in _TELLS_OF_OTHERS and (failed := [*_failures(told.document)]):
+        yield Broken("exit 0 means that nothing failed", f"{words}: {failed[:_SHOWN]}")
+
+
+def _failures(told: object) -> Iterator[object]:
+    """Yield what a document says has failed."""
+    if isinstance(told, Mapping):
+        for name, value in told.items():
+            is_failure = (name in _FAILED and value) or (name == "code" and value == "NOT_DONE")
+            yield from [{name: value}] if is_failure else _failures(value)
+    elif isinstance(told, list):
+        for one in told:
+            yield from _failures(one)
 
 
 def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> Iterator[Broken]:
@@ -302,6 +374,17 @@ def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> I
     if after.log_start < log.log_start and not act.may.restores:
         yield Broken("the log start never goes back", f"{name}: {log.log_start} became {after.log_start}")
     yield from _of_transactions(log, after)
+    if not act.may.restores:
+        yield from _of_horizons(before, after)
+
+
+def _of_horizons(before: _Log, after: SeenLog) -> Iterator[Broken]:
+    """A tombstone or marker stays for ``delete.retention.ms`` from the round that first meets it."""
+    least_ms = before.now_ms + min((s.delete_retention_ms for s in before.stated if s.compacts), default=1 << 62)
+    old = before.log.horizons
+    wrong = {offset: ms for offset, ms in after.horizons.items() if ms < old.get(offset, least_ms)}
+    if wrong:
+        yield Broken("a delete horizon lies behind the round", f"{after.name}: {wrong}, and {least_ms} is the least")
 
 
 def _of_trouble(before: Look, act: Act, log: SeenLog, after: SeenLog) -> Iterator[Broken]:
@@ -381,11 +464,7 @@ def _may_leave_aside(before: _Log, act: Act, piece: Piece, placed: Placed) -> bo
 
 def _of_plans(act: Act, after: Look) -> Iterator[Broken]:
     """A run does not more than the dry run before it said, and what the dry run measured, exactly that."""
-    if act.planned is None or not act.told[0].stdout or not act.is_whole:
-        return
-    try:
-        done = json.loads(act.told[0].stdout)
-    except ValueError:
+    if act.planned is None or not (done := act.told[0].document):
         return
     planned = _by_name(act.planned)
     for name, partition in _by_name(done).items():

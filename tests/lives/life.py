@@ -14,7 +14,11 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 STEPS: Final = 50
 STOPS: Final = ("kill", "kill", "power", "power", "full", "error")
 """What may end a command: SIGKILL, a power loss, a full disk, an error of the disk."""
+BEHIND_THE_END: Final = 1 << 20
+"""More changes than a command makes: the power goes behind the last one."""
 LOOKS: Final = (
+    "doctor",
+    "doctor",
     "doctor",
     "verify",
     "preflight",
@@ -158,7 +162,11 @@ def _roll(dice: Random) -> dict[str, Any]:
 
 
 def _wait(dice: Random) -> dict[str, Any]:
-    return {"ms": dice.choice((1_000, 70_000, HOUR_MS, 3 * HOUR_MS, 30 * HOUR_MS, 8 * 24 * HOUR_MS))}
+    return {
+        "ms": dice.choice(
+            (1_000, dice.randrange(10_000, 60_000), 70_000, HOUR_MS, 3 * HOUR_MS, 30 * HOUR_MS, 8 * 24 * HOUR_MS)
+        )
+    }
 
 
 def _clock(dice: Random) -> dict[str, Any]:
@@ -169,7 +177,10 @@ def _stop(dice: Random, share: float = 0.35) -> dict[str, Any]:
     """End some commands before a step, which may lie behind their end."""
     if dice.random() > share:
         return {}
-    return {"stop": dice.choice(STOPS), "at": int(dice.expovariate(1 / 15)), "dice": dice.randrange(1 << 30)}
+    stop, at = dice.choice(STOPS), int(dice.expovariate(1 / 15))
+    if stop == "power" and dice.random() < 0.4:
+        at = BEHIND_THE_END
+    return {"stop": stop, "at": at, "dice": dice.randrange(1 << 30)}
 
 
 def _clean(dice: Random) -> dict[str, Any]:
@@ -219,6 +230,10 @@ def _erase(dice: Random) -> dict[str, Any]:
 
 def _pick_one(dice: Random) -> dict[str, Any]:
     return {"topic": dice.choice(TOPICS), "pick": int(dice.random() * 1000) / 1000}
+
+
+def _spoil_log(dice: Random) -> dict[str, Any]:
+    return {**_pick_one(dice), "how": dice.choice(("empty", ".swap", ".cleaned"))}
 
 
 def _set_dir_aside(dice: Random) -> dict[str, Any]:
@@ -338,6 +353,7 @@ _KINDS: Final[Kinds] = {
     "foretold": (1, _roll),
     "edited": (0.7, _edited),
     "cut-log": (0.4, _pick_one),
+    "spoil-log": (0.4, _spoil_log),
     "set-dir-aside": (0.4, _set_dir_aside),
     "bring-dir-home": (0.8, _nothing),
     "snapshot": (1, _nothing),
@@ -369,6 +385,8 @@ _FOLLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "delete-records": ("restore",),
     "set-aside": ("clean", "clean", "free", "sweep"),
     "move-away": ("clean", "repair"),
+    "remove-log": ("clean", "look"),
+    "spoil-log": ("clean", "look"),
     "restore": ("wait", "clean", "delete-records"),
     "policy": ("apply", "both"),
     "bring-back": ("clean", "restore"),
@@ -432,6 +450,9 @@ def _due(dice: Random, topic: str) -> Iterator[Happening]:
     is_wanted = dice.random() < 0.6
     yield _cleaned(dice, at_once=not is_wanted)
     if is_wanted:
+        if dice.random() < 0.5:
+            yield _step(dice, "wait", ms=dice.randrange(1_000, 59_000))
+            yield _cleaned(dice)
         yield _step(dice, "restore", topic=dice.choice((topic, None)))
         yield _cleaned(dice)
 

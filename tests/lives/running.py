@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import os
 import pickle
 import signal
@@ -16,7 +17,7 @@ import tempfile
 import time
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -34,6 +35,7 @@ from policies.facts import Boot
 from storage import segment
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir
+from storage.names import LOCK_FILE
 from tests.crash.acts import _space_alone
 from tests.crash.power import Disk, Left, RecordingFileSystem
 from tests.crash.stops import FailingAt, KillingAt
@@ -103,6 +105,17 @@ class Told(NamedTuple):
     stderr: str
     was_stopped: bool = False
     """Whether SIGKILL or a power loss ended it."""
+    undone: tuple[str, ...] = ()
+    """Files that a power loss behind its end took back: those that it had not made last."""
+
+    @property
+    def document(self) -> Mapping[str, Any] | None:
+        """The JSON document that it printed; None if it printed none, or not to its end."""
+        try:
+            read = json.loads(self.stdout)
+        except ValueError:
+            return None
+        return read if isinstance(read, dict) else None
 
 
 @dataclass(slots=True)
@@ -166,7 +179,7 @@ def _coarse_ns() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What ends a command, before its change number ``at``."""
+    """What ends a command, before its change number ``at``; behind its last one the power goes all the same."""
 
     kind: str
     at: int
@@ -240,14 +253,17 @@ def wait_for(started: Started) -> Told:
     _, status = os.waitpid(started.pid, 0)
     out, err, left = (started.out.with_suffix(suffix) for suffix in (".out", ".err", ".left"))
     said, complained = (path.read_text(errors="replace") if path.exists() else "" for path in (out, err))
+    undone: tuple[str, ...] = ()
     if left.exists():
-        _lay_down(*pickle.loads(left.read_bytes()), started.log_dirs)
+        kept, renamed = pickle.loads(left.read_bytes())
+        undone = tuple(_differing(kept, started.log_dirs))
+        _lay_down(kept, renamed, started.log_dirs)
     for path in (out, err, left):
         path.unlink(missing_ok=True)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return Told(started.words, -number, said, complained, number == signal.SIGKILL)
-    return Told(started.words, os.waitstatus_to_exitcode(status), said, complained)
+    return Told(started.words, os.waitstatus_to_exitcode(status), said, complained, undone=undone)
 
 
 def _be_the_command(
@@ -270,9 +286,12 @@ def _be_the_command(
         with at_life_time(clock):
             if breaks:
                 breaks()
-            if stop:
-                put_under(_disk_of(stop, log_dirs, out.with_suffix(".left")))
+            disk = _disk_of(stop, log_dirs, out.with_suffix(".left")) if stop else None
+            if disk:
+                put_under(disk)
             status = command(words)
+            if isinstance(disk, _PowerGoes):
+                disk.goes_behind_the_end()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -318,7 +337,7 @@ class at_life_time:  # noqa: N801 - reads as a function
 
 
 class _PowerGoes(RecordingFileSystem):
-    """Leaves what a power loss before one step may leave, and ends the process."""
+    """Leaves what a power loss before one step may leave, and ends the process; or what lasts behind the last step."""
 
     def __init__(self, log_dirs: tuple[Path, ...], stop: Stop, left: Path) -> None:
         super().__init__(log_dirs[0], self._before)
@@ -330,11 +349,17 @@ class _PowerGoes(RecordingFileSystem):
     def _before(self, disk: Disk) -> None:
         if self._steps == self._stop.at:
             dice = Random(self._stop.dice)
-            states = list(disk.after_power_loss(dice))
-            renamed = [change.target for change in disk.pending if change.inode is None]
-            self._left.write_bytes(pickle.dumps((dict(dice.choice(states)), renamed)))
+            self._leave(dice.choice(list(disk.after_power_loss(dice))))
             os.kill(os.getpid(), signal.SIGKILL)
         self._steps += 1
+
+    def goes_behind_the_end(self) -> None:
+        """Leave what lasts, and no more."""
+        self._leave(self.disk.durable_alone())
+
+    def _leave(self, left: Left) -> None:
+        renamed = [change.target for change in self.disk.pending if change.inode is None]
+        self._left.write_bytes(pickle.dumps((dict(left), renamed)))
 
 
 def _disk_of(stop: Stop, log_dirs: tuple[Path, ...], left: Path) -> FileSystem:
@@ -359,6 +384,22 @@ def put_under(disk: FileSystem) -> None:
             return getattr(disk, _name)(*given) if type(self) is FileSystem else _whole(self, *given)
 
         setattr(FileSystem, name, of_disk)
+
+
+def _differing(left: Left, log_dirs: tuple[Path, ...]) -> Iterator[str]:
+    """Yield the files that are there, or as they are, only until the power goes.
+
+    A lock need not last, nor the rename of a snapshot that became useless: one more run repeats it.
+    """
+    now = {path for log_dir in log_dirs for path in log_dir.rglob("*") if path.is_file()}
+    for path in sorted(now | left.keys()):
+        if path.name == LOCK_FILE or path.name.endswith(".snapshot.deleted"):
+            continue
+        is_retired = path not in now and path.with_name(path.name + ".deleted") in now
+        if path.suffix == ".snapshot" and is_retired:
+            continue
+        if path not in now or path not in left or path.read_bytes() != left[path].content:
+            yield str(path.relative_to(log_dirs[0].parent))
 
 
 def _lay_down(left: Left, renamed: list[Path], log_dirs: tuple[Path, ...]) -> None:

@@ -22,6 +22,7 @@ from tests.batches import iter_batches
 STARTS: Final = "log-start-offset-checkpoint"
 WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
+HOLDS: Final = ".logcleaner-holds"
 _LOG: Final = re.compile(r"(\d{20})\.log(|\.swap|\.deleted)")
 _UNFINISHED: Final = re.compile(r"(\d{20})\.[a-z]+\.cleaned")
 _PARTITION: Final = re.compile(r"(.+)-(\d+)")
@@ -56,6 +57,8 @@ class Marker(NamedTuple):
     offset: int
     producer_id: int
     is_abort: bool
+    horizon_ms: int | None = None
+    """The delete horizon of its batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,13 @@ class SeenLog:
         """The records that can be read, by offset."""
         found = (placed.fact for piece in self.pieces for placed in piece.placed)
         return {fact.offset: fact for fact in found if fact.offset >= self.log_start}
+
+    @cached_property
+    def horizons(self) -> Mapping[int, int]:
+        """The delete horizons of records and markers, by offset."""
+        found = [(one.fact.offset, one.horizon_ms) for piece in self.pieces for one in piece.placed]
+        found += [(one.offset, one.horizon_ms) for piece in self.pieces for one in piece.markers]
+        return {offset: ms for offset, ms in found if ms is not None}
 
     @cached_property
     def end_offset(self) -> int:
@@ -219,7 +229,8 @@ def piece_of(path: Path, base_offset: int) -> Piece:
                 placed += [Placed(_fact(record), -1, False, None, True) for record in batch.records()]
             elif header.is_control:
                 markers += [
-                    Marker(record.offset, header.producer_id, record.key == _ABORT) for record in batch.records()
+                    Marker(record.offset, header.producer_id, record.key == _ABORT, header.delete_horizon_ms)
+                    for record in batch.records()
                 ]
             else:
                 placed += [
@@ -261,13 +272,21 @@ class Look:
     aside: dict[str, Piece] = field(default_factory=dict)
     files: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Size, time (ns) and owner of every file, by path below the log dir."""
+    lone: dict[str, bytes] = field(default_factory=dict)
+    """The index files whose ``.log`` is gone or empty."""
+    holds: frozenset[str] = frozenset()
+    """The partitions on hold."""
 
     @classmethod
     def at(cls, log_dir: Path) -> Look:
         """Look now."""
         found = ((path, path.lstat()) for path in log_dir.rglob("*") if not path.is_dir())
         files = {str(path.relative_to(log_dir)): (one.st_size, one.st_mtime_ns, one.st_uid) for path, one in found}
-        return cls(seen_in(log_dir), aside_in(log_dir), files)
+        indexes = (path for path in files if path.endswith("index"))
+        alone = (path for path in indexes if not files.get(f"{path.rpartition('.')[0]}.log", (0,))[0])
+        lone = {path: (log_dir / path).read_bytes() for path in alone}
+        holds = frozenset(checkpoint(log_dir / HOLDS))
+        return cls(seen_in(log_dir), aside_in(log_dir), files, lone, holds)
 
     def holds_key(self, key: bytes) -> bool:
         """Return whether a record of any log has the key."""

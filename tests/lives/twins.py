@@ -5,7 +5,9 @@ Lives must catch each of them.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,10 +15,12 @@ from typing import Any, Final
 import pytest
 
 from cleaner.config.files import CommandFiles
-from cleaner.engine import cleaner
+from cleaner.engine import cleaner, deletion, leftovers, restore
 from cleaner.engine.compaction import round as rounds
 from cleaner.engine.only_copies import NOTHING_KEPT, OnlyCopies
 from policies import compaction, retention
+from storage.errors import LogCleanerError
+from storage.filesystem import Purpose
 from storage.log import recovery
 from storage.log_dir import LogDir
 from tests.crash import test_twins
@@ -24,6 +28,7 @@ from tests.crash.power import RecordingFileSystem
 from tests.lives.running import Breaks
 
 _DAY_MS: Final = 86_400_000
+_DELAY_MS: Final = 60_000
 
 
 def _patch(owner: object, name: str, value: object) -> None:
@@ -56,6 +61,18 @@ def _evidence_goes() -> None:
     _everywhere("plan_recovery", plan_recovery, plan)
 
 
+def _evidence_is_emptied() -> None:
+    plan_recovery = recovery.plan_recovery
+
+    def plan(listing: Any) -> Any:
+        planned = plan_recovery(listing)
+        for file in planned.evidence:
+            os.truncate(file.path, 0)
+        return planned
+
+    _everywhere("plan_recovery", plan_recovery, plan)
+
+
 def _limits_pass_a_gap() -> None:
     _patch(retention, "missing_below", lambda *_: None)
 
@@ -67,6 +84,26 @@ def _rounds_cross_a_gap() -> None:
 
 def _power_takes_bytes() -> None:
     _patch(RecordingFileSystem, "fsync_file", lambda *_: None)
+
+
+def _checkpoints_do_not_last() -> None:
+    fsync_dir = RecordingFileSystem.fsync_dir
+
+    def fsync(self: RecordingFileSystem, path: Path, purpose: Purpose) -> None:
+        if purpose is not Purpose.CHECKPOINT:
+            fsync_dir(self, path, purpose)
+
+    _patch(RecordingFileSystem, "fsync_dir", fsync)
+
+
+def _errors_are_swallowed() -> None:
+    for whole in (deletion.retire_segments, deletion.remove_segments):
+
+        def quiet(*given: Any, _whole: Any = whole) -> None:
+            with suppress(LogCleanerError, OSError):
+                _whole(*given)
+
+        _everywhere(whole.__name__, whole, quiet)
 
 
 def _sources_go_first() -> None:
@@ -97,6 +134,34 @@ def _tombstones_go_early() -> None:
     _patch(rounds, "horizons_of", early)
 
 
+def _horizons_are_near() -> None:
+    horizons_of = rounds.horizons_of
+
+    def near(round_: Any) -> Any:
+        found = horizons_of(round_)
+        return found._replace(new_ms=found.now_ms + 1)
+
+    _patch(rounds, "horizons_of", near)
+
+
+def _files_wait_half_as_long() -> None:
+    due = leftovers.Leftovers.due
+    _patch(leftovers.Leftovers, "due", lambda self, now_ms: due(self, now_ms + _DELAY_MS // 2))
+
+
+def _failed_restores_hold_nothing() -> None:
+    put_back = restore.put_back
+
+    def back(fs: Any, log_dir: LogDir, planned: Any) -> None:
+        try:
+            put_back(fs, log_dir, planned)
+        except (LogCleanerError, OSError):
+            log_dir.write_holds({}, fs)
+            raise
+
+    _everywhere("put_back", put_back, back)
+
+
 def _everywhere(name: str, old: object, new: object) -> None:
     """Replace a function in each module that imported it."""
     for module in [*sys.modules.values()]:
@@ -108,12 +173,18 @@ TWINS: Final[dict[str, Breaks]] = {
     "a pipe is empty the second time": _pipe_is_empty_the_second_time,
     "what a person set aside goes": _what_is_set_aside_goes,
     "evidence of missing records goes": _evidence_goes,
+    "evidence is emptied": _evidence_is_emptied,
     "limits pass a gap": _limits_pass_a_gap,
     "rounds cross a gap": _rounds_cross_a_gap,
     "no fsync of a file": _power_takes_bytes,
+    "checkpoints do not last": _checkpoints_do_not_last,
+    "errors are swallowed": _errors_are_swallowed,
     "sources go before the swap": _sources_go_first,
     "holds are forgotten": _holds_are_forgotten,
+    "files wait half as long": _files_wait_half_as_long,
+    "failed restores hold nothing": _failed_restores_hold_nothing,
     "limits take a day more": _limits_take_one_more,
     "tombstones go early": _tombstones_go_early,
+    "horizons are near": _horizons_are_near,
 }
 """By what they do wrong; the first five are losses that were mended once."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from policies.config.config_keys import LONG_MAX
 from storage.checkpoints import format_offset_checkpoint
@@ -57,6 +57,8 @@ from tests.tiers.drawn import DrawnSegment, write_local
 FS: Final = FileSystem()
 TOPIC_IDS: Final = {topic: f"{number:02d}{'A' * 20}" for number, topic in enumerate(TOPICS)}
 """As ``tests.metadata_dirs`` gives them."""
+FILE_DELETE_DELAY_MS: Final = 60_000
+"""``file.delete.delay.ms``."""
 MINUTES_MS: Final = 120_000
 """How long a person takes."""
 _WRITING: Final = LogConfig(index_interval_bytes=100)
@@ -136,6 +138,10 @@ class May:
     """Records below these offsets were to be deleted."""
     erases: Mapping[str, bytes] = field(default_factory=dict)
     """Records of this key were to be erased, by partition."""
+    releases: frozenset[str] = frozenset()
+    """Partitions whose holds were to go."""
+    unlinks: bool = False
+    """Take ``.deleted`` files before their delay is over."""
     is_trusted: bool = False
     """A person, a producer or a broker did it: what they leave is how it is."""
 
@@ -147,6 +153,8 @@ class May:
             self.restores or other.restores,
             {**self.below, **other.below},
             {**self.erases, **other.erases},
+            self.releases | other.releases,
+            self.unlinks or other.unlinks,
             self.is_trusted or other.is_trusted,
         )
 
@@ -157,8 +165,6 @@ class Act:
 
     may: May
     told: tuple[Told, ...] = ()
-    is_whole: bool = True
-    """Nothing ended it early."""
     settles: bool = False
     """Another such act at the same moment must find nothing to do."""
     planned: Mapping[str, Any] | None = None
@@ -178,6 +184,26 @@ class Act:
 
 
 TRUSTED: Final = Act(May(is_trusted=True))
+_UNDOES: Final = frozenset({"bring-back", "put-back", "move-home", "set-dir-aside", "bring-dir-home"})
+"""What a person may do that takes back what a command did."""
+
+
+class Waits(NamedTuple):
+    """A file that became ``.deleted`` by a command."""
+
+    until_ms: int
+    """Epoch ms."""
+    is_due: bool
+    """A log that a deletion took, so that a restore brings it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What commands told as done of a partition, with an exit status of 0."""
+
+    log_start: int = 0
+    erased: frozenset[int] = frozenset()
+    """Offsets of erased records."""
 
 
 _OF_TOPICS: Final = frozenset(f"{topic}-0" for topic in TOPICS)
@@ -221,6 +247,10 @@ class World:
         self._snapshot_evidence: dict[str, Piece] = {}
         self._snapshot_by_hand: list[str] = []
         self._snapshot_held: set[str] = set()
+        self.waiting: dict[str, Waits] = {}
+        """The files that became ``.deleted`` by a command."""
+        self.done: dict[str, Done] = {}
+        """What was told as done, by partition, and not taken back since."""
         self.cut: list[str] = []
         """The ``.log`` files that a person cut, by path below the log dir."""
         self._file = "plain"
@@ -251,7 +281,29 @@ class World:
         act = method(**step.options)
         if act.may.is_trusted:  # a person, or a start of a broker, may take what tells of missing records
             self.evidence = {name: piece for name, piece in self.evidence.items() if _has_bytes(self.log_dir / name)}
+        if step.kind in _UNDOES:
+            self.done.clear(), self.waiting.clear()
         return act
+
+    def note(self, before: Look, act: Act, after: Look) -> None:
+        """Note what the step told as done; a restore may take a log start back, and nothing takes back an erasure."""
+        self.waiting = {path: one for path, one in self.waiting.items() if path in after.files}
+        if act.may.is_trusted:
+            return
+        for path in after.files.keys() - before.files.keys():
+            if path.endswith(".deleted"):
+                old, new = (look.logs.get(path.partition("/")[0]) for look in (before, after))
+                end = after.aside[path].end_offset if path in after.aside else None
+                is_due = bool(old and new and end is not None and old.log_start < end <= new.log_start)
+                self.waiting[path] = Waits(self.clock.now_ms + FILE_DELETE_DELAY_MS, is_due)
+        if not (act.may.restores or (act.told and act.told[0].status == 0)):
+            return
+        for name, log in after.logs.items():
+            old, erased = self.done.get(name, Done()), frozenset[int]()
+            if name in act.may.erases and name in before.logs:
+                gone = before.logs[name].records.keys() - log.records.keys()
+                erased = frozenset(one for one in gone if before.logs[name].records[one].value is not None)
+            self.done[name] = Done(log.log_start, old.erased | erased)
 
     def command(self, *words: str, stop: Stop | None = None, has_config: bool = True) -> Told:
         """Run a command of ours on the log dir."""
@@ -499,6 +551,8 @@ class World:
 
     def _clock(self, ms: int) -> Act:
         self.clock.is_set(ms)
+        back_ms = min(ms, 0)
+        self.waiting = {p: one._replace(until_ms=one.until_ms + back_ms) for p, one in self.waiting.items()}
         return TRUSTED
 
     # ---- our commands
@@ -508,29 +562,29 @@ class World:
     ) -> Act:
         words = ["clean", "--json", *(("--yes",) if yes else ()), *(("--only", only) if only else ())]
         words += ["--delete-delay", "0"] if at_once else []
-        planned = _document(self.command(*words, "--dry-run", *(("--exact",) if exact else ()))) if asked else None
+        planned = self.command(*words, "--dry-run", *(("--exact",) if exact else ())).document if asked else None
         told = self.command(*words, stop=_stop_of(stopped))
-        may = May(retains=only != "compaction", compacts=only != "retention")
-        return Act(may, (told,), not stopped, settles=not only, planned=planned)
+        may = May(retains=only != "compaction", compacts=only != "retention", unlinks=at_once)
+        return Act(may, (told,), settles=not only, planned=planned)
 
     def _free(self, *, compact: bool, yes: bool, **stopped: Any) -> Act:
         words = ["free", "--json", "--target", "100%", *(("--compact",) if compact else ())]
         words += ["--yes"] if yes else []
-        return Act(May(retains=True, compacts=compact), (self.command(*words, stop=_stop_of(stopped)),), not stopped)
+        return Act(May(retains=True, compacts=compact, unlinks=True), (self.command(*words, stop=_stop_of(stopped)),))
 
     def _delete_records(self, topic: str, share: float, **stopped: Any) -> Act:
         log = Look.at(self.log_dir).logs.get(f"{topic}-0")
         offset = int(share * (log.high_watermark or 0)) if log else 0
-        words = ["delete-records", f"{topic}-0", "--before-offset", str(offset), "--yes"]
+        words = ["delete-records", f"{topic}-0", "--before-offset", str(offset), "--yes", "--json"]
         told = self.command(*words, stop=_stop_of(stopped))
-        return Act(May(below={f"{topic}-0": offset}), (told,), not stopped)
+        return Act(May(below={f"{topic}-0": offset}), (told,))
 
     def _erase(self, topic: str, pick: float, *, more: bool, **stopped: Any) -> Act:
         """The records of one key, with ``more`` its tombstones, too."""
         key = _KEYS[int(pick * len(_KEYS))]
-        words = ("erase", key.decode(), "--topic", topic, "--yes", *(("--tombstones",) if more else ()))
+        words = ("erase", key.decode(), "--topic", topic, "--yes", "--json", *(("--tombstones",) if more else ()))
         told = self.command(*words, stop=_stop_of(stopped))
-        return Act(May(erases={f"{topic}-0": key}), (told,), not stopped)
+        return Act(May(erases={f"{topic}-0": key}, unlinks=True), (told,))
 
     def _move(self, topic: str, stop: str | None = None, at: int = 0, dice: int = 0) -> Act:
         """A partition goes to another log dir and comes back; what ended a move is followed by the same command."""
@@ -547,7 +601,7 @@ class World:
         os.chown(other, (status := self.log_dir.stat()).st_uid, status.st_gid)
         before, strays = Look.at(self.log_dir).logs[name], set(self.log_dir.glob("*-stray"))
         for source, target in ((self.log_dir, other), (other, self.log_dir)):
-            words = ("move", name, "--to-dir", str(target), "--log-dir", str(source))
+            words = ("move", name, "--json", "--to-dir", str(target), "--log-dir", str(source))
             for ended in (Stop(stop, at, dice), None) if stop else (None,):
                 told.append(run(words, self.clock, self.room, self.log_dir, ended, self._breaks, (other,)))
                 is_done = told[-1].status == 0
@@ -558,14 +612,13 @@ class World:
             untrue.append(f"{name} did not come back: {told[-1].stderr[-500:]}")
         for path in set(self.log_dir.glob("*-stray")) - strays:
             shutil.rmtree(path)
-        return Act(May(), tuple(told), is_whole=False, untrue=tuple(untrue))
+        return Act(May(unlinks=True), tuple(told), untrue=tuple(untrue))
 
     def _restore(self, topic: str | None, **stopped: Any) -> Act:
         before = Look.at(self.log_dir).logs
-        told = self.command("restore", f"{topic}-0" if topic else "--all", "--yes", stop=_stop_of(stopped))
-        if told.status == 0:
-            self._hold(before)
-        return Act(May(restores=True), (told,), not stopped)
+        told = self.command("restore", f"{topic}-0" if topic else "--all", "--yes", "--json", stop=_stop_of(stopped))
+        self._hold(before)
+        return Act(May(restores=True), (told,))
 
     def _hold(self, before: Mapping[str, SeenLog]) -> None:
         after = Look.at(self.log_dir).logs
@@ -573,22 +626,26 @@ class World:
         self.held |= set(grown)
 
     def _release(self, topic: str) -> Act:
-        told = self.command("restore", f"{topic}-0", "--release", "--yes")
+        told = self.command("restore", f"{topic}-0", "--release", "--yes", "--json")
         self.held -= {f"{topic}-0"} if told.status == 0 else set()
-        return Act(May(), (told,))
+        return Act(May(releases=frozenset({f"{topic}-0"})), (told,))
 
     def _apply(self, **stopped: Any) -> Act:
-        return Act(May(), (self.command("config", "apply", stop=_stop_of(stopped)),), not stopped)
+        return Act(May(), (self.command("config", "apply", stop=_stop_of(stopped)),))
 
     def _repair(self, **stopped: Any) -> Act:
-        told = self.command("verify", "--repair", "derived", "--yes", stop=_stop_of(stopped), has_config=False)
-        return Act(May(), (told,), not stopped)
+        told = self.command(
+            "verify", "--repair", "derived", "--yes", "--json", stop=_stop_of(stopped), has_config=False
+        )
+        return Act(May(), (told,))
 
     def _sweep(self, **stopped: Any) -> Act:
         names = sorted(str(path.relative_to(self.log_dir)) for path in self.log_dir.glob("*-0/*.deleted"))
         if not names:
             return TRUSTED
-        return Act(May(), (self.command("doctor", "--yes", "--sweep", *names, stop=_stop_of(stopped)),), not stopped)
+        return Act(
+            May(unlinks=True), (self.command("doctor", "--yes", "--json", "--sweep", *names, stop=_stop_of(stopped)),)
+        )
 
     def _look(self, command: str, topic: str, pick: float) -> Act:
         name = f"{topic}-0"
@@ -616,7 +673,7 @@ class World:
             return TRUSTED
         told = self.command("explain", name, "--json")
         dry = self.command("clean", "--json", "--dry-run", "--topic", name)
-        said, planned = _document(told), _document(dry)
+        said, planned = told.document, dry.document
         if told.status or dry.status or said is None or planned is None:
             return Act(May(), (told, dry), looked="explain")
         run_later = partial(self.later, name)
@@ -644,7 +701,7 @@ class World:
         with living.turns(kill):
             if beside:
                 words = _BESIDE[beside]
-                may = may.and_(May(restores="restore" in words))
+                may = may.and_(May(restores="restore" in words, unlinks=bool({"--delete-delay", "free"} & {*words})))
                 config = ("--config", str(self.config)) if words[0] in {"clean", "free", "restore"} else ()
                 whole = (*words, "--log-dir", str(self.log_dir), *config)
                 running.append(start(whole, self.clock, self.room, self.log_dir, None, self._breaks))
@@ -680,7 +737,7 @@ class World:
         is_there = (copy / "logcleaner-manifest.json").exists()
         untrue = self._read_by_kafka(copy) if is_there else ()
         may = May(retains=True, compacts=True)
-        return Act(may, (told,), not stopped, copy=copy if is_there else None, untrue=untrue)
+        return Act(may, (told,), copy=copy if is_there else None, untrue=untrue)
 
     def _read_by_kafka(self, copy: Path) -> tuple[str, ...]:
         """Have Kafka's classes read what a command wrote."""
@@ -698,12 +755,12 @@ class World:
         words += ["--output", str(copy)] if apart else ["--delete-delay", "0"] if at_once else []
         with self._only_replicas():
             told = self.command(*words, stop=_stop_of(stopped))
-        may = May(retains=True, compacts=True)
+        may = May(retains=True, compacts=True, unlinks=at_once)
         if not apart:
-            return Act(may, (told,), not stopped, settles=True)
+            return Act(may, (told,), settles=True)
         is_there = (copy / "logcleaner-manifest.json").exists()
         untrue = self._read_by_kafka(copy) if is_there else ()
-        return Act(may, (told,), not stopped, copy=copy if is_there else None, untrue=untrue)
+        return Act(may, (told,), copy=copy if is_there else None, untrue=untrue)
 
     @contextmanager
     def _only_replicas(self) -> Iterator[None]:
@@ -737,11 +794,11 @@ class World:
         untrue: list[str] = []
         if (copy / "logcleaner-manifest.json").exists() or told[-1].status == 0:
             is_whole = told[-1].status == 0 and not incomplete
-            said = (_document(told[-1]) or {}).get("open_transactions", ())
+            said = (told[-1].document or {}).get("open_transactions", ())
             named = {(f"{one['topic']}-{one['partition']}", one["first_offset"]) for one in said}
             untrue += untrue_of_as_of(before, seen_in(copy), until_ms, named, is_whole=is_whole)
             untrue += self._read_by_kafka(copy)
-        return Act(May(), tuple(told), not stopped, untrue=tuple(untrue))
+        return Act(May(), tuple(told), untrue=tuple(untrue))
 
     def _restore_tier(self, topic: str, share: float, **stopped: Any) -> Act:
         """A broker copied the closed segments to a tier, and has few of them here: both make the log dir again."""
@@ -785,7 +842,7 @@ class World:
         self.stated[f"imported{self._imported}"] = Stated("delete", -1, None, 24 * HOUR_MS)
         self._write_config()
         ended = self.command("import", str(exported), name, "--to-dir", str(self.log_dir), stop=_stop_of(stopped))
-        return Act(May(), (told, ended), not stopped, imported=(f"{topic}-0", name) if ended.status == 0 else None)
+        return Act(May(), (told, ended), imported=(f"{topic}-0", name) if ended.status == 0 else None)
 
     def _both(self, first: str, second: str) -> Act:
         """Two commands side by side."""
@@ -793,7 +850,8 @@ class World:
         if self._file == "fifo":
             return TRUSTED  # one of them would get what the other waits for
         for words in (_BESIDE[first], _BESIDE[second]):
-            may = may.and_(May("clean" in words or "free" in words, "clean" in words, "restore" in words))
+            clean, free = "clean" in words, "free" in words
+            may = may.and_(May(clean or free, clean, "restore" in words, unlinks=free or "--delete-delay" in words))
             log_dir = ("--log-dir", str(self.log_dir))
             config = ("--config", str(self.config)) if words[0] in {"clean", "free", "restore"} else ()
             running.append(start((*words, *log_dir, *config), self.clock, self.room, self.log_dir, None, self._breaks))
@@ -934,7 +992,7 @@ class World:
 
     def _derive(self) -> Act:
         """Follow the remedy of ``doctor`` once a ``.log`` is back: a broker without it forgot its transactions."""
-        told = self.command("verify", "--repair", "derived", "--yes", has_config=False)
+        told = self.command("verify", "--repair", "derived", "--yes", "--json", has_config=False)
         return Act(May(is_trusted=True), (told,))
 
     def _move_away(self, topic: str, pick: float, *, more: bool) -> Act:
@@ -972,6 +1030,20 @@ class World:
                 path.unlink()
             self._note_evidence(log, logs)
             log.unlink()
+        return TRUSTED
+
+    def _spoil_log(self, topic: str, pick: float, how: str) -> Act:
+        """A closed ``.log`` is emptied, or gets the name of what a round writes."""
+        self.clock.passes(MINUTES_MS)
+        logs = sorted(self._directory(topic).glob("*.log"))[:-1]
+        if logs:
+            log = logs[int(pick * len(logs))]
+            if how != ".swap":
+                self._note_evidence(log, logs)
+            if how == "empty":
+                os.truncate(log, 0)
+            elif not (target := log.with_name(log.name + how)).exists():
+                log.rename(target)
         return TRUSTED
 
     def _cut_log(self, topic: str, pick: float) -> Act:
@@ -1105,13 +1177,6 @@ def _copy(source: Path, target: Path) -> None:
 
 def _stop_of(stopped: Mapping[str, Any]) -> Stop | None:
     return Stop(stopped["stop"], stopped["at"], stopped["dice"]) if stopped else None
-
-
-def _document(told: Told) -> Mapping[str, Any] | None:
-    try:
-        return dict(json.loads(told.stdout))
-    except ValueError:
-        return None
 
 
 def _records(dice: Random, now_ms: int) -> list[Record]:
