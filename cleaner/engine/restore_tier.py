@@ -270,7 +270,9 @@ class TierRestore:
 
     def _ensure_no_records(self, names: Iterable[str]) -> None:
         """Refuse partitions that were created anew and have records. Raises: NewTopicHasRecords, UnreadableFile."""
-        for name in sorted(names) if self.ids_from else ():
+        if self.ids_from is None:
+            return
+        for name in sorted(names):
             directory = self.ids_from / name
             segments = list_partition(directory).segments if directory.is_dir() else ()
             if segments and (records := next_offset_of(segments[-1]) - segments[0].base_offset):
