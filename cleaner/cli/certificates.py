@@ -77,6 +77,8 @@ class Prepared(NamedTuple):
 
     path: Path
     secret: Secret
+    secret_path: Path | None
+    """Where a new secret is to be kept; None if it has its file."""
     key: Path | None
     """Signs it."""
     log_dirs: tuple[Path, ...]
@@ -84,9 +86,9 @@ class Prepared(NamedTuple):
 
     @classmethod
     def of(cls, args: argparse.Namespace, log_dirs: tuple[Path, ...]) -> Prepared | None:
-        """Check that the certificate can be written and signed, and make or read its secret.
+        """Check that the certificate can be written and signed, and read or draw its secret. No file is made.
 
-        Returns: None if nobody asked for one. Raises: UnusableOutput, UnusableSecret, NoSigner; UnwritableFile.
+        Returns: None if nobody asked for one. Raises: UnusableOutput, UnusableSecret, NoSigner.
         """
         if args.certificate is None:
             return None
@@ -98,7 +100,14 @@ class Prepared(NamedTuple):
             check_new_file(args.certificate, log_dir)
         if args.sign:
             check_signer(args.sign)
-        return cls(args.certificate, secret_for(args.certificate, args.secret), args.sign, log_dirs)
+        return cls(args.certificate, *secret_for(args.certificate, args.secret), args.sign, log_dirs)
+
+    def keep_secret(self) -> None:
+        """Keep a new secret in its file, before anything is erased. Raises: UnusableSecret, UnwritableFile."""
+        from cleaner.engine.erase.secret import keep_secret
+
+        if self.secret_path is not None:
+            keep_secret(self.secret, self.secret_path)
 
     def write(self, certificate: ErasureCertificateDocument) -> int:
         """Write the certificate whole, its signature before it. Return the exit status: 1 if it could not be signed.

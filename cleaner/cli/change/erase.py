@@ -163,6 +163,10 @@ class _Certifying:
         self._certificate: ErasureCertificateDocument | None = None
         self._why_not = "no copy was finished" if args.output else "nothing was erased"
 
+    def begin(self) -> None:
+        """Keep a new secret in its file. Raises: UnusableSecret, UnwritableFile."""
+        self._prepared.keep_secret()
+
     def take(self, opened: OpenLogDirs, done: Erasure) -> None:
         """Make the certificate, unless the run is stopped, or a directory cannot be read."""
         try:
@@ -211,14 +215,13 @@ def _act(
     from cleaner.engine.erase.erasing import erase, plan_erasure
     from cleaner.report.erase import danger_of
 
-    certify = certifying.take if certifying else None
     if args.output:
         from cleaner.engine.erase.copying import erase_into_copy, plan_erased_copy
 
         if args.dry_run:
             return plan_erased_copy(cleaner, asked), 0
         with stopping_on_signals(cleaner) as signals:
-            done = erase_into_copy(cleaner, asked, tool_version=__version__, certify=certify)
+            done = erase_into_copy(cleaner, asked, tool_version=__version__, certify=certifying)
             return done, 128 + signals[0] if signals else 0
     agreed = None
     if args.dry_run or not args.yes:
@@ -229,7 +232,7 @@ def _act(
             confirm(args, danger_of(agreed))
         bar.begin_again()
     with stopping_on_signals(cleaner) as signals:
-        done = erase(cleaner, asked, agreed, certify)
+        done = erase(cleaner, asked, agreed, certifying)
         return done, 128 + signals[0] if signals else 0
 
 

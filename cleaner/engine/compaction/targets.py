@@ -13,7 +13,7 @@ from cleaner.engine.compaction.passes import Group
 from cleaner.engine.deletion import retire_snapshots
 from cleaner.engine.space import NO_CHANGE, DiskFigures, exchanged, expected
 from storage.errors import Stopped
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.guarded import Unwritten
 from storage.log.listing import Listing
 from storage.log.swap import remove_retired, swap_in
@@ -124,6 +124,24 @@ class IntoCopy:
             renamed(self.fs, written, FileState.PLAIN)
         self.space = self.space.plus(exchanged(segments, written, at_once=False))
         self.absorbed += segments[1:]
+
+
+def with_room_hint(error: Exception, command: str, *, at_once: bool, has_replaced: bool) -> Exception:
+    """Return an error for a person; of a full disk it says what makes room.
+
+    Args:
+        error: any.
+        command: what the user ran.
+        at_once: whether the run unlinks each replaced segment as soon as the new one is swapped in.
+        has_replaced: whether the run replaced a segment before, which waits as ``.deleted``.
+    """
+    if not isinstance(error, OutOfSpace) or at_once:
+        return error
+    then = f"then {command} with --delete-delay 0, which needs the space of one segment"
+    if has_replaced:
+        remedy = f"the replaced segments wait there: clean --delete-delay 0 unlinks them; {then}"
+        return OutOfSpace(error.path, error.wanted_bytes, remedy)
+    return OutOfSpace(error.path, error.wanted_bytes, f"{error.remedy}; {then}")
 
 
 def renamed(fs: FileSystem, written: Segment, state: FileState) -> Segment:

@@ -42,7 +42,7 @@ from policies.certificates import ErasureOutcome
 from policies.config.config_layers import Configured
 from policies.plan import Plan, Request
 from storage.directory import status_of
-from storage.errors import LogCleanerError, Stopped, as_unreadable
+from storage.errors import ErrorKind, LogCleanerError, Stopped
 from storage.log.leader_epochs import topic_id_if_readable
 from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
@@ -68,6 +68,17 @@ LIMITS: Final = (
     "Records that are written or replicated after this time are not covered.",
 )
 LIMIT_OF_COPY: Final = "Of a copy: the log dir that it was made of keeps the records, until somebody removes it."
+
+
+class NoCertificate(LogCleanerError):
+    """A certificate that was named and is not there."""
+
+    kind = ErrorKind.USAGE
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: does not exist; name the file that --certificate wrote"
 
 
 class CorruptCertificate(LogCleanerError):
@@ -177,13 +188,12 @@ def encoded(certificate: ErasureCertificateDocument) -> bytes:
 
 
 def read_certificate(path: Path) -> ErasureCertificateDocument:
-    """Read a certificate. Raises: CorruptCertificate, UnreadableFile."""
+    """Read a certificate. Raises: NoCertificate, CorruptCertificate, UnreadableFile."""
     data = read_file(path)
     if data is None:
-        with as_unreadable(path):
-            raise FileNotFoundError(2, "does not exist")
+        raise NoCertificate(path)
     try:
-        document: Any = json.loads(data or b"")
+        document: Any = json.loads(data)
         if document["schema"] != SCHEMA:
             raise CorruptCertificate(path, f"schema {document['schema']!r} is not {SCHEMA}")
         _check_fields(document)

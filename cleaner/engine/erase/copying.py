@@ -67,14 +67,15 @@ def erase_into_copy(
         cleaner: of the log dir.
         asked: keys and topics; the copy holds no other topics.
         tool_version: for the manifest.
-        certify: is handed the result while the original is still locked, if it can be locked. It is not called if no
-            copy was written.
+        certify: makes a certificate of it while the original is still locked, if it can be locked; not if no copy is
+            written.
 
     Raises: as ``Cleaner.copy``.
     """
     output = _output_of(asked)
     if certify is not None and (done := _erased_before(cleaner, asked)) is not None:
-        certify(cleaner.opened(), done)
+        certify.begin()
+        certify.take(cleaner.opened(), done)
         return done
     with cleaner.locked_to_copy(output, asked.request.topics) as (log_dir, moment, means):
         opened = OpenLogDirs((log_dir,), cleaner.opened().layers, means)
@@ -87,6 +88,9 @@ def erase_into_copy(
         copier = _copier(log_dir, log_dir_plan, moment, asked, means, tool_version)
         copier.instead, copier.journal = writer, writer.journal
         now_ms = means.clock.now_ms()
+        if certify is not None:
+            check_room(output, copier.needed_bytes())
+            certify.begin()
         try:
             copier.copy_to(output)
         except Stopped:
@@ -94,7 +98,7 @@ def erase_into_copy(
             return Erasure((), (error,), now_ms, output=str(output))
         done = Erasure(writer.all_found(), (), now_ms, is_done=True, output=str(LogDir.open(output).path))
         if certify is not None:
-            certify(opened, done)
+            certify.take(opened, done)
         return done
 
 

@@ -15,11 +15,11 @@ Not chosen: to roll the active segment first. Between roll and swap, a kill woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 from cleaner.engine.beginning import recover_all
 from cleaner.engine.cleaner import Cleaner
@@ -29,7 +29,7 @@ from cleaner.engine.compaction.filters import forget_filters
 from cleaner.engine.compaction.passes import Horizons, OpenSpan, Span, Tombstones
 from cleaner.engine.compaction.rewrite import Rewriter
 from cleaner.engine.compaction.round import aborted_of, rewrite_group
-from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
+from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere, with_room_hint
 from cleaner.engine.copy.manifest import sha256_of
 from cleaner.engine.erase.marking import ErasureFates, KeyFinder, MarkedSegment, Stays, mark
 from cleaner.engine.inventory import producer_state_of, whole_log
@@ -140,7 +140,14 @@ class Erasure:
         return sum(partition.records for partition in self.partitions)
 
 
-Certify: TypeAlias = Callable[[OpenLogDirs, Erasure], None]
+class Certify(Protocol):
+    """Makes the certificate of an erasure."""
+
+    def begin(self) -> None:
+        """Prepare for it: what was refused until now has left no file behind, and from now on records may go."""
+
+    def take(self, opened: OpenLogDirs, done: Erasure) -> None:
+        """Take the result, while the locks are still held."""
 
 
 def plan_erasure(cleaner: Cleaner, asked: ErasureRequest, *, measured: bool = False) -> Erasure:
@@ -166,17 +173,19 @@ def erase(
         cleaner: of the log dirs.
         asked: keys and topics.
         agreed: what the user agreed to. A partition where something else would go is left alone.
-        certify: is handed the result while the locks are still held.
+        certify: makes a certificate of it.
 
     Raises: LogDirLocked, UnreliableLock, UnsafeOwner, JournalFull.
     """
     with cleaner.locked() as opened:
         errors = list(recover_all(opened, asked.request))
         eraser = Eraser(opened, cleaner.plan(asked.request), asked, agreed)
+        if certify is not None:
+            certify.begin()
         found = eraser.all_partitions(eraser.erased, is_locked=True)
         done = replace(found, errors=(*errors, *found.errors), is_done=True)
         if certify is not None:
-            certify(opened, done)
+            certify.take(opened, done)
         return done
 
 
@@ -203,6 +212,7 @@ class Eraser:
         self._means, self._plan, self._asked = opened.means, planned, asked
         self._finder = KeyFinder(asked.keys, opened.means.threads)
         self._moving = frozenset[TopicPartition]() if asked.output else being_moved(opened.log_dirs)
+        self._has_replaced = False
         self._agreed = None if agreed is None else {partition.asked for partition in agreed.partitions}
 
     def all_partitions(self, act: _Act, *, is_locked: bool = False) -> Erasure:
@@ -252,7 +262,10 @@ class Eraser:
             for done, (_, size) in enumerate(self.rewritten(work, target, is_locked=True), 1):
                 segments[done - 1] = replace(segments[done - 1], size_after=size)
         except (LogCleanerError, OSError, MemoryError) as failure:
-            error = STOPPED if isinstance(failure, Stopped) else told(failure)
+            has_replaced = self._has_replaced or done > 0
+            hinted = with_room_hint(failure, "erase", at_once=at_once, has_replaced=has_replaced)
+            error = STOPPED if isinstance(failure, Stopped) else told(hinted)
+        self._has_replaced |= done > 0
         until_ms = means.clock.now_ms() + work.partition.policy.file_delete_delay_ms
         result = replace(
             found,

@@ -14,14 +14,13 @@ import os
 import re
 import secrets
 import stat
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from cleaner.engine.prove_erased.wanted import WantedKey
 from cleaner.errors import UnwritableFile, as_unwritable
-from storage.errors import ErrorKind, LogCleanerError, as_unreadable
+from storage.errors import ErrorKind, LogCleanerError
 
 SECRET_SUFFIX: Final = ".secret"  # noqa: S105 - a name
 _SECRET_BYTES: Final = 32
@@ -60,28 +59,31 @@ class Secret(NamedTuple):
         return sorted(hmac.new(self.key, one, sha256).hexdigest() for one in given)
 
 
-def secret_for(certificate: Path, given: Path | None) -> Secret:
+def secret_for(certificate: Path, given: Path | None) -> tuple[Secret, Path | None]:
     """Return the secret for a certificate: of a file that the user names, else of the file beside the certificate.
 
-    The latter is made if it is not there. If it is, an earlier run ended between secret and certificate.
+    If the latter is there, an earlier run ended between secret and certificate. If not, the secret is new; the second
+    value is then where ``keep_secret`` keeps it, once the erasure begins.
 
-    Raises: UnusableSecret, UnreadableFile, UnwritableFile.
+    Raises: UnusableSecret.
     """
     path = given or certificate.with_name(certificate.name + SECRET_SUFFIX)
-    if given is None:
-        with suppress(FileExistsError):
-            return _made(path)
-    return read_secret(path)
+    if given is None and not os.path.lexists(path):
+        return Secret(secrets.token_bytes(_SECRET_BYTES)), path
+    return read_secret(path), None
 
 
 def read_secret(path: Path) -> Secret:
-    """Read a secret that nobody else may read. Raises: UnusableSecret, UnreadableFile."""
-    with as_unreadable(path):
+    """Read a secret that nobody else may read. Raises: UnusableSecret."""
+    try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             mode, data = os.fstat(descriptor).st_mode, os.read(descriptor, 4 * _SECRET_BYTES)
         finally:
             os.close(descriptor)
+    except OSError as error:
+        remedy = "name the FILE.secret of this request's first certificate"
+        raise UnusableSecret(path, f"cannot be read: {error.strerror}", remedy) from error
     if not stat.S_ISREG(mode) or not _SECRET.fullmatch(data):
         raise UnusableSecret(path, "holds no secret of an erasure request", "name another file, or remove it")
     if stat.S_IMODE(mode) & ~_MODE:
@@ -89,17 +91,16 @@ def read_secret(path: Path) -> Secret:
     return Secret(bytes.fromhex(data.decode().strip()))
 
 
-def _made(path: Path) -> Secret:
-    """Make a secret and its file, durably. Raises: FileExistsError, UnwritableFile."""
-    key = secrets.token_bytes(_SECRET_BYTES)
+def keep_secret(secret: Secret, path: Path) -> None:
+    """Write a new secret to its file, durably. Raises: UnusableSecret, UnwritableFile."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
-    except FileExistsError:
-        raise
+    except FileExistsError as error:
+        raise UnusableSecret(path, "another run made this file meanwhile", "run again once that run ended") from error
     except OSError as error:
         raise UnwritableFile(path, error.strerror or str(error)) from error
     with as_unwritable(path), os.fdopen(descriptor, "wb") as file:
-        file.write(b"%s\n" % key.hex().encode())
+        file.write(b"%s\n" % secret.key.hex().encode())
         file.flush()
         os.fsync(descriptor)
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -107,4 +108,3 @@ def _made(path: Path) -> Secret:
             os.fsync(parent)
         finally:
             os.close(parent)
-    return Secret(key)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from cleaner.engine.erase.certificate import NoCertificate
 from storage.errors import ErrorKind, LogCleanerError
 
 NAMESPACE: Final = "logcleaner-erasure"
@@ -90,8 +91,10 @@ def signer_of(path: Path, allowed_signers: Path | None) -> str | None:
         path: of the certificate.
         allowed_signers: who may sign, as ``ssh-keygen(1)`` describes that file. With it, a signature must be there.
 
-    Returns: None if nothing says who signed it. Raises: WrongSignature, NoSigner.
+    Returns: None if nothing says who signed it. Raises: NoCertificate, WrongSignature, NoSigner.
     """
+    if not path.exists():
+        raise NoCertificate(path)
     signature = path.with_name(path.name + SIGNATURE_SUFFIX)
     if not signature.exists():
         if allowed_signers is not None:

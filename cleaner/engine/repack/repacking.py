@@ -28,7 +28,7 @@ from cleaner.engine.compaction.crew import Crew, Pace
 from cleaner.engine.compaction.filters import forget_filters
 from cleaner.engine.compaction.passes import OpenSpan, Span, Walk
 from cleaner.engine.compaction.round import aborted_of
-from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere
+from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere, with_room_hint
 from cleaner.engine.inventory import producer_state_of, whole_log
 from cleaner.engine.journal import SOURCES, Journal
 from cleaner.engine.means import Means, OpenLogDirs
@@ -168,7 +168,7 @@ class _Repacker:
 
     def __init__(self, opened: OpenLogDirs, plan: Plan, asked: RepackRequest, planned: Plan | None) -> None:
         self._means, self._plan, self._asked = opened.means, plan, asked
-        self._moving = being_moved(opened.log_dirs)
+        self._moving, self._has_replaced = being_moved(opened.log_dirs), False
         metadata_log_dir = opened.means.broker.metadata_log_dir
         self._placed = placed(opened.log_dirs, lambda name: is_named(name, asked.request.topics), metadata_log_dir)
         partitions = planned.partitions if planned else ()
@@ -192,6 +192,7 @@ class _Repacker:
             return RepackedPartition(partition.topic_partition, partition.log_dir, error=partition.error)
         facts, done = partition.facts, list[RepackedSegment]()
         found = RepackedPartition(facts.topic_partition, facts.log_dir)
+        at_once = self._asked.request.is_at_once
         try:
             directory = path_of_text(facts.log_dir) / str(facts.topic_partition)
             listing = whole_log(facts, list_partition(directory))
@@ -206,8 +207,9 @@ class _Repacker:
                 raise
             error = _STOPPED
         except (LogCleanerError, OSError, MemoryError) as failure:
-            error = told(failure)
-        at_once = self._asked.request.is_at_once
+            has_replaced = self._has_replaced or bool(done)
+            error = told(with_room_hint(failure, "clean --repack", at_once=at_once, has_replaced=has_replaced))
+        self._has_replaced |= bool(done)
         until_ms = self._means.clock.now_ms() + partition.policy.file_delete_delay_ms
         result = replace(
             found, segments=tuple(done), error=error, until_ms=until_ms if done and not at_once else None

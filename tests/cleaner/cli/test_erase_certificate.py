@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from cleaner.cli.main import main
+from storage.filesystem import FileSystem
+from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT
 
 KEY = "order-0-0003"
@@ -303,6 +305,40 @@ def test_a_secret_that_others_may_read_is_refused_before_anything_is_erased(log_
     assert erase(log_dir, tmp_path / "cert.json", "--secret", str(secret)) == 2
     assert "chmod 600" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in (log_dir / "orders-0").glob("*")} == before
+
+
+def test_what_is_refused_leaves_no_file_behind(log_dir, tmp_path, capsys) -> None:
+    certificate, output = tmp_path / "cert.json", tmp_path / "output"
+    words = ["erase", "--topic", "orders-0", KEY, "--certificate", str(certificate), "--log-dir", str(log_dir)]
+    before = set(tmp_path.iterdir())
+    assert main(words) == 5
+    assert "add --yes" in capsys.readouterr().err
+    with LogDir(log_dir).lock(FileSystem()):
+        assert main([*words, "--yes"]) == 3
+    assert main([*words, "--output", str(log_dir)]) == 2
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).unlink()
+    assert main([*words, "--output", str(output)]) == 5
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--topic", "orders-0", KEY, "--yes", "--certificate", "c", "--secret", "nowhere"), "FILE.secret"),
+        (("--topic", "orders-0", KEY, "--yes", "--certificate", "c", "--sign", "nowhere"), "cannot be read"),
+        (("--check", "nowhere"), "name the file that --certificate wrote"),
+        (("--check", "nowhere", "--allowed-signers", "either"), "name the file that --certificate wrote"),
+        (("--pending", "nowhere"), "name the file that --certificate wrote"),
+    ],
+)
+def test_a_named_file_that_is_not_there_is_wrong_usage(log_dir, tmp_path, monkeypatch, capsys, words, told) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    assert main(["erase", *words, "--log-dir", str(log_dir)]) == 2
+    err = capsys.readouterr().err
+    assert "nowhere: " in err
+    assert told in err
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_a_certificate_with_any_field_missing_or_of_another_type_is_told_as_such(log_dir, tmp_path, capsys) -> None:
