@@ -40,6 +40,9 @@ class FileSeen(NamedTuple):
     has_same_size: bool = False
     has_same_inode: bool | None = None
     """Whether it is the same file; None in another place than the certified one."""
+    was_cut: bool = False
+    """Whether a leader's epoch begins in it, and each batch has the leader epoch of the checkpoint: a broker may have
+    cut off its end and fetched it from that leader."""
     is_untouched: bool = False
     """Whether it is the same file with the same times."""
     journalled: str | None = None
@@ -62,8 +65,9 @@ class FileVerdict(NamedTuple):
 def judge_file(seen: FileSeen) -> FileVerdict:  # noqa: PLR0911 - a table of rules
     """Judge a file by its certificate.
 
-    Brokers and logcleaner replace a sealed segment by a new file; neither writes into one. So a file with the same
-    inode and size but other bytes was changed by a person, a program or the disk.
+    Brokers and logcleaner replace a sealed segment by a new file. A broker writes into one only where a new leader has
+    other records: it cuts off its end, and fetches that from the leader. So any other file with the same inode and size
+    but other bytes was changed by a person, a program or the disk.
     """
     journalled = f"the journal tells of {seen.journalled} since" if seen.journalled else None
     if not seen.is_there:
@@ -82,6 +86,9 @@ def judge_file(seen: FileSeen) -> FileVerdict:  # noqa: PLR0911 - a table of rul
         return FileVerdict(CertifiedState.REWRITTEN, journalled)
     if seen.is_untouched:
         return FileVerdict(CertifiedState.DIFFERS, "its bytes changed, and its times did not: the disk lies")
+    if seen.was_cut and seen.has_same_inode:
+        text = "the leader changed: a broker cut off its end and fetched it anew, each batch with its checksum"
+        return FileVerdict(CertifiedState.REWRITTEN, text)
     if seen.has_same_size and seen.has_same_inode is not False:
         return FileVerdict(
             CertifiedState.DIFFERS, "it was written to in place, as neither a broker nor logcleaner does"

@@ -23,9 +23,12 @@ from policies.certificates import (
     judge_file,
     pending_replicas,
 )
+from storage.arrays import Table
+from storage.checkpoints import LeaderEpochEntry
 from storage.directory import close, open_file, pread, status_of
 from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, as_unreadable
 from storage.kernels.layout import OFFSET
+from storage.log.leader_epochs import read_leader_epochs
 from storage.log_dir import LogDir, LogDirNotThere
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.chunks import every_chunk
@@ -309,7 +312,7 @@ def _seen(path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, 
     head_bytes = after["bytes"] if is_longer else size_bytes
     if head_bytes == after["bytes"] and _head_sha256(path, head_bytes) == after["sha256"]:
         return FileSeen(True, is_same=True, is_longer=is_longer)
-    damage, returned = _searched(path, file)
+    found = _Searched.of(path, file)
     is_same_file = status.st_ino == file["inode"] if is_home else None
     return FileSeen(
         True,
@@ -317,8 +320,9 @@ def _seen(path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, 
         has_same_inode=is_same_file,
         is_untouched=bool(is_same_file) and size_bytes == after["bytes"] and status.st_mtime_ns == file["mtime_ns"],
         journalled=act,
-        damage=damage,
-        returned_offset=returned,
+        was_cut=found.was_cut,
+        damage=found.damage,
+        returned_offset=found.returned_offset,
     )
 
 
@@ -336,22 +340,66 @@ def _head_sha256(path: Path, size_bytes: int) -> str:
     return hashed.hexdigest()
 
 
-def _searched(path: Path, file: CertifiedFile) -> tuple[str | None, int | None]:
-    """Read a file that has other bytes. Return its first damage, and the first erased offset with a record."""
-    pairs = sorted((first, last) for deed in file["deeds"] for first, last in deed["ranges"])
-    firsts, lasts = np.array([one for one, _ in pairs], np.int64), np.array([one for _, one in pairs], np.int64)
-    damage, returned = None, None
-    try:
-        with open_whole(WitnessFile(path)) as reader:
-            for found in every_chunk(reader):
-                if isinstance(found, Damage):
-                    damage = damage or f"at byte {found.error.position}: {found.error.cause}"
-                    continue
-                offsets = found.located[OFFSET]
-                places = np.searchsorted(firsts, offsets, "right") - 1
-                if pairs and returned is None:
-                    back = offsets[(places >= 0) & (offsets <= lasts[places])]
-                    returned = int(back[0]) if back.size else None
-    except UnreadableFile as error:
-        damage = damage or error.cause
-    return damage, returned
+class _Searched(NamedTuple):
+    """What the batches of a file say that has other bytes than the certified ones."""
+
+    damage: str | None
+    returned_offset: int | None
+    """The first erased offset that has a record."""
+    was_cut: bool
+    """As ``FileSeen.was_cut``."""
+
+    @classmethod
+    def of(cls, path: Path, file: CertifiedFile) -> _Searched:
+        """Read a file."""
+        pairs = sorted((first, last) for deed in file["deeds"] for first, last in deed["ranges"])
+        firsts, lasts = np.array([one for one, _ in pairs], np.int64), np.array([one for _, one in pairs], np.int64)
+        epochs, damage, returned = _Epochs.of(path.parent), None, None
+        try:
+            with open_whole(WitnessFile(path)) as reader:
+                for found in every_chunk(reader):
+                    if isinstance(found, Damage):
+                        damage = damage or f"at byte {found.error.position}: {found.error.cause}"
+                        continue
+                    epochs.take(found.table)
+                    offsets = found.located[OFFSET]
+                    places = np.searchsorted(firsts, offsets, "right") - 1
+                    if pairs and returned is None:
+                        back = offsets[(places >= 0) & (offsets <= lasts[places])]
+                        returned = int(back[0]) if back.size else None
+        except UnreadableFile as error:
+            damage = damage or error.cause
+        return cls(damage, returned, epochs.begin_after(file["base_offset"]))
+
+
+class _Epochs:
+    """The leader epochs of batches, held against the checkpoint."""
+
+    def __init__(self, entries: Sequence[LeaderEpochEntry]) -> None:
+        self._starts = np.array([entry.start_offset for entry in entries], np.int64)
+        self._epochs = np.array([entry.epoch for entry in entries], np.int64)
+        self._last_offset = -1
+        self._agree = True
+
+    @classmethod
+    def of(cls, directory: Path) -> _Epochs:
+        """Read the checkpoint of a partition. One that cannot be read tells nothing."""
+        try:
+            return cls(read_leader_epochs(directory))
+        except LogCleanerError:
+            return cls(())
+
+    def take(self, table: Table) -> None:
+        """Look at some batches, which follow those before."""
+        if not table.size:
+            return
+        places = np.searchsorted(self._starts, table["base_offset"], "right") - 1
+        self._agree = self._agree and bool(
+            self._starts.size and (places >= 0).all() and (self._epochs[places] == table["leader_epoch"]).all()
+        )
+        self._last_offset = int(table["last_offset"][-1])
+
+    def begin_after(self, base_offset: int) -> bool:
+        """Return whether all batches agree, and an epoch begins with one of them, but the first epoch of the log."""
+        begins = (self._starts[1:] >= base_offset) & (self._starts[1:] <= self._last_offset)
+        return self._agree and bool(begins.any())

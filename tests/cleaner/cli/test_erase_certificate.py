@@ -145,6 +145,32 @@ def test_an_active_segment_may_grow(log_dir, tmp_path, capsys) -> None:
     assert (status, states[-1]) == (0, "GROWN")
 
 
+@pytest.mark.parametrize(
+    ("epoch", "is_in_checkpoint", "expected"),
+    [(7, True, (0, "REWRITTEN")), (7, False, (4, "DIFFERS")), (5, True, (4, "DIFFERS"))],
+)
+def test_an_end_that_a_new_leader_replaced_is_told_from_a_changed_file(
+    log_dir, tmp_path, capsys, epoch, is_in_checkpoint, expected
+) -> None:
+    """A broker that was killed as leader cuts off its end, and fetches it from the new one: into the same file."""
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    log = sealed_log(log_dir)
+    data, last = log.read_bytes(), 0
+    while (after := last + 12 + int.from_bytes(data[last + 8 : last + 12], "big")) < len(data):
+        last = after
+    with log.open("r+b") as file:  # the epoch lies outside of the checksum
+        file.seek(last + 12)
+        file.write(epoch.to_bytes(4, "big"))
+    if is_in_checkpoint:
+        checkpoint = log.with_name("leader-epoch-checkpoint")
+        version, count, *entries = checkpoint.read_text().splitlines()
+        entries.append(f"7 {int.from_bytes(data[last : last + 8], 'big')}")
+        checkpoint.write_text("\n".join([version, str(int(count) + 1), *entries, ""]))
+    status, states = checked(certificate, capsys)
+    assert (status, states[0]) == expected
+
+
 def test_a_log_dir_that_lies_elsewhere_now_is_named(log_dir, tmp_path, capsys) -> None:
     certificate = tmp_path / "cert.json"
     assert erase(log_dir, certificate, "--delete-delay", "0") == 0
