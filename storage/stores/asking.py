@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
 from storage.errors import Stopped
@@ -34,7 +34,7 @@ def answer_to(ask: Callable[[], _T], place: str) -> _T:
         raise Stopped
     request = _Request(ask, place)
     try:
-        while not (request.ended.wait(_LOOK_SECONDS) or ENDING.by):
+        while not (request.has_ended(_LOOK_SECONDS) or ENDING.by):
             pass
     except BaseException:  # a signal handler raised
         request.ends_soon()
@@ -51,15 +51,31 @@ class _Request(Generic[_T]):
         self._ask, self._place = ask, place
         self._answers: list[_T] = []
         self._error: BaseException | None = None
-        self.ended = Event()
+        self._pending = Lock()
+        self._pending.acquire()
         _sender().take(self)
+
+    def has_ended(self, within_seconds: float) -> bool:
+        """Wait for the end. Return whether it came.
+
+        A signal handler may raise anywhere in here. An ``Event`` would then keep its own lock once in some thousand
+        times, and the next wait for it would have no end. This lock is taken by one call that has a limit.
+        """
+        if not self._pending.acquire(timeout=within_seconds):
+            return False
+        self._pending.release()
+        return True
+
+    def end(self) -> None:
+        """Let the waiting thread go on."""
+        self._pending.release()
 
     def ends_soon(self) -> bool:
         """Wait for a second longer. Return whether there is an answer."""
         try:
-            return self.ended.wait(GRACE_SECONDS)
+            return self.has_ended(GRACE_SECONDS)
         finally:  # a second signal ends this wait, too
-            if not self.ended.is_set():
+            if self._pending.locked():
                 ENDING.hanging.add(self._place)
 
     def answer(self) -> _T:
@@ -95,7 +111,7 @@ class _Sender:
     def _send(self, request: _Request[Any]) -> None:
         request.send()
         _IDLE.append(self)
-        request.ended.set()
+        request.end()
 
 
 def _sender() -> _Sender:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -250,3 +250,29 @@ class TestAnswers:
             signal.alarm(10)
             os._exit(answer_to(lambda: 7, PLACE))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.timeout(120, method="thread")  # the other method takes the timer of this test
+def test_handler_that_raises_at_any_moment_of_a_wait_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ``Event`` keeps its lock if a handler raises right behind the taking of it: the next wait never ends."""
+
+    def raises(_number: int, _frame: object) -> None:
+        raise Raised
+
+    monkeypatch.setattr(asking, "GRACE_SECONDS", 0.001)
+    monkeypatch.setattr(asking, "_LOOK_SECONDS", 0.00002)
+    dice, previous = random.Random(41), signal.signal(signal.SIGALRM, raises)
+    try:
+        for number in range(2_000):
+            hangs = Event()
+            with suppress(Raised):
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.002))
+                answer_to(hangs.wait, f"memory://{number}")
+            hangs.set()
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+        ENDING.hanging.clear()
+
+
+class Raised(BaseException):
+    """What the handler raises."""
