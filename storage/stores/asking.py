@@ -21,7 +21,7 @@ from storage.errors import Stopped
 from storage.stores import ENDING
 
 GRACE_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 0.1
 _T = TypeVar("_T")
 
 
@@ -34,7 +34,7 @@ def answer_to(ask: Callable[[], _T], place: str) -> _T:
         raise Stopped
     request = _Request(ask, place)
     try:
-        while not (request.has_ended(_LOOK_SECONDS) or ENDING.by):
+        while not (request.has_ended(LOOK_SECONDS) or ENDING.by):
             pass
     except BaseException:  # a signal handler raised
         request.ends_soon()

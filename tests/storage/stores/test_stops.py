@@ -260,7 +260,7 @@ def test_handler_that_raises_at_any_moment_of_a_wait_holds_up_nothing(monkeypatc
         raise Raised
 
     monkeypatch.setattr(asking, "GRACE_SECONDS", 0.001)
-    monkeypatch.setattr(asking, "_LOOK_SECONDS", 0.00002)
+    monkeypatch.setattr(asking, "LOOK_SECONDS", 0.00002)
     dice, previous = random.Random(41), signal.signal(signal.SIGALRM, raises)
     try:
         for number in range(2_000):
