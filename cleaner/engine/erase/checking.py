@@ -341,7 +341,7 @@ def _head_sha256(path: Path, size_bytes: int) -> str:
 
 
 class _Searched(NamedTuple):
-    """What the batches of a file say that has other bytes than the certified ones."""
+    """The facts in the batches of a file that has other bytes than the certified ones."""
 
     damage: str | None
     returned_offset: int | None
