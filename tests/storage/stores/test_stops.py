@@ -31,6 +31,7 @@ from tests.storage.stores.servers import KIND, SCHEME, environment, upload, writ
 PLACE = f"{SCHEME}://bucket"
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 ENDS_WITHIN_SECONDS = 3.0
+WAITS = 2_000
 GOES_ON = "interrupted: the same command goes on from here, with what is in "
 COMMANDS = {
     "topics {url}": "",
@@ -261,17 +262,19 @@ def test_handler_that_raises_at_any_moment_of_a_wait_holds_up_nothing(monkeypatc
 
     monkeypatch.setattr(asking, "GRACE_SECONDS", 0.001)
     monkeypatch.setattr(asking, "LOOK_SECONDS", 0.00002)
-    dice, previous = random.Random(41), signal.signal(signal.SIGALRM, raises)
+    ended, dice, previous = 0, random.Random(41), signal.signal(signal.SIGALRM, raises)
     try:
-        for number in range(2_000):
+        for number in range(WAITS):
             hangs = Event()
             with suppress(Raised):
                 signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.002))
                 answer_to(hangs.wait, f"memory://{number}")
             hangs.set()
+            ended += 1
     finally:
         signal.signal(signal.SIGALRM, previous)
         ENDING.hanging.clear()
+    assert ended == WAITS
 
 
 class Raised(BaseException):
