@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.lives.foretold import Refused
+from tests.lives.policy_laws import of_deleted_keys, of_producers, of_transactions, overdue
 from tests.lives.running import CRASHED, Told
 from tests.lives.seen import Fact, Look, Piece, Placed, SeenLog
 from tests.lives.world import Act, Stated, World
@@ -75,8 +76,8 @@ class _Log:
         compacting = [s for s in self.stated if s.compacts and self._is_beyond(s.min_compaction_lag_ms, piece)]
         if not compacting or not self.log.pieces or piece.trouble:
             return False
-        end = min(self.log.stable_end, self.log.pieces[-1].base_offset)
         fact = placed.fact
+        end = min(self.log.stable_end, max(map(self._rounds_end, compacting)))
         if fact.offset >= end:
             return False
         is_expired = fact.value is None and placed.horizon_ms is not None and placed.horizon_ms <= self.now_ms
@@ -87,6 +88,12 @@ class _Log:
             )
             is_expired = piece.file_ms <= newest_ms - stays_ms
         return fact.key is None or is_expired or fact.offset in self.log.aborted or self._is_superseded(fact, end)
+
+    def _rounds_end(self, stated: Stated) -> int:
+        """Return where a round ends: before the first segment that is too young, or the active one."""
+        sealed, lag_ms = self.log.pieces[:-1], stated.min_compaction_lag_ms
+        young = [one.base_offset for one in sealed if not self._is_beyond(lag_ms, one)]
+        return min([*young, self.log.pieces[-1].base_offset])
 
     def _is_beyond(self, lag_ms: int, piece: Piece) -> bool:
         return not lag_ms or piece.aged_from_ms <= self.now_ms - lag_ms
@@ -117,6 +124,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
         context = _Log(log, aside, stated, world.clock.now_ms)
         found += _of_partition(context, act, after.logs[name], is_held=name in world.held_before)
+        found += _of_due(world, context, act, after.logs[name])
         found += _of_restores(before, act, log, after.logs[name])
         found += _of_trouble(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
@@ -132,9 +140,20 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     found += _of_waiting(world, act, after)
     if act.imported:
         source, made = (after.logs[name] for name in act.imported)
-        if source.records != made.records:
+        if source.contents != made.contents:
             found.append(Broken("an import has what was exported", f"{act.imported}: {_differing(source, made)}"))
     return found
+
+
+def _of_due(world: World, context: _Log, act: Act, after: SeenLog) -> Iterator[Broken]:
+    """A whole run leaves nothing that is due by age; what a person holds, set aside or removed bounds it."""
+    is_run = act.settles and act.told[0].status == 0 and "--yes" in act.told[0].words and not act.copy
+    if not is_run or len(context.stated) != 1 or context.aside or after.name in world.held_before:
+        return
+    if '"kept": [{' in act.told[0].stdout or any(_is_of(path, after.name) for path in world.evidence):
+        return
+    told = overdue(context.log, after, context.stated[0], context.now_ms)
+    yield from (Broken("what is due goes", one) for one in told)
 
 
 def _of_looks(world: World, before: Look, act: Act, after: Look) -> Iterator[Broken]:
@@ -373,9 +392,16 @@ def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> I
         yield Broken("the log end stays", f"{name}: {log.end_offset} became {after.end_offset}")
     if after.log_start < log.log_start and not act.may.restores:
         yield Broken("the log start never goes back", f"{name}: {log.log_start} became {after.log_start}")
-    yield from _of_transactions(log, after)
-    if not act.may.restores:
-        yield from _of_horizons(before, after)
+    yield from (Broken("transactions stay as they ended", told) for told in of_transactions(log, after))
+    yield from (Broken("ends of producers stay", told) for told in of_producers(log, after, before.now_ms))
+    if act.may.restores:
+        return
+    yield from _of_horizons(before, after)
+    yield from (Broken("a deleted key stays deleted", told) for told in of_deleted_keys(log, after, before.aside))
+    cut_out = [offset for offset in gone if offset >= after.log_start and not _is_erased(before, act, offset)]
+    cut_out = [offset for offset in cut_out if not _is_compacted(before, act, offset)]
+    if cut_out and not unallowed:
+        yield Broken("limits take the oldest first", f"{name} begins at {after.log_start}: {sorted(cut_out)[:_SHOWN]}")
 
 
 def _of_horizons(before: _Log, after: SeenLog) -> Iterator[Broken]:
@@ -400,22 +426,20 @@ def _of_trouble(before: Look, act: Act, log: SeenLog, after: SeenLog) -> Iterato
 def _is_allowed(before: _Log, act: Act, offset: int, *, is_held: bool) -> bool:
     if offset < act.may.below.get(before.log.name, 0):
         return True
-    piece, placed = before.piece_of(offset)
-    if before.log.name in act.may.erases and placed.fact.key == act.may.erases[before.log.name]:
-        return offset < before.log.stable_end
+    if _is_erased(before, act, offset):
+        return True
     if is_held:
         return False
-    return (act.may.retains and before.retention_lets(piece)) or (
-        act.may.compacts and before.compaction_lets(piece, placed)
-    )
+    return (act.may.retains and before.retention_lets(before.piece_of(offset)[0])) or _is_compacted(before, act, offset)
 
 
-def _of_transactions(before: SeenLog, after: SeenLog) -> Iterator[Broken]:
-    """An aborted record that stays must stay aborted, and a committed one committed."""
-    wrong = [offset for offset in after.records if (offset in before.aborted) != (offset in after.aborted)]
-    wrong = [offset for offset in wrong if offset in before.records]
-    if wrong:
-        yield Broken("transactions stay as they ended", f"{before.name}: {sorted(wrong)[:_SHOWN]}")
+def _is_erased(before: _Log, act: Act, offset: int) -> bool:
+    key = act.may.erases.get(before.log.name)
+    return key is not None and before.piece_of(offset)[1].fact.key == key and offset < before.log.stable_end
+
+
+def _is_compacted(before: _Log, act: Act, offset: int) -> bool:
+    return act.may.compacts and before.compaction_lets(*before.piece_of(offset))
 
 
 def _of_restores(before: Look, act: Act, log: SeenLog, after: SeenLog) -> Iterator[Broken]:

@@ -520,6 +520,21 @@ def _small_batches(dice: Random, topic: str) -> Iterator[Happening]:
     yield _step(dice, dice.choice(("clean", "restore", "repair", "erase", "move")))
 
 
+def _transactions(dice: Random, topic: str) -> Iterator[Happening]:
+    """Transactions end within one segment or behind it, and rounds meet them before and behind the horizon."""
+    yield _stated(dice, topic, cleanup="compact", retention_ms=None, delete_retention_ms=dice.choice((0, HOUR_MS)))
+    by = dice.choice((1, 2, 3))
+    for _ in range(dice.randrange(1, 3)):
+        calm = {"transactional": True, "uncommitted": False}
+        yield _step(dice, "produce", topic=topic, by=by, roll=dice.random() < 0.5, **calm)
+        yield _step(dice, "end", topic=topic, by=by)
+        yield from _written(dice, topic, 1)
+        yield _cleaned(dice)
+        yield _step(dice, "wait", ms=dice.choice((1_000, 3 * HOUR_MS)))
+    yield from _written(dice, topic, 1)
+    yield _cleaned(dice)
+
+
 _BETWEEN_TURNS: Final = (
     "wait",
     "produce",
@@ -550,4 +565,4 @@ _OLD: Final = 0.1
 """How often a topic begins with the formats of old brokers."""
 _SCENES: Final = 0.12
 """How often a scene begins, not a step."""
-_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches, _resident)
+_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches, _resident, _transactions)

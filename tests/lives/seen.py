@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import LogCleanerError
-from storage.records import LegacyBatch
+from storage.records import BatchHeader, LegacyBatch, Record
 from tests.batches import iter_batches
 
 STARTS: Final = "log-start-offset-checkpoint"
@@ -37,6 +37,9 @@ class Fact(NamedTuple):
     key: bytes | None
     value: str | None
     """A hash of it; None in a tombstone."""
+    headers: str = ""
+    producer: tuple[int, int, int] | None = None
+    """Id, epoch and sequence number; None without an idempotent producer."""
 
 
 class Placed(NamedTuple):
@@ -61,6 +64,16 @@ class Marker(NamedTuple):
     """The delete horizon of its batch."""
 
 
+class End(NamedTuple):
+    """The last batch of a producer in a log."""
+
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    offset: int
+    timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A ``.log`` file that was read to its last whole batch."""
@@ -78,6 +91,8 @@ class Piece:
     """Why the walk ended before the end of the file."""
     file_ms: int = 0
     """The time of the file."""
+    ends: tuple[End, ...] = ()
+    """Of the batches of idempotent producers, markers aside."""
 
     @property
     def aged_from_ms(self) -> int:
@@ -100,6 +115,11 @@ class SeenLog:
         """The records that can be read, by offset."""
         found = (placed.fact for piece in self.pieces for placed in piece.placed)
         return {fact.offset: fact for fact in found if fact.offset >= self.log_start}
+
+    @property
+    def contents(self) -> list[Fact]:
+        """The records, whoever produced them."""
+        return [fact._replace(producer=None) for fact in self.records.values()]
 
     @cached_property
     def horizons(self) -> Mapping[int, int]:
@@ -218,6 +238,7 @@ def _pieces(directory: Path) -> Iterator[Piece]:
 
 def piece_of(path: Path, base_offset: int) -> Piece:
     """Read one ``.log``, whatever its suffix."""
+    ends: list[End] = []
     data, placed, markers, newest, end, trouble = path.read_bytes(), [], [], -1, base_offset, ""
     batches, file_ms = iter_batches(data, path), path.stat().st_mtime_ns // 1_000_000
     try:
@@ -233,20 +254,31 @@ def piece_of(path: Path, base_offset: int) -> Piece:
                     for record in batch.records()
                 ]
             else:
+                ends += _ends_of(header)
                 placed += [
-                    Placed(_fact(record), header.producer_id, header.is_transactional, header.delete_horizon_ms)
+                    Placed(_fact(record, header), header.producer_id, header.is_transactional, header.delete_horizon_ms)
                     for record in batch.records()
                 ]
         trouble = f"{len(data) - batches.position} bytes are no batch" if batches.position < len(data) else ""
     except LogCleanerError as error:
         trouble = str(error)
-    return Piece(path, base_offset, len(data), end, newest, tuple(placed), tuple(markers), trouble, file_ms)
+    return Piece(
+        path, base_offset, len(data), end, newest, tuple(placed), tuple(markers), trouble, file_ms, tuple(ends)
+    )
 
 
-def _fact(record: object) -> Fact:
-    value = record.value  # type: ignore[attr-defined]
-    told = None if value is None else hashlib.sha256(value).hexdigest()[:16]
-    return Fact(record.offset, record.timestamp_ms, record.key, told)  # type: ignore[attr-defined]
+def _fact(record: Record, header: BatchHeader | None = None) -> Fact:
+    value = None if record.value is None else hashlib.sha256(record.value).hexdigest()[:16]
+    headers = repr(record.headers) if record.headers else ""
+    is_numbered = header is not None and header.producer_id >= 0
+    producer = (header.producer_id, header.producer_epoch, record.sequence) if header and is_numbered else None
+    return Fact(record.offset, record.timestamp_ms, record.key, value, headers, producer)
+
+
+def _ends_of(header: BatchHeader) -> Iterator[End]:
+    if header.producer_id >= 0:
+        newest_ms, last = header.max_timestamp_ms, header.last_sequence
+        yield End(header.producer_id, header.producer_epoch, last, header.last_offset, newest_ms)
 
 
 def aside_in(log_dir: Path) -> dict[str, Piece]:

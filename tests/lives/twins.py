@@ -16,9 +16,11 @@ import pytest
 
 from cleaner.config.files import CommandFiles
 from cleaner.engine import cleaner, deletion, leftovers, restore
+from cleaner.engine.compaction import fates
 from cleaner.engine.compaction import round as rounds
 from cleaner.engine.only_copies import NOTHING_KEPT, OnlyCopies
-from policies import compaction, retention
+from policies import compaction, retain, retention
+from policies.retain import BatchFacts, Marker, TransactionFates
 from storage.errors import LogCleanerError
 from storage.filesystem import Purpose
 from storage.log import recovery
@@ -124,6 +126,25 @@ def _limits_take_one_more() -> None:
     _everywhere("retention", decide, more)
 
 
+def _limits_keep_a_day_too_long() -> None:
+    decide = retention.retention
+    _everywhere("retention", decide, lambda log, policy, now_ms: decide(log, policy, now_ms - _DAY_MS))
+
+
+def _commit_markers_go() -> None:
+    can_discard = TransactionFates.can_discard
+
+    def can(self: TransactionFates, batch: BatchFacts) -> bool:
+        return can_discard(self, batch) or batch.marker is Marker.COMMIT
+
+    _patch(TransactionFates, "can_discard", can)
+
+
+def _ends_of_producers_go() -> None:
+    _everywhere("ends_a_producer", retain.ends_a_producer, lambda *_: False)
+    _everywhere("ends_of", fates.ends_of, lambda *_: {})
+
+
 def _tombstones_go_early() -> None:
     horizons_of = rounds.horizons_of
 
@@ -186,5 +207,8 @@ TWINS: Final[dict[str, Breaks]] = {
     "limits take a day more": _limits_take_one_more,
     "tombstones go early": _tombstones_go_early,
     "horizons are near": _horizons_are_near,
+    "limits keep a day too long": _limits_keep_a_day_too_long,
+    "commit markers go": _commit_markers_go,
+    "ends of producers go": _ends_of_producers_go,
 }
 """By what they do wrong; the first five are losses that were mended once."""
