@@ -183,9 +183,12 @@ def of_doctor(world: World, told: Told, look: Look) -> Iterator[Broken]:
 
 
 def _of_owners(world: World, before: Look, after: Look) -> Iterator[Broken]:
-    """A broker can open what is new in a partition."""
+    """A broker can open what is new in a partition; a ``.deleted`` file has the owner that it had."""
     for path, (size, _, uid) in after.files.items():
-        if path not in before.files and "/" in path and size and uid != (world.log_dir / path).parent.stat().st_uid:
+        if path in before.files or "/" not in path or not size:
+            continue
+        renamed = before.files.get(path.removesuffix(".deleted"))
+        if uid != (world.log_dir / path).parent.stat().st_uid and not (renamed and renamed[2] == uid):
             yield Broken("new files belong to the broker", f"{path} belongs to {uid}")
 
 

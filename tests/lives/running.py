@@ -392,7 +392,7 @@ def _differing(left: Left, log_dirs: tuple[Path, ...]) -> Iterator[str]:
     A lock need not last, nor the rename of a snapshot that became useless: one more run repeats it.
     """
     now = {path for log_dir in log_dirs for path in log_dir.rglob("*") if path.is_file()}
-    for path in sorted(now | left.keys()):
+    for path in sorted(now | {path for path in left if any(path.is_relative_to(one) for one in log_dirs)}):
         if path.name == LOCK_FILE or path.name.endswith(".snapshot.deleted"):
             continue
         is_retired = path not in now and path.with_name(path.name + ".deleted") in now

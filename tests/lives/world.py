@@ -305,12 +305,13 @@ class World:
                 erased = frozenset(one for one in gone if before.logs[name].records[one].value is not None)
             self.done[name] = Done(log.log_start, old.erased | erased)
 
-    def command(self, *words: str, stop: Stop | None = None, has_config: bool = True) -> Told:
-        """Run a command of ours on the log dir."""
+    def command(self, *words: str, stop: Stop | None = None, has_config: bool = True, copy: Path | None = None) -> Told:
+        """Run a command of ours on the log dir; the copy that it makes loses power, too."""
         log_dir = ("--log-dir", str(self.log_dir))
         with self._fed():
             whole = (*words, *log_dir, *(("--config", str(self.config)) if has_config else ()))
-            return run(whole, self.clock, self.room, self.log_dir, stop, self._breaks)
+            others = (copy,) if copy else ()
+            return run(whole, self.clock, self.room, self.log_dir, stop, self._breaks, others)
 
     def later(self, name: str, now_ms: int, *words: str) -> Later:
         """Run a command on a copy of the log dir, for one partition, at a later time."""
@@ -733,7 +734,7 @@ class World:
         """``clean --output``."""
         copy = self.room / "copy"
         shutil.rmtree(copy, ignore_errors=True)
-        told = self.command("clean", "--yes", "--output", str(copy), stop=_stop_of(stopped))
+        told = self.command("clean", "--yes", "--output", str(copy), stop=_stop_of(stopped), copy=copy)
         is_there = (copy / "logcleaner-manifest.json").exists()
         untrue = self._read_by_kafka(copy) if is_there else ()
         may = May(retains=True, compacts=True)
@@ -754,7 +755,7 @@ class World:
         words = ["clean", "--json", "--yes", "--repack", *(("--codec", codec) if codec else ())]
         words += ["--output", str(copy)] if apart else ["--delete-delay", "0"] if at_once else []
         with self._only_replicas():
-            told = self.command(*words, stop=_stop_of(stopped))
+            told = self.command(*words, stop=_stop_of(stopped), copy=copy if apart else None)
         may = May(retains=True, compacts=True, unlinks=at_once)
         if not apart:
             return Act(may, (told,), settles=True)
@@ -790,7 +791,8 @@ class World:
             if told[-1].status or not cuts.exists():
                 return Act(May(), tuple(told))
         before = Look.at(self.log_dir).logs
-        told.append(self.command("clean", "--json", *until, "--output", str(copy), *also, stop=_stop_of(stopped)))
+        words = ("clean", "--json", *until, "--output", str(copy), *also)
+        told.append(self.command(*words, stop=_stop_of(stopped), copy=copy))
         untrue: list[str] = []
         if (copy / "logcleaner-manifest.json").exists() or told[-1].status == 0:
             is_whole = told[-1].status == 0 and not incomplete
