@@ -125,7 +125,7 @@ def tell_repack(repacking: Repacking | None) -> ExitStatus:
     for code, text in dict.fromkeys((one.code, one.text) for one in refused if isinstance(one.code, RepackRefusal)):
         names = [str(p.topic_partition) for p in repacking.partitions if p.refused and p.refused.text == text]
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        complain(f"{code}: {names[0]}{more} was not repacked: {text}")
+        complain(f"{code}: {names[0]}{more} {'were' if more else 'was'} not repacked: {text}")
     if failed or repacking.errors:
         return ExitStatus.FAILED
     return ExitStatus.REFUSED if any(isinstance(one.code, RepackRefusal) for one in refused) else ExitStatus.DONE

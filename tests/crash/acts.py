@@ -53,6 +53,8 @@ TOPICS: Final = {
     "prices": {**COMPACT, **GROUPS, "segment.bytes": "700"},
     "payments": {**COMPACT, **GROUPS, "segment.bytes": "1200"},
     "accounts": {**COMPACT, **EXPIRING, "cleanup.policy": "compact,delete"},
+    "wallets": {**COMPACT, **GROUPS},
+    "small": {**COMPACT, **GROUPS},
     "drawn": {**COMPACT, **GROUPS, "segment.bytes": "1000"},
 }
 LAYERS: Final = configured(**TOPICS)

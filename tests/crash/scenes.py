@@ -124,6 +124,31 @@ def clicks(log_dir: Path) -> None:
         log.put("c=3", by=7)
 
 
+def wallets(log_dir: Path) -> None:
+    """To repack: a sealed segment with 12 plain batches, 8 of a producer, 2 of a transaction; the active one."""
+    with writing(log_dir, "wallets-0") as log:
+        for number in range(12):
+            log.put(f"a{number}={number}", f"b={number}")
+        for number in range(8):
+            log.put(f"c{number}={number}", by=7)
+        for number in range(2):
+            log.put(f"d{number}={number}", by=9, transactional=True)
+        log.put("e=1")
+        log.roll()
+        log.put("f=1")
+        log.put("f=2")
+
+
+def small_batches(log_dir: Path) -> None:
+    """To repack: three sealed segments of single records, and the active one."""
+    with writing(log_dir, "small-0") as log:
+        for segment in range(3):
+            for number in range(9):
+                log.put(f"a{number}={segment}")
+            log.roll()
+        log.put("a0=3")
+
+
 def gone(log_dir: Path) -> None:
     """Everything is deleted, the active segment too: a new one is rolled."""
     with writing(log_dir, "gone-0") as log:
@@ -279,8 +304,8 @@ SCENES: Final = {
     "delete records restored": Scene(restore, (clicks, accounts), prepare=delete_records),
     "erase": Scene(erase, (orders, payments, accounts)),
     "erase at once": Scene(erase_at_once, (clicks, prices)),
-    "repack": Scene(repack, (orders, payments, accounts)),
-    "repack at once": Scene(repack_at_once, (clicks, prices)),
+    "repack": Scene(repack, (orders, payments, accounts, wallets)),
+    "repack at once": Scene(repack_at_once, (clicks, prices, small_batches)),
     "restore": Scene(restore, (clicks, gone), prepare=clean),
     "sweep": Scene(sweep, (clicks, gone), prepare=leave_directories),
 }

@@ -17,15 +17,19 @@ from storage.checkpoints import format_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.log import Log, LogConfig
 from storage.log_dir import LogDir
-from storage.names import HIGH_WATERMARK_CHECKPOINT
+from storage.metadata.metadata_encode import encode_partition, encode_topic
+from storage.metadata.metadata_log import TopicCreated
+from storage.names import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA_FILE
 from tests.crash import acts as crash_acts
 from tests.crash import scenes
 from tests.crash.acts import AT_MS, ERASED, SWEPT, TOPICS
 from tests.crash.scenes import Scene, Writing
 from tests.disk.process import Ended, told_by
+from tests.metadata_dirs import append_metadata, write_metadata
 
 DATA: Final = "data"
 COPY: Final = "copy"
+METADATA: Final = "metadata"
 CACHE: Final = "cache"
 """Beside a disk: the user's."""
 UID, GID, FILE_MODE = 1234, 4321, 0o640
@@ -142,6 +146,23 @@ def _erase_into_copy(root: Path) -> list[str]:
     return _erase("--output", str(root / COPY))(root)
 
 
+def _repack(*more: str) -> Words:
+    words = ("--repack", *more)
+    return lambda root: [*_clean(*words)(root), "--set", f"metadata.log.dir={root / METADATA}"]
+
+
+def place_alone(root: Path) -> None:
+    """Have the cluster metadata, which lies beside the log dir, place each partition on this broker alone."""
+    (root / DATA / "meta.properties").write_text("version=1\nnode.id=1\n")
+    names = [name for name, _ in LogDir(root / DATA).partitions()]
+    write_metadata(root / METADATA)
+    for number, name in enumerate(names):
+        topic_id = f"{number:02}{scenes.TOPIC_ID[2:]}"
+        (root / DATA / str(name) / PARTITION_METADATA_FILE).write_text(f"version: 0\ntopic_id: {topic_id}")
+        placed = encode_partition(topic_id, name.partition, 1, "A" * 22, 0)
+        append_metadata(root / METADATA, [encode_topic(TopicCreated(name.topic, topic_id)), placed])
+
+
 def _import(root: Path) -> list[str]:
     return [
         "import",
@@ -228,6 +249,15 @@ ACTS: Final = {
     "erase": Act(_erase(), (scenes.accounts, scenes.orders, scenes.payments), erases=True),
     "erase-at-once": Act(_erase("--delete-delay", "0"), (scenes.clicks, scenes.prices), erases=True),
     "erase-into-copy": Act(_erase_into_copy, (scenes.accounts, scenes.orders, scenes.payments)),
+    "repack": Act(
+        _repack("--only", "retention"), (scenes.accounts, scenes.small_batches, scenes.wallets), prepare=place_alone
+    ),
+    "repack-at-once": Act(
+        _repack("--codec", "zstd", "--delete-delay", "0"), (scenes.clicks, scenes.small_batches), prepare=place_alone
+    ),
+    "repack-behind-a-round": Act(
+        _repack(), (scenes.clicks, scenes.orders, scenes.wallets), prepare=place_alone, is_seeded=True
+    ),
     "import": Act(
         _import,
         (scenes.payments,),

@@ -20,7 +20,7 @@ from storage.metadata.assignments import Assignment
 from storage.names import TopicPartition
 from storage.records import Batch, Record
 from tests.crash.acts import AT_MS, FS, LAYERS
-from tests.crash.scenes import Scene, accounts, orders, payments, prices, writing
+from tests.crash.scenes import Scene, accounts, orders, payments, prices, wallets
 from tests.partition_dirs import FakeClock, a_cleaner, request
 
 WALLETS = TopicPartition("wallets", 0)
@@ -35,21 +35,6 @@ def sole_replica(monkeypatch: pytest.MonkeyPatch) -> None:
 def placed_here(log_dirs: list[LogDir], wants: object, replicas: tuple[int, ...]) -> Placed:
     names = [name for log_dir in log_dirs for name, _ in log_dir.partitions()]
     return Placed(1, {name: Assignment(replicas, (), 0, (1,)) for name in names})
-
-
-def wallets(log_dir: Path) -> None:
-    """A sealed segment of twelve plain batches, eight of a producer and two of a transaction; then the active one."""
-    with writing(log_dir, "wallets-0") as log:
-        for number in range(12):
-            log.put(f"a{number}={number}", f"b={number}")
-        for number in range(8):
-            log.put(f"c{number}={number}", by=7)
-        for number in range(2):
-            log.put(f"d{number}={number}", by=9, transactional=True)
-        log.put("e=1")
-        log.roll()
-        log.put("f=1")
-        log.put("f=2")
 
 
 def drawn(path: Path, *draws: object) -> Path:
