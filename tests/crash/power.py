@@ -126,6 +126,8 @@ class Disk:
     """As the running process sees them."""
     durable: dict[Path, Inode]
     pending: list[Change] = field(default_factory=list)
+    removed: list[Path] = field(default_factory=list)
+    """Directories that are gone, until their own directory is fsynced."""
 
     @classmethod
     def of(cls, log_dir: Path) -> Disk:
@@ -145,7 +147,10 @@ class Disk:
         for change in self.pending:
             if change.directory == directory:
                 apply(self.durable, change)
-        self.pending = [change for change in self.pending if change.directory != directory]
+        gone = [path for path in self.removed if path.parent == directory]
+        self.removed = [path for path in self.removed if path.parent != directory]
+        self.pending = [change for change in self.pending if change.directory not in {directory, *gone}]
+        self.durable = {p: inode for p, inode in self.durable.items() if not any(p.is_relative_to(g) for g in gone)}
 
     def after_power_loss(self, dice: Random) -> Iterator[Left]:
         """The states that it may leave: all where few changes are pending, else a sample; some come up twice.
@@ -243,6 +248,14 @@ class RecordingFileSystem(SteppingFileSystem):
         super().unlink(path, purpose)
         if path in self.disk.names:  # else it was not there, or is the lock
             self.disk.change(path.parent, self.disk.names[path], None)
+
+    def make_dir(self, path: Path, like: Path, purpose: Purpose) -> None:
+        super().make_dir(path, like, purpose)
+        self.disk.removed = [gone for gone in self.disk.removed if gone != path]
+
+    def remove_dir(self, path: Path, purpose: Purpose) -> None:
+        super().remove_dir(path, purpose)
+        self.disk.removed.append(path)
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         super().fsync_dir(path, purpose)
