@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tests.lives.foretold import Refused
 from tests.lives.policy_laws import of_deleted_keys, of_producers, of_transactions, overdue
+from tests.lives.promises import of_promises
 from tests.lives.running import CRASHED, Told
 from tests.lives.seen import Fact, Look, Piece, Placed, SeenLog
 from tests.lives.world import Act, Stated, World
@@ -114,6 +115,8 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     found += _of_what_is_done(world, act, after)
     if act.may.is_trusted:
         return found
+    untold = [untold for told in act.told for untold in of_promises(told, before, after)]
+    found += [Broken("what is told as done is done", told) for told in untold]
     if act.copy:
         found += _of_copy(world, before, act, act.copy)
     for name, log in before.logs.items():

@@ -194,26 +194,35 @@ def _clean(dice: Random) -> dict[str, Any]:
     }
 
 
+def _maybe_asked(dice: Random) -> dict[str, Any]:
+    """Now and then, a dry run comes before the command."""
+    return {"asked": True} if dice.random() < 0.2 else {}
+
+
 def _free(dice: Random) -> dict[str, Any]:
-    return {"compact": dice.random() < 0.5, "yes": dice.random() < 0.6, **_stop(dice)}
+    return {"compact": dice.random() < 0.5, "yes": dice.random() < 0.6, **_maybe_asked(dice), **_stop(dice)}
 
 
 def _delete_records(dice: Random) -> dict[str, Any]:
-    return {**_pick_share(dice), **_stop(dice)}
+    return {**_pick_share(dice), **_maybe_asked(dice), **_stop(dice)}
 
 
 def _move(dice: Random) -> dict[str, Any]:
     stopped: dict[str, Any] = {"stop": dice.choice(STOPS), "at": int(dice.expovariate(1 / 25))}
     stopped |= {"dice": dice.randrange(1 << 30)}
-    return {"topic": dice.choice(TOPICS), **(stopped if dice.random() < 0.6 else {})}
+    return {"topic": dice.choice(TOPICS), **_maybe_asked(dice), **(stopped if dice.random() < 0.6 else {})}
 
 
 def _restore(dice: Random) -> dict[str, Any]:
-    return {"topic": dice.choice((None, *TOPICS)), **_stop(dice)}
+    return {"topic": dice.choice((None, *TOPICS)), **_maybe_asked(dice), **_stop(dice)}
 
 
 def _plain(dice: Random) -> dict[str, Any]:
     return _stop(dice)
+
+
+def _repair(dice: Random) -> dict[str, Any]:
+    return {**_maybe_asked(dice), **_stop(dice)}
 
 
 def _look(dice: Random) -> dict[str, Any]:
@@ -225,7 +234,7 @@ def _pick(dice: Random) -> dict[str, Any]:
 
 
 def _erase(dice: Random) -> dict[str, Any]:
-    return {**_pick(dice), **_stop(dice)}
+    return {**_pick(dice), **_maybe_asked(dice), **_stop(dice)}
 
 
 def _pick_one(dice: Random) -> dict[str, Any]:
@@ -347,7 +356,7 @@ _KINDS: Final[Kinds] = {
     "restore": (2, _restore),
     "release": (1, _roll),
     "apply": (1, _plain),
-    "repair": (1.5, _plain),
+    "repair": (1.5, _repair),
     "sweep": (1, _plain),
     "look": (4, _look),
     "foretold": (1, _roll),

@@ -59,16 +59,18 @@ def lived(
         world = World(room, breaks, referee, classpath)
         before = Look.at(world.log_dir)
         for number, step in enumerate(story.happenings):
-            act = world.do(step)
-            after = Look.at(world.log_dir)
             verdict.seen[step.kind] += 1
-            verdict.seen.update(f"{step.kind} -> {told.status}" for told in act.told)
-            broken = broken_by(world, before, act, after) or _settled(world, before, act, after)
-            if broken:
-                verdict.broken, verdict.at, verdict.told = broken, number, act.told
+            for act in world.acts(step):
+                after = Look.at(world.log_dir)
+                verdict.seen.update(f"{step.kind} -> {told.status}" for told in act.told)
+                verdict.broken = broken_by(world, before, act, after) or _settled(world, before, act, after)
+                if verdict.broken:
+                    verdict.at, verdict.told = number, act.told
+                    break
+                world.note(before, act, after)
+                before = after
+            if verdict.broken:
                 break
-            world.note(before, act, after)
-            before = after
         else:
             verdict.broken = _at_the_end(world, before, referee)
             verdict.at = len(story.happenings) - 1 if verdict.broken else None

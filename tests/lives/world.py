@@ -46,6 +46,7 @@ from tests.lives.foretold import (
     untrue_of_preflight,
 )
 from tests.lives.life import HOUR_MS, TOPICS, Happening
+from tests.lives.promises import tree, untrue_of_dry_run, untrue_of_second_run, untrue_of_source
 from tests.lives.resident import Resident
 from tests.lives.running import Breaks, LifeClock, Started, Stop, Told, run, start, wait_for
 from tests.lives.seen import WATERMARKS, Look, Piece, SeenLog, checkpoint, piece_of, seen_in
@@ -284,6 +285,17 @@ class World:
         if step.kind in _UNDOES:
             self.done.clear(), self.waiting.clear()
         return act
+
+    def acts(self, step: Happening) -> Iterator[Act]:
+        """Let a step happen, and what a person does right before or behind it: each act is judged for itself.
+
+        Once a ``.log`` is back, the remedy of ``doctor`` follows: a broker without it forgot its transactions.
+        """
+        if step.kind in {"start", "broker"}:
+            yield self.do(Happening("look", {"command": "preflight", "topic": TOPICS[0], "pick": 0.0}))
+        yield self.do(step)
+        if step.kind in {"put-back", "move-home"}:
+            yield self.do(Happening("repair"))
 
     def note(self, before: Look, act: Act, after: Look) -> None:
         """Note what the step told as done; a restore may take a log start back, and nothing takes back an erasure."""
@@ -568,26 +580,51 @@ class World:
         may = May(retains=only != "compaction", compacts=only != "retention", unlinks=at_once)
         return Act(may, (told,), settles=not only, planned=planned)
 
-    def _free(self, *, compact: bool, yes: bool, **stopped: Any) -> Act:
+    def _asked(
+        self, *words: str, asked: bool, stopped: Mapping[str, Any], has_config: bool = True
+    ) -> tuple[Told, tuple[str, ...]]:
+        """Run a command; if asked, behind its dry run and before another one, which must find nothing to do."""
+        if not asked:
+            return self.command(*words, stop=_stop_of(stopped), has_config=has_config), ()
+        said = self.command(*words, "--dry-run", has_config=has_config)
+        told = self.command(*words, stop=_stop_of(stopped), has_config=has_config)
+        untrue = [*untrue_of_dry_run(said, told)]
+        if told.status == 0:
+            untrue += untrue_of_second_run(self.command(*words, "--dry-run", has_config=has_config))
+        return told, tuple(untrue)
+
+    @contextmanager
+    def _stays(self, untrue: list[str], *sources: Path) -> Iterator[None]:
+        """Note what a command changes in what it only reads."""
+        before = [tree(source) for source in sources]
+        yield
+        for source, was in zip(sources, before, strict=True):
+            untrue += untrue_of_source(was, tree(source))
+
+    def _free(self, *, compact: bool, yes: bool, asked: bool = False, **stopped: Any) -> Act:
         words = ["free", "--json", "--target", "100%", *(("--compact",) if compact else ())]
         words += ["--yes"] if yes else []
-        return Act(May(retains=True, compacts=compact, unlinks=True), (self.command(*words, stop=_stop_of(stopped)),))
+        planned = self.command(*words, "--dry-run").document if asked else None
+        told = self.command(*words, stop=_stop_of(stopped))
+        is_settled = asked and yes and not stopped and not compact and not self.by_hand and not self.evidence
+        untrue = tuple(untrue_of_second_run(self.command(*words, "--dry-run"))) if is_settled else ()
+        return Act(May(retains=True, compacts=compact, unlinks=True), (told,), planned=planned, untrue=untrue)
 
-    def _delete_records(self, topic: str, share: float, **stopped: Any) -> Act:
+    def _delete_records(self, topic: str, share: float, asked: bool = False, **stopped: Any) -> Act:
         log = Look.at(self.log_dir).logs.get(f"{topic}-0")
         offset = int(share * (log.high_watermark or 0)) if log else 0
         words = ["delete-records", f"{topic}-0", "--before-offset", str(offset), "--yes", "--json"]
-        told = self.command(*words, stop=_stop_of(stopped))
-        return Act(May(below={f"{topic}-0": offset}), (told,))
+        told, untrue = self._asked(*words, asked=asked, stopped=stopped)
+        return Act(May(below={f"{topic}-0": offset}), (told,), untrue=untrue)
 
-    def _erase(self, topic: str, pick: float, *, more: bool, **stopped: Any) -> Act:
+    def _erase(self, topic: str, pick: float, *, more: bool, asked: bool = False, **stopped: Any) -> Act:
         """The records of one key, with ``more`` its tombstones, too."""
         key = _KEYS[int(pick * len(_KEYS))]
         words = ("erase", key.decode(), "--topic", topic, "--yes", "--json", *(("--tombstones",) if more else ()))
-        told = self.command(*words, stop=_stop_of(stopped))
-        return Act(May(erases={f"{topic}-0": key}, unlinks=True), (told,))
+        told, untrue = self._asked(*words, asked=asked, stopped=stopped)
+        return Act(May(erases={f"{topic}-0": key}, unlinks=True), (told,), untrue=untrue)
 
-    def _move(self, topic: str, stop: str | None = None, at: int = 0, dice: int = 0) -> Act:
+    def _move(self, topic: str, stop: str | None = None, at: int = 0, dice: int = 0, *, asked: bool = False) -> Act:
         """A partition goes to another log dir and comes back; what ended a move is followed by the same command."""
         name, other, told, untrue = f"{topic}-0", self.room / "other", list[Told](), list[str]()
         if not self._directory(topic).exists():
@@ -603,8 +640,10 @@ class World:
         before, strays = Look.at(self.log_dir).logs[name], set(self.log_dir.glob("*-stray"))
         for source, target in ((self.log_dir, other), (other, self.log_dir)):
             words = ("move", name, "--json", "--to-dir", str(target), "--log-dir", str(source))
+            dry = run((*words, "--dry-run"), self.clock, self.room, self.log_dir, None, self._breaks) if asked else None
             for ended in (Stop(stop, at, dice), None) if stop else (None,):
                 told.append(run(words, self.clock, self.room, self.log_dir, ended, self._breaks, (other,)))
+                untrue += untrue_of_dry_run(dry, told[-1]) if dry and not stop else ()
                 is_done = told[-1].status == 0
                 untrue += untrue_of_move(before, seen_in(source).get(name), seen_in(target).get(name), is_done=is_done)
             if not is_done:
@@ -615,11 +654,12 @@ class World:
             shutil.rmtree(path)
         return Act(May(unlinks=True), tuple(told), untrue=tuple(untrue))
 
-    def _restore(self, topic: str | None, **stopped: Any) -> Act:
+    def _restore(self, topic: str | None, *, asked: bool = False, **stopped: Any) -> Act:
         before = Look.at(self.log_dir).logs
-        told = self.command("restore", f"{topic}-0" if topic else "--all", "--yes", "--json", stop=_stop_of(stopped))
+        words = ("restore", f"{topic}-0" if topic else "--all", "--yes", "--json")
+        told, untrue = self._asked(*words, asked=asked, stopped=stopped)
         self._hold(before)
-        return Act(May(restores=True), (told,))
+        return Act(May(restores=True), (told,), untrue=untrue)
 
     def _hold(self, before: Mapping[str, SeenLog]) -> None:
         after = Look.at(self.log_dir).logs
@@ -634,11 +674,10 @@ class World:
     def _apply(self, **stopped: Any) -> Act:
         return Act(May(), (self.command("config", "apply", stop=_stop_of(stopped)),))
 
-    def _repair(self, **stopped: Any) -> Act:
-        told = self.command(
-            "verify", "--repair", "derived", "--yes", "--json", stop=_stop_of(stopped), has_config=False
-        )
-        return Act(May(), (told,))
+    def _repair(self, *, asked: bool = False, **stopped: Any) -> Act:
+        words = ("verify", "--repair", "derived", "--yes", "--json")
+        told, untrue = self._asked(*words, asked=asked, stopped=stopped, has_config=False)
+        return Act(May(), (told,), untrue=untrue)
 
     def _sweep(self, **stopped: Any) -> Act:
         names = sorted(str(path.relative_to(self.log_dir)) for path in self.log_dir.glob("*-0/*.deleted"))
@@ -734,11 +773,19 @@ class World:
         """``clean --output``."""
         copy = self.room / "copy"
         shutil.rmtree(copy, ignore_errors=True)
-        told = self.command("clean", "--yes", "--output", str(copy), stop=_stop_of(stopped), copy=copy)
+        untrue: list[str] = []
+        with self._stays(untrue, self.log_dir):
+            told = self.command("clean", "--yes", "--output", str(copy), stop=_stop_of(stopped), copy=copy)
+        is_there = self._is_made(copy, told, untrue)
+        return Act(May(retains=True, compacts=True), (told,), copy=copy if is_there else None, untrue=tuple(untrue))
+
+    def _is_made(self, copy: Path, told: Told, untrue: list[str]) -> bool:
+        """Return whether a copy has its manifest, as each has that was told as done; Kafka's classes read it."""
         is_there = (copy / "logcleaner-manifest.json").exists()
-        untrue = self._read_by_kafka(copy) if is_there else ()
-        may = May(retains=True, compacts=True)
-        return Act(may, (told,), copy=copy if is_there else None, untrue=untrue)
+        untrue += self._read_by_kafka(copy) if is_there else ()
+        if not (told.status or is_there):
+            untrue.append(f"{' '.join(told.words[:4])} ends with 0 without a manifest")
+        return is_there
 
     def _read_by_kafka(self, copy: Path) -> tuple[str, ...]:
         """Have Kafka's classes read what a command wrote."""
@@ -754,14 +801,14 @@ class World:
         shutil.rmtree(copy, ignore_errors=True)
         words = ["clean", "--json", "--yes", "--repack", *(("--codec", codec) if codec else ())]
         words += ["--output", str(copy)] if apart else ["--delete-delay", "0"] if at_once else []
-        with self._only_replicas():
+        untrue: list[str] = []
+        with self._only_replicas(), self._stays(untrue, *((self.log_dir,) if apart else ())):
             told = self.command(*words, stop=_stop_of(stopped), copy=copy if apart else None)
         may = May(retains=True, compacts=True, unlinks=at_once)
         if not apart:
             return Act(may, (told,), settles=True)
-        is_there = (copy / "logcleaner-manifest.json").exists()
-        untrue = self._read_by_kafka(copy) if is_there else ()
-        return Act(may, (told,), copy=copy if is_there else None, untrue=untrue)
+        is_there = self._is_made(copy, told, untrue)
+        return Act(may, (told,), copy=copy if is_there else None, untrue=tuple(untrue))
 
     @contextmanager
     def _only_replicas(self) -> Iterator[None]:
@@ -791,15 +838,14 @@ class World:
             if told[-1].status or not cuts.exists():
                 return Act(May(), tuple(told))
         before = Look.at(self.log_dir).logs
-        words = ("clean", "--json", *until, "--output", str(copy), *also)
-        told.append(self.command(*words, stop=_stop_of(stopped), copy=copy))
-        untrue: list[str] = []
-        if (copy / "logcleaner-manifest.json").exists() or told[-1].status == 0:
+        words, untrue = ("clean", "--json", *until, "--output", str(copy), *also), list[str]()
+        with self._stays(untrue, self.log_dir):
+            told.append(self.command(*words, stop=_stop_of(stopped), copy=copy))
+        if self._is_made(copy, told[-1], untrue):
             is_whole = told[-1].status == 0 and not incomplete
             said = (told[-1].document or {}).get("open_transactions", ())
             named = {(f"{one['topic']}-{one['partition']}", one["first_offset"]) for one in said}
             untrue += untrue_of_as_of(before, seen_in(copy), until_ms, named, is_whole=is_whole)
-            untrue += self._read_by_kafka(copy)
         return Act(May(), tuple(told), untrue=tuple(untrue))
 
     def _restore_tier(self, topic: str, share: float, **stopped: Any) -> Act:
@@ -817,11 +863,12 @@ class World:
             for path in (source / directory.name).glob(f"{segment.start:020d}.*"):
                 path.unlink()
         words, told = ("restore-tier", str(tier), "--log-dir", str(source), "--output", str(target)), list[Told]()
-        for stop in (_stop_of(stopped), None) if stopped else (None,):
-            told.append(run(words, self.clock, self.room, target, stop, self._breaks))
-        is_done = told[-1].status == 0
-        untrue = self._read_by_kafka(target) if is_done else ()
-        return Act(May(), tuple(told), copy=target if is_done else None, is_same=True, untrue=untrue)
+        untrue: list[str] = []
+        with self._stays(untrue, source, tier):
+            for stop in (_stop_of(stopped), None) if stopped else (None,):
+                told.append(run(words, self.clock, self.room, target, stop, self._breaks))
+        is_done = self._is_made(target, told[-1], untrue) and told[-1].status == 0
+        return Act(May(), tuple(told), copy=target if is_done else None, is_same=True, untrue=tuple(untrue))
 
     def _fetch(self) -> Act:
         """A copy that a person made is fetched: what there is of it arrives."""
@@ -829,8 +876,10 @@ class World:
         for path in (source, target):
             shutil.rmtree(path, ignore_errors=True)
         _copy(self.log_dir, source)
-        told = run(["fetch", str(source), str(target)], self.clock, self.room, self.log_dir, None, self._breaks)
-        return Act(May(), (told,), copy=target if told.status == 0 else None, is_same=True)
+        untrue: list[str] = []
+        with self._stays(untrue, source):
+            told = run(["fetch", str(source), str(target)], self.clock, self.room, self.log_dir, None, self._breaks)
+        return Act(May(), (told,), copy=target if told.status == 0 else None, is_same=True, untrue=tuple(untrue))
 
     def _import(self, topic: str, **stopped: Any) -> Act:
         """What was exported becomes a partition of its own."""
@@ -990,12 +1039,7 @@ class World:
                 for one in path.parent.glob(f"{path.name.partition('.')[0]}.*.deleted"):
                     one.rename(one.with_suffix(""))
         self.by_hand.clear()
-        return self._derive()
-
-    def _derive(self) -> Act:
-        """Follow the remedy of ``doctor`` once a ``.log`` is back: a broker without it forgot its transactions."""
-        told = self.command("verify", "--repair", "derived", "--yes", "--json", has_config=False)
-        return Act(May(is_trusted=True), (told,))
+        return TRUSTED
 
     def _move_away(self, topic: str, pick: float, *, more: bool) -> Act:
         """To another directory, which nobody watches."""
@@ -1021,7 +1065,7 @@ class World:
                 gone = f"{partition}/{target.name.partition('.')[0]}."
                 if target.suffix == ".log":
                     self.evidence = {one: p for one, p in self.evidence.items() if not one.startswith(gone)}
-        return self._derive()
+        return TRUSTED
 
     def _remove_log(self, topic: str, pick: float, *, more: bool) -> Act:
         self.clock.passes(MINUTES_MS)
