@@ -18,8 +18,12 @@ _OF_THE_RUN: Final = frozenset(
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """Return the content of every file below a directory."""
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    """Return the content of every file below a directory, but the lock that whoever comes first makes."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
 
 
 def untrue_of_source(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[str]:
