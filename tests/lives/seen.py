@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -238,9 +239,15 @@ def _pieces(directory: Path) -> Iterator[Piece]:
 
 def piece_of(path: Path, base_offset: int) -> Piece:
     """Read one ``.log``, whatever its suffix."""
+    return _piece(path, base_offset, path.read_bytes(), path.stat().st_mtime_ns // 1_000_000)
+
+
+@lru_cache(maxsize=1000)  # most files are as they were when the step before ended
+def _piece(path: Path, base_offset: int, data: bytes, file_ms: int) -> Piece:
     ends: list[End] = []
-    data, placed, markers, newest, end, trouble = path.read_bytes(), [], [], -1, base_offset, ""
-    batches, file_ms = iter_batches(data, path), path.stat().st_mtime_ns // 1_000_000
+    placed: list[Placed] = []
+    markers: list[Marker] = []
+    newest, end, trouble, batches = -1, base_offset, "", iter_batches(data, path)
     try:
         for batch in batches:
             batch.ensure_valid()
@@ -312,8 +319,9 @@ class Look:
     @classmethod
     def at(cls, log_dir: Path) -> Look:
         """Look now."""
-        found = ((path, path.lstat()) for path in log_dir.rglob("*") if not path.is_dir())
-        files = {str(path.relative_to(log_dir)): (one.st_size, one.st_mtime_ns, one.st_uid) for path, one in found}
+        found = (f"{place}/{name}" for place, _, names in os.walk(log_dir) for name in names)
+        told = ((path[len(f"{log_dir}/") :], os.lstat(path)) for path in found)
+        files = {path: (one.st_size, one.st_mtime_ns, one.st_uid) for path, one in told}
         indexes = (path for path in files if path.endswith("index"))
         alone = (path for path in indexes if not files.get(f"{path.rpartition('.')[0]}.log", (0,))[0])
         lone = {path: (log_dir / path).read_bytes() for path in alone}
