@@ -30,6 +30,7 @@ ReplicaManager.maybeAddLogDirFetchers.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -77,6 +78,8 @@ _IDENTITY: Final = ("cluster.id", "node.id", "broker.id")
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _MAKE_ROOM: Final = "make room there, name another log dir, or move fewer partitions"
 _DAMAGED: Final = "logcleaner verify tells what is wrong; verify --repair=log-end cuts a write that a crash tore off"
+_OTHER_DISK: Final = "the disk of that log dir fails: name a log dir on another one"
+_COPY_FIRST: Final = "if this disk dies, copy the log dir to another one, as far as it can be read, and move from there"
 _METADATA: Final = "name the log dir of the metadata log, too, or metadata.log.dir"
 
 
@@ -294,7 +297,8 @@ class Mover:
             if source is not None:
                 self._finish(source, move)
         except (LogCleanerError, OSError) as error:
-            return replace(move, error=told(error))
+            dies = source is not None and _is_of_a_dying_disk(error, source.path)
+            return replace(move, error=f"{told(error)}; {_COPY_FIRST}" if dies else told(error))
         self._means.listener.event("partition_moved", **name._asdict(), from_dir=move.source, to_dir=move.target)
         return replace(move, records=records, is_done=True)
 
@@ -360,6 +364,8 @@ class Mover:
             start_offset = segments[0].base_offset if segments else 0
             offsets = OffsetRange(start_offset, OFFSET_MAX)
             records, damage = count_records(name, segments, offsets, self._means.listener.progress)
+        except UnreadableFile as error:  # of this log dir's disk, whatever the original is like
+            raise MoveRefused(name, f"{error.path}: cannot be read: {error.cause}", _OTHER_DISK) from error
         except LogCleanerError as error:
             records, damage = None, told(error)
         if records is None:
@@ -478,6 +484,15 @@ def _offsets_of(log_dir: LogDir, name: TopicPartition) -> dict[str, int]:
     """Return a partition's lines of the checkpoints, by file name. Raises: CorruptCheckpoint, UnreadableFile."""
     found = {checkpoint: log_dir.offsets(checkpoint).get(name) for checkpoint in OFFSET_CHECKPOINTS}
     return {checkpoint: offset for checkpoint, offset in found.items() if offset is not None}
+
+
+def _is_of_a_dying_disk(error: LogCleanerError | OSError, log_dir: Path) -> bool:
+    """Return whether a log dir's disk refused a read or a write of a partition that is as it was."""
+    if isinstance(error, (HalfMoved, MoveRefused)):
+        return False
+    cause = error if isinstance(error, OSError) else error.__cause__
+    is_refused = isinstance(cause, OSError) and cause.errno in (errno.EIO, errno.EROFS)
+    return is_refused and told(error).startswith(str(log_dir))
 
 
 def _only(ids: TopicIds, name: TopicPartition) -> TopicIds:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cleaner.cli.main import main
+from storage.errors import UnreadableFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.names import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, TopicPartition
+from storage.segment import Segment
 from tests.small_disks import a_small_disk
 
 ORDERS = TopicPartition("orders", 0)
@@ -321,6 +324,40 @@ def test_a_target_that_fills_up_meanwhile_leaves_nothing_behind(place: Place, tm
         assert "name another log dir" in full.error_of("orders-0")
         assert {path.name for path in small.iterdir()} <= {META_PROPERTIES_FILE, "ballast", ".lock"}
     assert (place.old / "orders-0").is_dir()
+
+
+def test_a_target_whose_disk_does_not_read_again_is_told_as_that_and_not_as_the_source(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(_name: object, segments: Sequence[Segment], *_: object) -> None:
+        raise UnreadableFile(segments[0].log.path, "Input/output error")
+
+    monkeypatch.setattr("cleaner.engine.moving.count_records", dies)
+    told = place.error_of("orders-0")
+    assert told.startswith(f"orders-0: {place.new}/orders-0.move-delete/orders-0/")
+    assert "name a log dir on another one" in told
+    assert str(place.old) not in told
+    assert sorted(path.name for path in place.new.glob("orders-0*")) == []
+    monkeypatch.undo()
+    assert place.run("orders-0") == 0
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_source_that_dies_is_to_be_copied_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch, number: int, side: str
+) -> None:
+    path = getattr(place, side) / "orders-0" / "any.log"
+
+    def dies(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr("cleaner.engine.moving.OutputDir.copy", dies)
+    told = place.error_of("orders-0")
+    assert told.startswith(f"{path}: ")
+    assert ("copy the log dir to another one" in told) == (side == "old" and number != errno.EACCES)
+    monkeypatch.undo()
+    assert place.run("orders-0") == 0
 
 
 def test_the_reassignment_names_the_log_dir_for_this_broker_alone(place: Place) -> None:
