@@ -107,6 +107,7 @@ class Fetch:
     def __init__(
         self, source: Path, directory: Path, means: Means, threads: int = THREADS,
         wants: Callable[[str], bool] = lambda _: True, alters: Callable[[str], Alteration | None] = lambda _: None,
+        *, is_listed: bool = False,
     ) -> None:  # fmt: skip
         """Do nothing yet.
 
@@ -117,7 +118,9 @@ class Fetch:
             threads: files that are brought at the same time, each with at most 48 MiB in memory.
             wants: whether the file of a path within the copy is brought at all.
             alters: how it is changed.
+            is_listed: bring what the last listing told, as somebody planned by it; if that is gone, say so.
         """
+        self._is_listed = is_listed
         self._wants, self._alters = wants, alters
         self._source, self._directory, self._means, self._threads = source, directory.absolute(), means, threads
         self._is_stopping = False
@@ -145,7 +148,8 @@ class Fetch:
             SourceChanged, OutOfSpace, UnreadableFile, Stopped, StoreError: a later run goes on.
         """
         check_directory(self._directory)
-        look_anew([self._source])
+        if not self._is_listed:
+            look_anew([self._source])
         log_dir = LogDir.open(self._source)
         manifest = read_manifest(self._source)
         if manifest and change_since(self._source, manifest):

@@ -14,6 +14,8 @@ Commits:    a committed offset above the end of its log, and with ``ids_from`` o
             old, is written once more behind ``__consumer_offsets``: consumers would wait for that epoch.
 Until:      ``as_of.reading`` says where each log ends as of a moment, before anything is brought; the view ends there.
             Logs that are no history stay whole: a transaction coordinator must never fall back to an older epoch.
+Meanwhile:  what is brought is what the plan listed. If a file is gone by then, or if the tier has changed at the end,
+            the run ends, and the next one plans anew.
 Never:      a write to the tier, or to a log dir that is read.
 
 Source: Kafka LogManager.checkpointLogStartOffsets, LeaderEpochFileCache.assign.
@@ -373,9 +375,22 @@ class TierRestore:
                 return self.ids_from is None and name not in _NOT_TAKEN
             return parent in wanted or (self.ids_from is None and parent == _METADATA_DIR)
 
-        return Fetch(
-            self.source, directory, means, threads, wants, self._numbering if self.ids_from else lambda _: None
-        )
+        alters = self._numbering if self.ids_from else lambda _: None
+        return Fetch(self.source, directory, means, threads, wants, alters, is_listed=True)
+
+    def leave_out(self, path: Path, cause: str) -> bool:
+        """Do without a file of the tier from the next plan on; return False if it was left out already."""
+        view = view_at(self.source)
+        assert view is not None
+        is_new = path not in view.left_out
+        view.left_out[path] = cause
+        return is_new
+
+    @property
+    def is_without_a_log(self) -> bool:
+        """Return whether a log of the tier was left out because it is damaged."""
+        view = view_at(self.source)
+        return view is not None and any(path.suffix == FileKind.LOG for path in view.left_out)
 
     def _numbering(self, path: str) -> Alteration | None:
         """Return what gives the batches of a log the leader epoch that the controller has now."""

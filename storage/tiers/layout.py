@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from storage.tiers.segments import RemoteSegment, StoredSegment, TieredPartition, TierFile
+from storage.tiers.segments import RemoteSegment, StoredObject, StoredSegment, TieredPartition, TierFile
 
 
 class OriginalFile(Protocol):
@@ -26,6 +26,15 @@ class OriginalFile(Protocol):
 
         Raises: CorruptTier, NoKey, OSError, as a store.
         """
+        ...
+
+
+class FileOfTier(OriginalFile, Protocol):
+    """A file that is read from the tier."""
+
+    @property
+    def found(self) -> StoredObject:
+        """Return the file of the tier that holds it."""
         ...
 
 
@@ -64,6 +73,6 @@ class Layout(Protocol):
         """
         ...
 
-    def files(self, segment: RemoteSegment) -> Mapping[TierFile, OriginalFile]:
+    def files(self, segment: RemoteSegment) -> Mapping[TierFile, FileOfTier]:
         """Return the files of a segment. Raises: CorruptTier, NoKey, OSError, as a store."""
         ...

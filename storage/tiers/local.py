@@ -124,6 +124,8 @@ class LocalLayout:
         if end is None:
             listed_segment = _segment_of(stored)
             end = next_offset_of(listed_segment) - 1
+            if end < segment.start_offset and size_bytes:
+                raise CorruptTier(stored.objects[TierFile.LOG].path, "does not begin with a batch")
             if index := listed_segment.files.get(FileKind.TIME_INDEX):
                 entry = last_time_index_entry(index.path, segment.start_offset)
                 newest_ms = entry.timestamp_ms if entry else None

@@ -188,6 +188,8 @@ class TierView:
     log_dirs: tuple[Path, ...]
     restored: tuple[str, ...] | None = None
     """Globs for the partitions that are shown as ``restore-tier`` would make them; None if none are."""
+    left_out: dict[Path, str] = field(default_factory=dict)
+    """The files of the tier that are not to be read, each with the reason, also after ``forget``."""
     problems: dict[str, None] = field(default_factory=dict)
     """What is left out, and why, in the order in which it was found."""
     _shown: dict[str, dict[str, _Shown]] = field(default_factory=dict)
@@ -353,7 +355,7 @@ class TierView:
                 self._note(segment, segment.problem)
         for segment in self.tier.readable(partition):
             try:
-                files = self.tier.layout.files(segment)
+                files = self._files(segment)
             except LOCKED as error:
                 self.problems[f"{partition}: left out: {error.cause}"] = None
                 continue
@@ -361,13 +363,20 @@ class TierView:
                 self._note(segment, str(error))
                 continue
             if TierFile.LOG not in files:
-                self._note(segment, "its .log is not there")
+                stored = segment.stored.objects.values() if segment.stored else ()
+                causes = [self.left_out[one.path] for one in stored if one.path in self.left_out]
+                self._note(segment, causes[0] if causes else "its .log is not there")
                 continue
             if self.restored is not None and (wrong := self.tier.wrong_sizes(segment)):
                 self._note(segment, f"{wrong[0].path} has {wrong[0].size_bytes:,} bytes, not {wrong[0].due_bytes:,}")
                 continue
             found[segment.segment_id] = segment
         return found
+
+    def _files(self, segment: RemoteSegment) -> dict[TierFile, OriginalFile]:
+        """Return the files of a segment, but for those that are left out. Raises: as ``Layout.files``."""
+        files = self.tier.layout.files(segment)
+        return {kind: file for kind, file in files.items() if file.found.path not in self.left_out}
 
     def _note(self, segment: RemoteSegment, cause: str) -> None:
         self.problems[f"{segment}: left out: {cause}"] = None
@@ -380,7 +389,7 @@ class TierView:
         return _local_files(listing, piece)
 
     def _remote_files(self, piece: LogPiece, segment: RemoteSegment) -> dict[str, OriginalFile]:
-        base_offset, files = segment.start_offset, dict(self.tier.layout.files(segment))
+        base_offset, files = segment.start_offset, self._files(segment)
         if piece.is_cut_at_start or piece.is_cut_at_end:
             try:
                 whole = list_partition(self.path_of(segment)).segments[0]

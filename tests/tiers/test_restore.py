@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.copy.manifest import damaged_files, read_manifest
-from cleaner.engine.restore_tier import numbered
+from cleaner.engine.restore_tier import RestorePlan, TierRestore, numbered
 from storage.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from storage.filesystem import FileSystem
 from storage.log_dir import LogDir
@@ -29,7 +31,7 @@ from tests.batches import iter_batches
 from tests.interop.clients import shown
 from tests.interop.verdicts import Record as ReadRecord
 from tests.tier_samples import SAMPLES, TierSample, TierSamples
-from tests.tiers.drawn import a_batch, segment_of, write_local
+from tests.tiers.drawn import AivenForm, DrawnSegment, a_batch, segment_of, write_aiven, write_local
 
 PREFIX = "some/prefix-"
 """Of the samples of Aiven's plugin."""
@@ -37,6 +39,10 @@ PREFIX = "some/prefix-"
 
 def place_of(name: str, sample: TierSample) -> str:
     return str(sample.tier / PREFIX if name.startswith("aiven") else sample.tier)
+
+
+def three_segments() -> list[DrawnSegment]:
+    return [segment_of(at, a_batch(at, "value", "value")) for at in (0, 2, 4)]
 
 
 def key_of(tiers: TierSamples) -> list[str]:
@@ -242,6 +248,75 @@ def test_encrypted_segments_of_a_partition_are_one_line(
         told = [line.partition(": is encrypted")[0] for line in capsys.readouterr().err.splitlines()]
         names = [line.removesuffix(": left out").rpartition(" ")[2] for line in told if line.endswith(("-0", "out"))]
         assert [name for name in names if name == "codecs-0"] == ["codecs-0"]
+
+
+@pytest.mark.parametrize("write", [write_aiven, write_local])
+@pytest.mark.parametrize("pattern", ["*{}.log", "*{}*"])
+def test_segment_that_goes_behind_the_plan_is_not_left_out_without_a_word(
+    write: Callable[[Path, list[DrawnSegment]], Path],
+    pattern: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    segments, restored, plan = three_segments(), tmp_path / "restored", TierRestore.plan
+    tier = write(tmp_path / "tier", segments)
+
+    def planned(restore: TierRestore) -> RestorePlan:
+        found = plan(restore)
+        for path in tier.rglob(pattern.format(segments[1].segment_id)):
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(TierRestore, "plan", planned)
+    command = ["restore-tier", str(tier), "--output", str(restored)]
+    assert main(command) == ExitStatus.FAILED
+    assert "run again" in capsys.readouterr().err
+    assert not restored.exists()
+    assert main(command) == ExitStatus.FAILED
+    assert "MISSING: offsets 2 to 3" in capsys.readouterr().out
+    assert [record.offset for record in records_of(restored / "orders-0")] == [0, 1, 4, 5]
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_log_of_a_tier_that_cannot_be_decoded_is_damage_and_the_others_come_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_compressed: bool
+) -> None:
+    segments, restored = three_segments(), tmp_path / "restored"
+    tier = write_aiven(tmp_path / "tier", segments, AivenForm(is_compressed=is_compressed))
+    (log,) = tier.rglob(f"*{segments[1].segment_id}.log")
+    log.write_bytes(log.read_bytes()[:20])
+    command = ["restore-tier", str(tier), "--output", str(restored)]
+    assert main(command) == ExitStatus.DAMAGED
+    assert "--with-damage" in capsys.readouterr().err
+    assert not restored.exists()
+    assert main([*command, "--with-damage"]) == ExitStatus.DAMAGED
+    said = capsys.readouterr()
+    assert f"orders-0 2-{segments[1].segment_id}: left out: " in said.err
+    assert "MISSING: offsets 2 to 3" in said.out
+    assert [record.offset for record in records_of(restored / "orders-0")] == [0, 1, 4, 5]
+
+
+def test_indexes_of_a_tier_that_cannot_be_decoded_are_derived_anew(tmp_path: Path) -> None:
+    key, file, restored = generate_private_key(65537, 2048), tmp_path / "key.pem", tmp_path / "restored"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    segments = three_segments()
+    tier = write_aiven(tmp_path / "tier", segments, AivenForm(key=key))
+    (indexes,) = tier.rglob(f"*{segments[1].segment_id}.indexes")
+    indexes.write_bytes(bytes(len(indexes.read_bytes())))
+    assert main(["restore-tier", str(tier), "--output", str(restored), "--tier-key", str(file)]) == ExitStatus.DONE
+    assert [record.offset for record in records_of(restored / "orders-0")] == list(range(6))
+    assert main(["verify", str(restored)]) == ExitStatus.DONE
+
+
+def test_last_segment_of_a_tier_that_holds_no_batch_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier = write_local(tmp_path / "tier", three_segments())
+    (log,) = tier.rglob(f"{4:020d}-*.log")
+    log.write_bytes(bytes(reversed(log.read_bytes())))
+    assert main(["restore-tier", str(tier), "--output", str(tmp_path / "out"), "-n"]) == ExitStatus.FAILED
+    assert "does not begin with a batch" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -129,4 +129,10 @@ def say_problems(fetch: Fetch, checked: Checked, directory: Path, *, is_damaged:
     for problem in checked.problems:
         complain(problem)
     if is_damaged and not fetch.is_finished:
-        complain(f"{directory}: was not made, because of what is damaged; --with-damage makes it all the same")
+        say_not_made(directory)
+
+
+def say_not_made(directory: Path) -> ExitStatus:
+    """Say why there is no log dir. Return the exit status."""
+    complain(f"{directory}: was not made, because of what is damaged; --with-damage makes it all the same")
+    return ExitStatus.DAMAGED

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cleaner import __version__
-from cleaner.cli.change.fetch import bring, say_how_it_goes_on, say_problems
+from cleaner.cli.change.fetch import bring, say_how_it_goes_on, say_not_made, say_problems
 from cleaner.cli.exit_status import ExitStatus, complain, help_on
 from cleaner.cli.naming import check_globs, place
 from cleaner.cli.opening import add_tier_key_argument, add_topics_argument
@@ -74,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     from cleaner.report.tier_restores import TierRestoreReport
     from storage.kernels import check_usable
     from storage.log_dir import LogDir
+    from storage.names import FileKind
+    from storage.tiers.errors import CorruptTier
 
     for option, path in (("--output", args.output), ("--topic-ids-from", args.topic_ids_from)):
         if path is not None and is_stored(path):
@@ -90,7 +92,19 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         show(TierRestoreReport(plan, str(args.output)), as_json=args.json, view=quiet_view(args))
         return ExitStatus.DONE if plan.is_whole else ExitStatus.FAILED
-    return _carry_out(args, restore, plan)
+    while True:
+        try:
+            return _carry_out(args, restore, plan)
+        except CorruptTier as error:
+            is_of_log = error.path.suffix == FileKind.LOG
+            if is_of_log and not args.with_damage:
+                complain(str(error))
+                return say_not_made(args.output)
+            if not restore.leave_out(error.path, error.cause):
+                raise
+        plan = restore.plan()
+        for problem in plan.problems:
+            complain(problem)
 
 
 def _check_output(args: argparse.Namespace) -> None:
@@ -131,6 +145,6 @@ def _carry_out(args: argparse.Namespace, restore: TierRestore, plan: RestorePlan
     report = TierRestoreReport(plan, str(args.output), fetched, checked, fetch.is_finished, made_anew)
     show(report, as_json=args.json, view=quiet_view(args))
     say_problems(fetch, checked, args.output, is_damaged=checked.is_damaged)
-    if checked.is_damaged:
+    if checked.is_damaged or restore.is_without_a_log:
         return ExitStatus.DAMAGED
     return ExitStatus.DONE if plan.is_whole and not checked.problems else ExitStatus.FAILED
