@@ -34,7 +34,7 @@ from storage.errors import InvalidRecord, LogCleanerError, UnreadableFile, as_un
 from storage.schemas.decoding import decode
 from storage.schemas.notation import parse_messages
 from storage.stores.paths import StoredPath
-from storage.tiers.errors import CipherMissing, CorruptTier, NoKey
+from storage.tiers.errors import CipherMissing, CorruptTier, NoKey, NotATier
 from storage.tiers.objects import listed, read_all, read_range
 from storage.tiers.segments import (
     RemoteName,
@@ -563,7 +563,10 @@ class AivenLayout:
         )
 
     def described(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return a segment with what its manifest tells. Errors are its problem."""
+        """Return a segment with what its manifest tells. Errors are its problem.
+
+        Raises: NotATier if the directories of topics have a prefix that was not named.
+        """
         if segment.stored is None or MANIFEST not in segment.stored.objects:
             return replace(segment, problem="its manifest is not there: the copy was not finished, or is damaged")
         try:
@@ -571,6 +574,7 @@ class AivenLayout:
         except (LogCleanerError, FileNotFoundError) as error:
             return replace(segment, problem=str(error))
         metadata = found.metadata
+        self._check_prefix(segment.partition.topic, _topic_in(metadata))
         if not metadata:
             return replace(
                 segment, size_bytes=found.chunks.file_bytes, problem="its manifest does not tell its offsets"
@@ -588,6 +592,12 @@ class AivenLayout:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             return replace(segment, problem=f"its manifest does not tell its offsets: {error}")
+
+    def _check_prefix(self, named: str, topic: str) -> None:
+        """Refuse a topic that is the one of its manifests behind a prefix. Raises: NotATier."""
+        if topic and named != topic and named.endswith(topic):
+            prefix = f"{self._prefix}{named.removesuffix(topic)}"
+            raise NotATier(self.root, f"the prefix is {prefix!r} by the manifests, so say {self.root / prefix}")
 
     def manifest(self, stored: StoredSegment) -> SegmentManifest:
         """Return the manifest of a segment. Raises: CorruptTier, OSError, as a store."""
@@ -625,6 +635,14 @@ class AivenLayout:
             for kind, (position, size) in manifest.indexes.items():
                 files[kind] = PackedIndex(objects[INDEXES], position, size, cipher, manifest.encryption is not None)
         return files
+
+
+def _topic_in(metadata: Mapping[str, Any]) -> str:
+    """Return the topic that a manifest names; an empty text if it names none."""
+    found: Any = metadata
+    for key in ("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else ""
 
 
 def parse_topic(name: str, prefix: str = "") -> tuple[str, str] | None:

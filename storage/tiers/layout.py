@@ -59,7 +59,10 @@ class Layout(Protocol):
         ...
 
     def described(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return a segment with what its files alone tell of it, where the metadata did not. Errors are its problem."""
+        """Return a segment with what its files alone tell of it, where the metadata did not. Errors are its problem.
+
+        Raises: NotATier if it is no segment of a topic of that name.
+        """
         ...
 
     def missing(self, stored: StoredSegment) -> list[str]:

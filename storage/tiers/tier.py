@@ -69,7 +69,7 @@ class Tier:
     def segments(self, partition: TieredPartition) -> tuple[RemoteSegment, ...]:
         """Return all segments of a partition, by start offset: those that are named, and those that lie there.
 
-        Raises: UnreadableFile, as a store.
+        Raises: NotATier, UnreadableFile, as a store.
         """
         if partition not in self._segments:
             with as_unreadable(self.path):

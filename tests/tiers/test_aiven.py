@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cleaner.cli.exit_status import ExitStatus
+from cleaner.cli.main import main
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import TopicPartition
@@ -143,3 +145,16 @@ def test_sizes_of_chunks_come_back(sizes: list[int]) -> None:
 
 def test_the_metadata_partition_is_one_of_the_topics() -> None:
     assert 0 <= metadata_partition(ORDERS, 50) < 50
+
+
+def test_prefix_that_was_not_named_is_no_part_of_the_names_of_topics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for prefix, place in (("some/prefix-", "some"), ("a-", "")):
+        root = tmp_path / prefix.strip("/-")
+        write_aiven(root, [segment_of(0, a_batch(0, "a"))], AivenForm(prefix=prefix))
+        command = ["restore-tier", str(root / place), "--output", str(tmp_path / "out"), "-n"]
+        assert main(command) == ExitStatus.USAGE
+        assert f"so say {root / prefix};" in capsys.readouterr().err
+        assert main([*command[:1], str(root / prefix), *command[2:]]) == ExitStatus.DONE
+        assert "orders-0: offset" in capsys.readouterr().out
