@@ -80,6 +80,9 @@ _MAKE_ROOM: Final = "make room there, name another log dir, or move fewer partit
 _DAMAGED: Final = "logcleaner verify tells what is wrong; verify --repair=log-end cuts a write that a crash tore off"
 _OTHER_DISK: Final = "the disk of that log dir fails: name a log dir on another one"
 _COPY_FIRST: Final = "if this disk dies, copy the log dir to another one, as far as it can be read, and move from there"
+_EITHER: Final = (
+    f"one of the two disks fails: name a log dir on another one; {_COPY_FIRST.replace('this', 'the first')}"
+)
 _METADATA: Final = "name the log dir of the metadata log, too, or metadata.log.dir"
 
 
@@ -297,8 +300,8 @@ class Mover:
             if source is not None:
                 self._finish(source, move)
         except (LogCleanerError, OSError) as error:
-            dies = source is not None and _is_of_a_dying_disk(error, source.path)
-            return replace(move, error=f"{told(error)}; {_COPY_FIRST}" if dies else told(error))
+            remedy = _remedy_of(error, source.path, self._target.path) if source else ""
+            return replace(move, error=f"{told(error)}{remedy}")
         self._means.listener.event("partition_moved", **name._asdict(), from_dir=move.source, to_dir=move.target)
         return replace(move, records=records, is_done=True)
 
@@ -486,13 +489,13 @@ def _offsets_of(log_dir: LogDir, name: TopicPartition) -> dict[str, int]:
     return {checkpoint: offset for checkpoint, offset in found.items() if offset is not None}
 
 
-def _is_of_a_dying_disk(error: LogCleanerError | OSError, log_dir: Path) -> bool:
-    """Return whether a log dir's disk refused a read or a write of a partition that is as it was."""
-    if isinstance(error, (HalfMoved, MoveRefused)):
-        return False
+def _remedy_of(error: LogCleanerError | OSError, source: Path, target: Path) -> str:
+    """Return what to do if a disk refused a read or a write of a partition that is as it was; else nothing."""
     cause = error if isinstance(error, OSError) else error.__cause__
     is_refused = isinstance(cause, OSError) and cause.errno in (errno.EIO, errno.EROFS)
-    return is_refused and told(error).startswith(str(log_dir))
+    if not is_refused or isinstance(error, (HalfMoved, MoveRefused)) or not told(error).startswith(str(source)):
+        return ""
+    return f"; {_EITHER if str(target) in told(error) else _COPY_FIRST}"
 
 
 def _only(ids: TopicIds, name: TopicPartition) -> TopicIds:

@@ -14,7 +14,7 @@ import pytest
 
 from cleaner.cli.main import main
 from storage.errors import UnreadableFile
-from storage.filesystem import FileSystem, Purpose
+from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.log_dir import OFFSET_CHECKPOINTS, LogDir
 from storage.names import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, TopicPartition
 from storage.segment import Segment
@@ -356,8 +356,19 @@ def test_a_source_that_dies_is_to_be_copied_first(
     told = place.error_of("orders-0")
     assert told.startswith(f"{path}: ")
     assert ("copy the log dir to another one" in told) == (side == "old" and number != errno.EACCES)
+    assert "one of the two disks" not in told
     monkeypatch.undo()
     assert place.run("orders-0") == 0
+
+
+def test_a_copy_that_fails_blames_neither_disk_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(NewFile, "copy_sparse", dies)
+    told = place.error_of("orders-0")
+    assert f"copying it to {place.new}" in told
+    assert "one of the two disks fails: name a log dir on another one" in told
 
 
 def test_the_reassignment_names_the_log_dir_for_this_broker_alone(place: Place) -> None:
