@@ -531,17 +531,16 @@ def _small_batches(dice: Random, topic: str) -> Iterator[Happening]:
 
 def _transactions(dice: Random, topic: str) -> Iterator[Happening]:
     """Transactions end within one segment or behind it, and rounds meet them before and behind the horizon."""
-    yield _stated(dice, topic, cleanup="compact", retention_ms=None, delete_retention_ms=dice.choice((0, HOUR_MS)))
-    by = dice.choice((1, 2, 3))
+    said = {"delete_retention_ms": dice.choice((0, HOUR_MS)), "dirty_ratio": 0.0}
+    yield _stated(dice, topic, cleanup="compact", retention_ms=None, **said)
+    by, calm = dice.choice((1, 2, 3)), {"topic": topic, "uncommitted": False}
     for _ in range(dice.randrange(1, 3)):
-        calm = {"transactional": True, "uncommitted": False}
-        yield _step(dice, "produce", topic=topic, by=by, roll=dice.random() < 0.5, **calm)
-        yield _step(dice, "end", topic=topic, by=by)
-        yield from _written(dice, topic, 1)
-        yield _cleaned(dice)
-        yield _step(dice, "wait", ms=dice.choice((1_000, 3 * HOUR_MS)))
-    yield from _written(dice, topic, 1)
-    yield _cleaned(dice)
+        yield _step(dice, "produce", **calm, by=by, transactional=True, roll=dice.random() < 0.5)
+        yield _step(dice, "end", topic=topic, by=by, abort=dice.random() < 0.3)
+        for wait_ms in (dice.choice((1_000, 3 * HOUR_MS)), 3 * HOUR_MS):
+            yield _step(dice, "produce", **calm, by=None, roll=True)
+            yield _cleaned(dice)
+            yield _step(dice, "wait", ms=wait_ms)
 
 
 _BETWEEN_TURNS: Final = (
