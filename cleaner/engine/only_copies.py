@@ -212,7 +212,8 @@ class _Look:
         is_gap, is_compacted = below is not None and above is not None, self._is_merged(base, file.identity)
         if is_gap and is_compacted and below and not below.is_untouched:
             return None  # ``is_source`` says the same about a log that was read
-        retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ns, is_compacted)
+        is_named = self._is_named(base, file.identity)
+        retired = RetiredLog(base, self._end(file), file.changed_ns, file.identity.mtime_ns, is_compacted, is_named)
         lacks = lacking(retired, below, above, self._log)
         if lacks is None:
             return None

@@ -53,6 +53,8 @@ class RetiredLog(NamedTuple):
     mtime_ns: int
     is_compacted: bool = False
     """Whether a line of our journal names it as a source whose survivors came into the segment of another one."""
+    is_named: bool = False
+    """Whether a line of our journal names it as any source."""
 
 
 class SegmentBelow(NamedTuple):
@@ -108,7 +110,7 @@ def lacking(
 def is_source(retired: RetiredLog, below: SegmentBelow, following_ns: Collection[int], log: LogAround) -> bool:
     """Return whether a compaction put the survivors of a retired log into the segment below.
 
-    Any of four signs suffices.
+    Any of five signs suffices.
 
     Args:
         retired: a ``.deleted`` log in a gap.
@@ -127,6 +129,9 @@ def is_source(retired: RetiredLog, below: SegmentBelow, following_ns: Collection
     if not (below.is_put_in or below.changed_ns >= retired.changed_ns):
         return False
     is_time_of_one = any(_has_time_of(below.mtime_ns, source_ns) for source_ns in following_ns)
+    is_in_its_place = below.base_offset == retired.base_offset and not below.is_untouched
+    if is_time_of_one and retired.is_named and is_in_its_place:
+        return True  # the line may have stopped before, but nothing else puts another log there with this time
     if is_time_of_one and log.logs_of_ms.get(below.mtime_ns // _MS) == _BOTH:
         return True  # where more logs have it, as after a copy, it tells nothing
     since_ns = log.metadata_changed_ns

@@ -18,20 +18,27 @@ import pytest
 
 from cleaner.cli.main import main
 from cleaner.engine.journal import Journal
+from cleaner.engine.only_copies import OnlyCopies
 from storage.checkpoints import format_offset_checkpoint
 from storage.log import Log
+from storage.log.listing import list_partition
+from storage.log_dir import LogDir
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    JOURNAL_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
 from storage.records import Record
 from tests.cleaner.engine.doctor.made import DENSE, FS, HOUR_MS, NOW_MS, Healthy, seen
+from tests.crash import acts as crash_acts
+from tests.crash.scenes import Scene, writing
 
 UNIQUE: Final = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
 PARTITION: Final = "clicks-0"
+SECOND_NS: Final = 1_000_000_000
 LEFTOVER: Final = f"payments-0/{0:020d}.log.deleted"
 
 
@@ -218,6 +225,34 @@ def test_two_logs_that_were_written_within_a_millisecond_are_no_compaction(
         os.utime(path, ns=(at_ns, at_ns))
     clean(healthy, [])
     assert [path for path in retired if not path.exists()] == []
+
+
+def superseded(log_dir: Path) -> None:
+    """Two segments that are too large for one group, and have the same keys; and the active one."""
+    with writing(log_dir, "payments-0") as log:
+        for segment in range(2):
+            for number in range(9):
+                log.put(f"a{number}={segment}")
+            log.roll()
+        log.put("z=0")
+
+
+@pytest.mark.parametrize("is_journalled", [True, False])
+def test_what_a_round_emptied_is_no_loss_if_the_journal_tells_of_it_also_where_all_logs_have_one_time(
+    tmp_path: Path, is_journalled: bool
+) -> None:
+    """So it is in a log dir that came out of an archive: the file times are whole seconds."""
+    log_dir = Scene(crash_acts.clean, (superseded,)).draw(tmp_path / "data")
+    for log in log_dir.glob("*/*.log"):
+        os.utime(log, ns=(SECOND_NS, SECOND_NS))
+    crash_acts.clean(log_dir, FS)
+    name = TopicPartition("payments", 0)
+    (first,) = log_dir.glob(f"{name}/{0:020d}.log")
+    assert first.stat().st_size == 0
+    if not is_journalled:
+        (log_dir / JOURNAL_FILE).unlink()
+    found = OnlyCopies(LogDir(log_dir)).of(name, list_partition(log_dir / str(name))).copies
+    assert (0 in found) is not is_journalled
 
 
 @pytest.mark.parametrize("is_chown", [False, True], ids=["as it is", "behind chown -R"])
