@@ -119,6 +119,13 @@ class PendingReport:
             page.row(f"{name:{columns}}  {broker:12}  {_STATES[one.state]}{self._when(one)}", _style(one))
             for other in one.elsewhere:
                 page.line(self._elsewhere(other), "bold red", indent=columns + 2, hanging=2)
+        if any(one.elsewhere for one in replicas):
+            page.line(
+                "A copied log dir has the ids of its broker: leave out the certificates of what is not, or no longer, "
+                "the broker's log dir.",
+                "bold red",
+                hanging=2,
+            )
         for path, copy in self.pending.copies:
             page.line(
                 f"{copy['path']} on {self._certificate_at(path)['host']}: a copy of {copy['copy_of']}, which is no "
@@ -153,10 +160,7 @@ class PendingReport:
 
     def _elsewhere(self, other: CertifiedReplica) -> str:
         path, outcome = self.pending.paths[other.source], _STATES[ReplicaState(other.outcome)]
-        return (
-            f"also in {other.log_dir} on {other.host}: {outcome} ({path}). A copied log dir has the ids of its broker: "
-            "leave out the certificate of what is not, or no longer, the broker's log dir."
-        )
+        return f"also in {other.log_dir} on {other.host}: {outcome} ({path})"
 
     def _certificate_at(self, path: Path) -> ErasureCertificateDocument:
         return self.pending.certificates[self.pending.paths.index(path)]
