@@ -10,11 +10,15 @@ from typing import Final
 
 from storage.errors import CorruptBatch, CorruptIndex, ErrorKind, LogCleanerError
 from storage.names import FileKind
+from storage.stores.paths import SEPARATOR, TIER
 
 _FETCH_ANEW: Final = (
     "if another replica is in sync, move the partition's directory away while the broker is stopped: it then fetches "
     "the partition anew; else restore the file from a backup"
 )
+
+_OF_TIER: Final = f"{TIER}{SEPARATOR}"
+_LOOK_AT_TIER: Final = "verify --tier names the file in the tier, and what to do; if it names none, verify the log dirs"
 
 
 class UnwritableFile(LogCleanerError):
@@ -78,13 +82,18 @@ def told(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         places = [str(place) for place in (error.filename, error.filename2) if place is not None]
         return f"{' to '.join(places)}: {error.strerror}" if places else error.strerror
-    if isinstance(error, CorruptBatch):
-        return f"{error}; {_FETCH_ANEW}"
-    if isinstance(error, CorruptIndex):
-        return f"{error}; {_make_anew(error.path)}"
+    if isinstance(error, CorruptBatch | CorruptIndex):
+        return f"{error}; {_remedy(error)}"
     if isinstance(error, OSError | KeyError | EOFError):
         return f"{error} ({type(error).__name__})"
     return str(error) or type(error).__name__
+
+
+def _remedy(error: CorruptBatch | CorruptIndex) -> str:
+    """Return what to do about damage."""
+    if str(error.path).startswith(_OF_TIER):
+        return _LOOK_AT_TIER
+    return _FETCH_ANEW if isinstance(error, CorruptBatch) else _make_anew(error.path)
 
 
 def _make_anew(index: Path) -> str:

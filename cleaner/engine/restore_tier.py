@@ -185,6 +185,8 @@ class RestorePlan(NamedTuple):
     """The logs that lose something by that."""
     commits: tuple[Commit, ...] = ()
     """The committed offsets that are written once more, by the log that has them."""
+    replaced: tuple[str, ...] = ()
+    """The groups of the new cluster whose records do not come along, in words."""
 
     @property
     def clamped(self) -> tuple[Commit, ...]:
@@ -252,7 +254,7 @@ class TierRestore:
             else:
                 problems.append(problem)
         others = self._others(view, problems)
-        self._ensure_no_records([*(str(joined.partition) for joined in found), *others])
+        replaced = self._ensure_no_records([*(str(joined.partition) for joined in found), *others])
         cut_logs, pending = self._cut(view, found, others) if self.until_ms is not None else ([], ())
         problems += self._compacted(cut_logs)
         names = [joined.partition.topic_partition for joined in found]
@@ -260,7 +262,9 @@ class TierRestore:
         commits = tuple(self._commits(restored, others, pending))
         problems += self._misplaced(commits)
         whole = (*problems, *view.problems)
-        return RestorePlan(str(self.tier), restored, tuple(others), whole, self.until_ms, tuple(cut_logs), commits)
+        return RestorePlan(
+            str(self.tier), restored, tuple(others), whole, self.until_ms, tuple(cut_logs), commits, replaced
+        )
 
     def _problem_of_new(self, name: TopicPartition) -> str:
         """Return why a partition cannot take the place of one that was created anew; empty if it can."""
@@ -270,15 +274,21 @@ class TierRestore:
             return f"{name}: no topic of that name was created in {self.ids_from}; create it first"
         return ""
 
-    def _ensure_no_records(self, names: Iterable[str]) -> None:
-        """Refuse partitions that were created anew and have records. Raises: NewTopicHasRecords, UnreadableFile."""
-        if self.ids_from is None:
-            return
-        for name in sorted(names):
+    def _ensure_no_records(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Refuse partitions that were created anew and have records; return those of groups, in words.
+
+        Any consumer of the new cluster writes to them. Raises: NewTopicHasRecords, UnreadableFile.
+        """
+        told = []
+        for name in sorted(names) if self.ids_from else ():
+            assert self.ids_from is not None
             directory = self.ids_from / name
             segments = list_partition(directory).segments if directory.is_dir() else ()
             if segments and (records := next_offset_of(segments[-1]) - segments[0].base_offset):
-                raise NewTopicHasRecords(directory, records)
+                if _topic_partition(name).topic != _OFFSETS:
+                    raise NewTopicHasRecords(directory, records)
+                told.append(f"{directory}: the groups of old take the place of its {counted(records, 'record')}")
+        return tuple(told)
 
     def _commits(
         self, restored: Iterable[RestoredPartition], others: Iterable[str], pending: Sequence[OpenPart]

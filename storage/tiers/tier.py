@@ -21,6 +21,7 @@ from storage.tiers.metadata import NO_METADATA, TierMetadata, read_metadata
 from storage.tiers.objects import listed
 from storage.tiers.segments import RemoteSegment, SegmentState, StoredSegment, TieredPartition, TierFile
 
+_EMPTY: Final = "holds no segment of a tier"
 _AT_ONCE: Final = 16
 """So many segments are asked about at the same time."""
 _CLOCKS_DIFFER_MS: Final = 60_000
@@ -54,7 +55,11 @@ class Tier:
 
         Raises: NotATier, UnreadableFile, CorruptBatch; as a store.
         """
-        return cls(path, layout_of(path, keys), read_metadata(log_dirs))
+        paths = tuple(log_dirs)
+        tier = cls(path, layout_of(path, keys), read_metadata(paths))
+        if not paths and not tier.partitions:
+            raise NotATier(path, _EMPTY)
+        return tier
 
     @cached_property
     def partitions(self) -> tuple[TieredPartition, ...]:
@@ -190,7 +195,7 @@ def layout_of(path: Path, keys: Sequence[str] = ()) -> Layout:
                 return LocalLayout(path)
             if is_aiven:
                 return AivenLayout(path, keys=keys)
-    raise NotATier(path, "holds no segment of a tier")
+    raise NotATier(path, _EMPTY)
 
 
 def directories_in(path: Path) -> list[str]:

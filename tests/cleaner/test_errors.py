@@ -12,6 +12,7 @@ from cleaner.errors import how_to_install, told
 from storage.errors import CorruptBatch, CorruptIndex
 from storage.filesystem import FileSystem
 from storage.log.roll import create_segment
+from storage.stores.paths import StoredPath
 from tests.partition_dirs import (
     DAY_MS,
     EXPIRING,
@@ -36,6 +37,11 @@ REMEDY = (
         (
             CorruptBatch(Path("/data/x.log"), 7, "CRC-32C mismatch"),
             f"/data/x.log at byte 7: CRC-32C mismatch; {REMEDY}",
+        ),
+        (
+            CorruptBatch(StoredPath("tier://%2Fmnt/orders-0/x.log"), 7, "CRC-32C mismatch"),
+            "tier://%2Fmnt/orders-0/x.log at byte 7: CRC-32C mismatch; verify --tier names the file in the tier, and "
+            "what to do; if it names none, verify the log dirs",
         ),
         (PermissionError(errno.EACCES, "Permission denied", "/data/x.log"), "/data/x.log: Permission denied"),
         (OSError(errno.EXDEV, "Invalid link", "a", None, "b"), "a to b: Invalid link"),

@@ -62,7 +62,9 @@ def read_on(bootstrap: str, group: str, topic: str, due: int) -> list[int]:
     return offsets
 
 
-def test_groups_of_old_read_on_in_a_new_cluster(tiered: Tiered, kafka: str, tmp_path: Path) -> None:
+def test_groups_of_old_read_on_in_a_new_cluster(
+    tiered: Tiered, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fresh, restored, old = tmp_path / "fresh", tmp_path / "restored", tmp_path / "old"
     shutil.copytree(tiered.log_dir, old)
     commit_with_an_epoch(old)
@@ -72,6 +74,7 @@ def test_groups_of_old_read_on_in_a_new_cluster(tiered: Tiered, kafka: str, tmp_
         clients.commit_as_group(broker.bootstrap, "of-the-new-cluster", "codecs")
     command = ["restore-tier", str(tiered.tier), "--log-dir", str(old), "--topic-ids-from", str(fresh)]
     assert main([*command, "--output", str(restored)]) == ExitStatus.DONE
+    assert "the groups of old take the place of its" in capsys.readouterr().err
     with Broker(kafka, restored, QUIET) as broker:
         assert served(broker, PARTITIONS) == tiered.read
         assert clients.committed(broker.bootstrap, tiering.GROUP, "codecs") == clients.COMMITTED_LAST

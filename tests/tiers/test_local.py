@@ -68,6 +68,9 @@ def test_what_is_no_tier_is_refused(tmp_path: Path) -> None:
         Tier.open(tmp_path / "none")
     with pytest.raises(NotATier, match="holds no segment"):
         Tier.open(tmp_path)
+    (tmp_path / "kafka-tiered-storage").mkdir()
+    with pytest.raises(NotATier, match="holds no segment"):
+        Tier.open(tmp_path)
 
 
 def test_the_metadata_tell_ends_epochs_and_states(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     _check_output(args)
     plan = restore.plan()
     check_globs(args.topic, restore.known(), str(args.tier))
-    for problem in plan.problems:
+    for problem in (*plan.problems, *plan.replaced):
         complain(problem)
     if args.dry_run:
         show(TierRestoreReport(plan, str(args.output)), as_json=args.json, view=quiet_view(args))
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             if not restore.leave_out(error.path, error.cause):
                 raise
         plan = restore.plan()
-        for problem in plan.problems:
+        for problem in (*plan.problems, *plan.replaced):
             complain(problem)
 
 
