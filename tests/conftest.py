@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import HealthCheck, settings
 
 from tests.crash.tally import TALLY as CRASHES
 from tests.interop.tally import TALLY as COMPARISONS
@@ -22,6 +23,9 @@ from tests.schemas import hold_to_schemas
 from tests.small_disks import MOUNTED
 from tests.tier_samples import TierSamples
 from tests.workers import add_counts, counted, keep_bytecode, longest_first, make_scheduler
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # how long an example takes says something about the machine alone
 
 DATA = Path(__file__).with_name("data")
 TALLIES = {"comparisons": COMPARISONS, "crashes": CRASHES, "disks": MOUNTED}

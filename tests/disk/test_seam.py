@@ -200,7 +200,6 @@ def test_any_operations_do_the_same_on_every_disk_and_what_was_fsynced_lasts(dis
     few = settings(
         max_examples=12,
         stateful_step_count=25,
-        deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
     )

@@ -23,7 +23,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     return Subject.of(make_log_dir(scratch / "log dir"), scratch)
 
 
-@settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, database=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_damage_to_any_file_gives_an_error_or_the_right_result(
     subject: Subject, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -144,7 +144,7 @@ def test_bounds_must_name_every_partition_that_is_chosen(named: Path) -> None:
         read(named, subscribe="orders", startingOffsets=bound)
 
 
-@settings(max_examples=40, deadline=None, database=None)
+@settings(max_examples=40, database=None)
 @given(
     segments=st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=4),
     since=st.integers(-4, 4),

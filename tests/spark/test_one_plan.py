@@ -64,7 +64,7 @@ def passes(row: Row, one: Comparison) -> bool:
 
 
 @pytest.mark.parametrize("mode", DAMAGED)
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, database=None)
 @given(asked=st.lists(OFFSETS | TIMES | NAMES, min_size=1, max_size=3))
 def test_a_damaged_log_gives_the_same_rows_narrowed_or_not(damaged: Path, mode: str, asked: list[Comparison]) -> None:
     assert answer(read_narrowed(damaged, asked, mode=mode), asked) == answer(read(damaged, mode=mode), asked)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleaner.arrow.schema import ddl
@@ -161,7 +161,7 @@ QUERIES: Final = st.lists(
 )
 
 
-@settings(max_examples=6, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, database=None)
 @given(queries=QUERIES)
 def test_a_frame_answers_each_query_as_if_it_were_the_only_one(
     spark: Any, varied: Path, expected: Any, queries: list[tuple[Any, str, str]]

@@ -94,7 +94,7 @@ def test_retention_bytes_counts_for_each_partition() -> None:
     assert found.owner == "retention.bytes=100B (--set)"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(1, 90), min_size=2, max_size=5), st.integers(1, 300))
 def test_the_bytes_that_retention_bytes_waits_for_are_exact(sizes: list[int], limit: int) -> None:
     policy = a_policy(retention_bytes=limit)
@@ -235,7 +235,7 @@ def test_a_low_dirty_ratio_says_how_many_bytes_are_missing() -> None:
     assert "there is no such ratio" in never.text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 1 << 50), st.integers(0, 1 << 50), st.floats(0, 1))
 def test_the_bytes_that_a_dirty_ratio_misses_are_exact(clean: int, dirty: int, least: float) -> None:
     def ratio(more: int) -> float:
@@ -451,7 +451,7 @@ def of_a_log_dir(log_dir: LogDirFacts, policy: TopicPolicy) -> PartitionExplanat
     return explain(planned, seen_of(planned.facts), request)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(partitions())
 def test_every_blocker_is_told_in_sentences(found: Drawn) -> None:
     for blocker in found.explained().blockers:

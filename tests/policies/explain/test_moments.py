@@ -45,7 +45,7 @@ COUNTED_BY_FILE_NO_MORE: Final = drawn(
 """The second segment expires by its file time, until its newest record no longer lies in the future."""
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(partitions("delete", "compact,delete"))
 @example(COUNTED_BY_FILE_NO_MORE)
 def test_a_segment_that_expires_at_a_moment_is_kept_before_and_deleted_then(found: Drawn) -> None:
@@ -65,7 +65,7 @@ def test_a_segment_that_expires_at_a_moment_is_kept_before_and_deleted_then(foun
         SEEN["expiry after expiry"] += 1
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(partitions("delete", "compact,delete", future=("off",)))
 def test_one_run_at_the_moment_deletes_it_too_and_no_run_before_does(found: Drawn) -> None:
     for fate in found.explained().segments:
@@ -87,7 +87,7 @@ DUE_BY_ITS_OLDEST_RECORD: Final = drawn(
 """One sealed segment, whose first batch is overdue before any ratio is reached."""
 
 
-@settings(max_examples=2 * EXAMPLES_MAX, deadline=None)
+@settings(max_examples=2 * EXAMPLES_MAX)
 @given(partitions(future=("off",)), LATER_MS)
 @example(DUE_BY_ITS_OLDEST_RECORD, 6)
 def test_every_change_comes_at_its_moment_and_nothing_before_the_first(found: Drawn, later_ms: int) -> None:
@@ -125,7 +125,7 @@ def test_every_change_was_seen() -> None:
     assert min(SEEN.values()) >= (5 if is_whole() else 1)
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(partitions())
 def test_the_fates_are_those_of_the_plan_and_a_guard_rail_lets_nothing_come_by_itself(found: Drawn) -> None:
     explained = found.explained()
@@ -142,7 +142,7 @@ def test_the_fates_are_those_of_the_plan_and_a_guard_rail_lets_nothing_come_by_i
 FIRST_MS = st.one_of(st.integers(NOW_MS - AROUND_MS, NOW_MS), st.just(-1))
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(
     policies(),
     FIRST_MS,

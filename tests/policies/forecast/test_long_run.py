@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policies.config.policy import TopicPolicy
@@ -31,7 +31,6 @@ def limited(draw: st.DrawFn) -> TopicPolicy:
     )
 
 
-@settings(deadline=None)
 @given(limited(), st.integers(0, 60))
 def test_a_topic_comes_to_hold_what_is_said_of_it(policy: TopicPolicy, hours_more: int) -> None:
     """After a month it holds that, or up to one segment less: retention deletes whole segments."""

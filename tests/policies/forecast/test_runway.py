@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policies.config.policy import TopicPolicy
@@ -45,7 +45,6 @@ def topics(draw: st.DrawFn) -> Topic:
     return Topic(rate, policy)
 
 
-@settings(deadline=None)
 @given(st.lists(topics(), min_size=1, max_size=3), st.integers(1, 10), st.integers(0, 20_000))
 def test_the_disk_lasts_as_long_as_was_said(written: list[Topic], days: int, free_bytes: int) -> None:
     for topic in written:

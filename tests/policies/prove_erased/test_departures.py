@@ -35,7 +35,7 @@ def takes(of: Case, one: Departure, holding: FileHolding, at_ms: int) -> bool:
     return planned.compaction is not None and planned.compaction.round.end_offset > holding.latest_offset
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(partitions(future=("off",)), st.floats(0, 1), st.floats(0, 1))
 def test_a_certain_date_is_exact(found: Drawn, segment: float, latest: float) -> None:
     of, facts = case(found), found.facts

@@ -14,7 +14,7 @@ from tests.storage.kernels.bytes_of import Batch, Record
 
 EXAMPLES_MAX: Final = 25 if LEVEL_VARIABLE in os.environ and not is_whole() else 100
 """A plain run tries fewer at the lower CPU levels: the code is the same, compiled otherwise."""
-compiled = settings(deadline=None, max_examples=EXAMPLES_MAX)
+compiled = settings(max_examples=EXAMPLES_MAX)
 """For tests whose first example may compile a kernel that is no entry point."""
 
 _keys = st.none() | st.sampled_from([b"", b"a", b"bb", b"a key of 18 bytes!", b"k" * 7, b"k" * 8, b"k" * 300])

@@ -146,14 +146,14 @@ def is_of_second(bit, whole):
     return 0 <= bit // 8 - len(whole) // 2 < OFFSET_BYTES
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_give_an_error_or_a_log(data):
     with tempfile.TemporaryDirectory() as scratch:
         error_of(Path(scratch), data)
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(
     inner=st.binary(max_size=120) | st.binary(max_size=60).map(lambda data: INNER + data),
     magic=st.sampled_from([0, 1]),
@@ -168,7 +168,7 @@ def test_any_wrapped_bytes_give_an_error_or_a_log(inner, magic, codec, is_compre
         error_of(Path(scratch), wrapper(magic, 10, value, codec=codec))
 
 
-@settings(max_examples=EXAMPLES_MAX, deadline=None)
+@settings(max_examples=EXAMPLES_MAX)
 @given(
     form=st.sampled_from(LEGACY_FORMATS),
     body=st.binary(min_size=PREFIX.size, max_size=80),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.engine.repack.merging import runs_of
@@ -61,7 +61,6 @@ def neighbours(draw: st.DrawFn) -> list[HeaderFacts]:
     return found
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     neighbours(), st.booleans(), st.integers(0, 40), st.sampled_from([61, 300, 1 << 20]), st.sets(st.integers(5, 30))
 )
