@@ -9,6 +9,7 @@ import pytest
 from cleaner.engine.erase import erasing
 from cleaner.engine.erase.erasing import Erasure, ErasureRequest, erase, plan_erasure
 from cleaner.engine.journal import read_journal
+from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.prove_erased.wanted import KeyEncoding, wanted_keys
 from cleaner.engine.restore import read_history
 from policies.erasure import ErasureRefusal, StayReason
@@ -17,13 +18,14 @@ from storage.checkpoints import format_offset_checkpoint
 from storage.codecs.compression import Compression
 from storage.filesystem import FileSystem, Purpose
 from storage.log import Log, LogConfig
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, JOURNAL_FILE, TopicPartition
 from storage.records import ControlType, Record
 from tests.crash.acts import AT_MS, ERASED, FS, LAYERS
 from tests.crash.scenes import Scene, accounts, clicks, orders, payments, prices, writing
 from tests.faults import FullDisk
-from tests.partition_dirs import FakeClock, a_cleaner, configured, request
+from tests.partition_dirs import FakeClock, PartitionDir, a_cleaner, committed, configured, keyed, request
 
 KEY = "very-personal"
 
@@ -169,6 +171,18 @@ def test_replaced_files_wait_and_the_next_clean_takes_them(tmp_path) -> None:
     )
     assert not outcome.kept
     assert not list((log_dir / "wallets-0").glob("*.deleted"))
+
+
+@pytest.mark.parametrize("is_created_anew", [False, True])
+def test_what_lost_every_record_is_kept_only_if_a_broker_created_its_segment_anew(tmp_path, is_created_anew) -> None:
+    made = PartitionDir(tmp_path, "wallets-0").segment(0, keyed(0, f"{KEY}=1")).segment(10, keyed(10, "other=1"))
+    committed(tmp_path, made.segment(20, keyed(20, "other=2")))  # all of one file time, as after a copy
+    assert erased(tmp_path, asking()).partitions[0].records == 1
+    assert (made.path / f"{0:020d}.log.deleted").stat().st_size
+    if is_created_anew:  # the erasure may have stopped before it replaced the segment
+        (made.path / f"{0:020d}.log").write_bytes(b"")
+    kept = OnlyCopies(LogDir(tmp_path)).of(TopicPartition("wallets", 0), list_partition(made.path))
+    assert bool(kept.copies) == is_created_anew
 
 
 def test_nothing_waits_without_a_delay(tmp_path) -> None:
