@@ -24,7 +24,7 @@ from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of
 from storage.log.leader_epochs import read_leader_epochs
 from storage.log.listing import Listing
-from storage.log.recovery import Recovery, plan_recovery
+from storage.log.recovery import Recovery, has_entries, plan_recovery
 from storage.log_dir import LogDir, Offsets
 from storage.names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -108,15 +108,16 @@ class OnlyCopies:
         Args:
             topic_partition: the partition.
             listing: of its directory.
-            recovery: of the listing. Its evidence tells of missing records; the index files that it retires, of the age
-                of those that wait.
+            recovery: of the listing. Its evidence tells of missing records, as do index files with entries beside an
+                empty ``.log``; the index files that it retires tell of the age of those that wait.
         """
         waiting = listing.in_state(FileState.DELETED)
-        names = {file.name.base_offset: file.file_name for file in recovery.evidence}
+        evidence = (*recovery.evidence, *_of_empty_logs(recovery.listing))
+        names = {file.name.base_offset: file.file_name for file in evidence}
         if any(file.name.kind is FileKind.LOG for file in waiting):
             kept = self.of(topic_partition, listing)
             names |= {base: segment_file_name(base, FileKind.LOG, FileState.DELETED) for base in kept.copies}
-        telling = (*recovery.evidence, *waiting, *recovery.retired)  # the last named take the others' places
+        telling = (*evidence, *waiting, *recovery.retired)  # the last named take the others' places
         indexes = {file.name.base_offset: file for file in telling if file.name.kind is FileKind.TIME_INDEX}
         return tuple(MissingRecords(base, names[base], _newest_ms(indexes.get(base))) for base in sorted(names))
 
@@ -165,6 +166,17 @@ class OnlyCopies:
                     sources = found.setdefault(topic_partition, {})
                     sources.update((s, sources.get(s, False) or s.base_offset in later) for s in sources_of(entry))
         return found
+
+
+def _of_empty_logs(listing: Listing) -> Iterator[SegmentFile]:
+    """Yield the index files with entries of closed segments whose ``.log`` is empty. Raises: UnreadableFile.
+
+    A round that drops all records of a segment writes none of these entries.
+    """
+    for segment in listing.segments[:-1]:
+        if not segment.log.size_bytes:
+            indexes = (segment.files.get(kind) for kind in (FileKind.INDEX, FileKind.TIME_INDEX))
+            yield from (file for file in indexes if file is not None and has_entries(file))
 
 
 class _Look:

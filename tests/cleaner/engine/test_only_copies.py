@@ -399,7 +399,7 @@ def gaps_in(findings: list[Any]) -> list[Any]:
     return [(one["path"], one["harm"]) for one in findings if one["code"] == "OFFSET_GAP"]
 
 
-@pytest.mark.parametrize("how", ["set aside", "removed"])
+@pytest.mark.parametrize("how", ["set aside", "removed", "emptied"])
 def test_no_compaction_goes_beyond_missing_records(
     healthy: Healthy, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
@@ -410,9 +410,12 @@ def test_no_compaction_goes_beyond_missing_records(
     kept = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
     if how == "removed":
         log.unlink()
+    elif how == "emptied":
+        os.truncate(log, 0)
     else:
         kept = [path.rename(path.with_name(f"{path.name}.deleted")) for path in (log, *kept)]
-    before = {path: path.read_bytes() for path in (*kept, healthy.file("orders-0", ".log"))}
+    below = [] if how == "emptied" else [healthy.file("orders-0", ".log")]  # it is compacted alone
+    before = {path: path.read_bytes() for path in (*kept, *below)}
     told = seen(capsys, healthy.log_dir)
     for _ in range(2):
         assert main(["clean", "--log-dir", str(healthy.log_dir), "--yes", "--force-compaction", *RETENTION]) == 0
@@ -421,7 +424,8 @@ def test_no_compaction_goes_beyond_missing_records(
     assert gaps_in(seen(capsys, healthy.log_dir)[1]) == gaps_in(told[1]) != []
     assert main(["clean", "-n", "--json", "--log-dir", str(healthy.log_dir), "--topic", "orders"]) == 0
     (partition,) = json.loads(capsys.readouterr().out)["partitions"]
-    assert {one["reason"]["code"] for one in partition["segments"]} == {"RECORDS_MISSING"}
+    others = {"NOTHING_DIRTY"} if how == "emptied" else set()
+    assert {one["reason"]["code"] for one in partition["segments"]} == {"RECORDS_MISSING", *others}
 
 
 def test_no_segment_takes_the_name_of_an_only_copy(healthy: Healthy, capsys: pytest.CaptureFixture[str]) -> None:
