@@ -37,6 +37,13 @@ def test_transaction_below_missing_records_may_have_ended_there() -> None:
     assert not list(of_transactions(gone, log(piece(0, placed(0, is_transactional=True)), piece(4), piece(6))))
 
 
+def test_end_of_a_producer_goes_only_where_a_snapshot_may_tell_of_a_later_batch() -> None:
+    mine = End(7, 0, 3, 1, HOUR_MS)
+    whole, gap = log(piece(0, ends=(mine,)), piece(2)), log(piece(0, ends=(mine,)), piece(4))
+    assert len(list(of_producers(whole, log(piece(0), piece(2)), HOUR_MS))) == 1
+    assert not list(of_producers(gap, log(piece(0), piece(4)), HOUR_MS))
+
+
 def test_tombstone_that_goes_before_an_older_value_brings_it_back() -> None:
     value, tombstone = piece(0, placed(0)), piece(2, placed(2, None))
     before = log(value, tombstone, piece(4))

@@ -84,6 +84,15 @@ def _rounds_cross_a_gap() -> None:
     _everywhere("cleanable", cleanable, lambda log, *given: cleanable(replace(log, missing=()), *given))
 
 
+def _rounds_wait_for_no_lag() -> None:
+    cleanable = compaction.cleanable
+
+    def at_once(log: Any, policy: Any, now_ms: int) -> Any:
+        return cleanable(log, replace(policy, min_compaction_lag_ms=0), now_ms)
+
+    _everywhere("cleanable", cleanable, at_once)
+
+
 def _power_takes_bytes() -> None:
     _patch(RecordingFileSystem, "fsync_file", lambda *_: None)
 
@@ -197,6 +206,7 @@ TWINS: Final[dict[str, Breaks]] = {
     "evidence is emptied": _evidence_is_emptied,
     "limits pass a gap": _limits_pass_a_gap,
     "rounds cross a gap": _rounds_cross_a_gap,
+    "rounds wait for no lag": _rounds_wait_for_no_lag,
     "no fsync of a file": _power_takes_bytes,
     "checkpoints do not last": _checkpoints_do_not_last,
     "errors are swallowed": _errors_are_swallowed,
