@@ -173,6 +173,15 @@ class PlanOutOfDate(LogCleanerError):
         return f"{self.path}: changed since the plan was made ({self.cause}); left as it is, run again"
 
 
+class NotRecovered(LogCleanerError):
+    """A partition in which an interrupted swap waits: its recovery failed, and comes first."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}: waits for the recovery of an interrupted swap; left as it is, run again"
+
+
 class Stopped(LogCleanerError):
     """A signal asked the run to end, and a step was not begun."""
 

@@ -25,8 +25,10 @@ Source: Kafka LocalLog.replaceSegments, LogSegment.changeFileSuffixes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from storage.errors import LogCleanerError
+from storage.directory import is_there
+from storage.errors import LogCleanerError, NotRecovered
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
 from storage.names import SEGMENT_KINDS, FileKind, FileState, segment_file_name
@@ -41,8 +43,8 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
         cleaned: its files carry ``.cleaned``, are complete and fsynced; its base offset is the first source's.
         sources: ascending; all in the same directory.
 
-    Raises: PlanOutOfDate before the first step, where a source is not as it was listed; OutOfSpace; and the cleaned
-        files are gone then; in step 3 the next recovery finishes the swap.
+    Raises: before the first step PlanOutOfDate, where a source is not as it was listed, NotRecovered, where a swap
+        waits; OutOfSpace; and the cleaned files are gone then; in step 3 the next recovery finishes the swap.
     """
     assert cleaned.base_offset == sources[0].base_offset
     directory, covered_to = cleaned.directory, next_offset_of(cleaned)
@@ -69,14 +71,17 @@ def _expose(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
     The step is undone from the ``.swap`` names on: while there is a ``.cleaned`` file, recovery ignores ``.swap``
     files.
     """
-    names = cleaned.names(FileState.SWAP)
+    names, exposed = cleaned.names(FileState.SWAP), list[Path]()
     try:
         for segment in sources:
             segment.ensure_as_listed()
+        if waiting := [target for _, target in names if is_there(target)]:
+            raise NotRecovered(waiting[0])  # it may be the only copy of its records
         for source, target in names:
+            exposed.append(target)
             fs.rename(source, target, Purpose.SWAP_IN)
     except (LogCleanerError, OSError):
-        for doomed in ([target for _, target in names], [source for source, _ in names]):
+        for doomed in (exposed, [source for source, _ in names]):
             for path in doomed:
                 fs.unlink(path, Purpose.SWAP_IN)
             fs.fsync_dir(cleaned.directory, Purpose.SWAP_IN)

@@ -51,6 +51,8 @@ class _Log:
     stated: tuple[Stated, ...]
     """What is stated; more than one thing while the configuration is edited."""
     now_ms: int
+    latest_ms: int
+    """The latest time that the clock ever told."""
 
     def piece_of(self, offset: int) -> tuple[Piece, Placed]:
         for piece in (*self.log.pieces, *self.aside):
@@ -125,7 +127,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
             continue
         stated = world.all_in_force(name)
         aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
-        context = _Log(log, aside, stated, world.clock.now_ms)
+        context = _Log(log, aside, stated, world.clock.now_ms, world.clock.latest_ms)
         found += _of_partition(context, act, after.logs[name], is_held=name in world.held_before)
         found += _of_due(world, context, act, after.logs[name])
         found += _of_restores(before, act, log, after.logs[name])
@@ -173,7 +175,7 @@ def _of_looks(world: World, before: Look, act: Act, after: Look) -> Iterator[Bro
 
 
 def of_doctor(world: World, told: Told, look: Look) -> Iterator[Broken]:
-    """The doctor names what is missing, and what was cut."""
+    """The doctor names what is missing, and what was cut; it tells of no loss where nobody touched a file."""
     said = f"{told.status} {told.stdout[-1500:]} {told.stderr[-1500:]}"
     if "Traceback" in told.stderr or told.status not in {0, 4}:
         yield Broken("a doctor looks", said)
@@ -183,6 +185,15 @@ def of_doctor(world: World, told: Told, look: Look) -> Iterator[Broken]:
     names = lacking(world, look)
     if names and not (told.status == 4 and all(name in told.stdout for name in names)):
         yield Broken("a doctor names what is missing", f"{names}: {said}")
+    lost = [one for one in (told.document or {}).get("findings", ()) if one["harm"] == "data_lost"]
+    if invented := [one for one in lost if _partition_at(world, one["path"]) not in world.touched]:
+        yield Broken("a doctor invents no loss", str(invented[:_SHOWN]))
+
+
+def _partition_at(world: World, path: str) -> str:
+    """Return the partition of a path, also of a directory that is set aside."""
+    parts = Path(path).relative_to(world.log_dir).parts
+    return parts[0].partition(".")[0] if parts else ""
 
 
 def _of_owners(world: World, before: Look, after: Look) -> Iterator[Broken]:
@@ -271,7 +282,7 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
             continue  # it is left out, as the exit status says
         if act.is_same and made[name].records != log.records:
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
-        context = _Log(log, (), world.all_in_force(name), world.clock.now_ms)
+        context = _Log(log, (), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
         yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
         yield from _of_trouble(before, act, log, made[name])
 
@@ -287,7 +298,7 @@ def _of_evidence(world: World, before: Look, act: Act, after: Look) -> Iterator[
         is_kept = path in after.files and after.lone.get(path, data := before.lone.get(path)) == data
         if name not in before.logs or is_kept:
             continue
-        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms)
+        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
         lost = [placed.fact.offset for placed in piece.placed if not _may_leave_aside(context, act, piece, placed)]
         if lost and not lost[0] < before.logs[name].log_start:
             yield Broken("what tells of missing records stays", f"{path}: {lost[:_SHOWN]}")
@@ -303,7 +314,7 @@ def _of_log_starts(world: World, before: Look, act: Act, after: Look) -> Iterato
         if name not in before.logs or name not in after.logs:
             continue
         passed = range(before.logs[name].log_start, after.logs[name].log_start)
-        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms)
+        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
         lost = [
             placed.fact.offset
             for placed in piece.placed
@@ -399,12 +410,15 @@ def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> I
     if after.log_start < log.log_start and not act.may.restores:
         yield Broken("the log start never goes back", f"{name}: {log.log_start} became {after.log_start}")
     yield from (Broken("transactions stay as they ended", told) for told in of_transactions(log, after))
-    yield from (Broken("ends of producers stay", told) for told in of_producers(log, after, before.now_ms))
+    yield from (Broken("ends of producers stay", told) for told in of_producers(log, after, before.latest_ms))
     if act.may.restores:
         return
     yield from _of_horizons(before, after)
     yield from (Broken("a deleted key stays deleted", told) for told in of_deleted_keys(log, after, before.aside))
-    cut_out = [offset for offset in gone if offset >= after.log_start and not _is_erased(before, act, offset)]
+    # of all that a limit lets go, a power loss may keep any part, until the next run takes it
+    is_cut_off = any(told.was_stopped for told in act.told)
+    cut_out = [] if is_cut_off else [offset for offset in gone if offset >= after.log_start]
+    cut_out = [offset for offset in cut_out if not _is_erased(before, act, offset)]
     cut_out = [offset for offset in cut_out if not _is_compacted(before, act, offset)]
     if cut_out and not unallowed:
         yield Broken("limits take the oldest first", f"{name} begins at {after.log_start}: {sorted(cut_out)[:_SHOWN]}")
@@ -476,7 +490,7 @@ def _of_aside(world: World, before: Look, act: Act, after: Look) -> Iterator[Bro
         there = {placed.fact for placed in kept.placed} if kept else set()
         there |= set(after.logs[name].records.values())
         stated = world.all_in_force(name)
-        context = _Log(before.logs[name], (piece,), stated, world.clock.now_ms)
+        context = _Log(before.logs[name], (piece,), stated, world.clock.now_ms, world.clock.latest_ms)
         lost = [
             placed.fact.offset
             for placed in piece.placed

@@ -86,8 +86,8 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
 
     What a person set aside, or what tells of missing records, bounds limits and rounds until the log begins above it,
     so the first run may leave something to the second. So does an open transaction whose records a limit lets go, if
-    no snapshot names it: nothing tells the second run of it. And so does a round that takes the newest records of the
-    oldest segment, which then is due.
+    no snapshot names it: nothing tells the second run of it. So does a round that takes the newest records of the
+    oldest segment, which then is due. And so does a repacking of clean segments, which makes the rest a greater part.
     """
     if not (act.settles and act.told[0].status == 0):
         return []
@@ -99,6 +99,10 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
         or (is_daemon and before.files.keys() & _kept(world))
         or any(old.stable_end < new.log_start for old, new in both)
         or any(_looks_older(old, new) for old, new in both)
+        or (
+            "--repack" in act.told[0].words
+            and any(s.dirty_ratio for name in before.logs for s in world.all_in_force(name))
+        )
     )
     if is_bounded:
         return []
@@ -130,7 +134,7 @@ def _looks_older(before: SeenLog, after: SeenLog) -> bool:
 
 def _at_the_end(world: World, look: Look, referee: Referee | None) -> list[Broken]:
     """The doctor names what is missing, and Kafka reads what is there."""
-    found = [*of_doctor(world, world.command("doctor"), look)]
+    found = [*of_doctor(world, world.command("doctor", "--json"), look)]
     if referee is not None:
         (world.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
         started = started_by_kafka(referee, world.log_dir, world.clock.now_ms, world.in_force)

@@ -59,7 +59,7 @@ def of_transactions(before: SeenLog, after: SeenLog) -> Iterator[str]:
         yield f"{before.name}: {wrong[:_SHOWN]}"
 
 
-def of_producers(before: SeenLog, after: SeenLog, now_ms: int) -> Iterator[str]:
+def of_producers(before: SeenLog, after: SeenLog, latest_ms: int) -> Iterator[str]:
     """Yield producers whose last sequence number is lost: a broker would take it twice, or refuse the next one.
 
     Behind a gap a snapshot may tell of a later batch, which a person took away.
@@ -70,7 +70,7 @@ def of_producers(before: SeenLog, after: SeenLog, now_ms: int) -> Iterator[str]:
     whole_from = max((start for _, start in gaps_of(before)), default=before.log_start)
     for end in {end.producer_id: end for piece in before.pieces for end in piece.ends}.values():
         is_active = (
-            end.offset >= max(after.log_start, whole_from) and end.timestamp_ms > now_ms - PRODUCER_EXPIRATION_MS
+            end.offset >= max(after.log_start, whole_from) and end.timestamp_ms > latest_ms - PRODUCER_EXPIRATION_MS
         )
         if is_active and (new.get(end.producer_id) or ())[:4] != end[:4]:
             yield f"{before.name}: {end} became {new.get(end.producer_id)}"

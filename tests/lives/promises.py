@@ -11,7 +11,19 @@ from tests.lives.seen import Look
 
 _SHOWN: Final = 5
 _OF_THE_RUN: Final = frozenset(
-    {"dry_run", "now", "time_ms", "seconds", "done", "restored", "code", "text", "until_ms", "restorable_until_ms"}
+    {
+        "dry_run",
+        "now",
+        "time_ms",
+        "seconds",
+        "done",
+        "restored",
+        "repaired",
+        "code",
+        "text",
+        "until_ms",
+        "restorable_until_ms",
+    }
     | {"held_since_ms", "remaining", "totals", "findings", "problems", "damaged", "free_bytes", "log_dirs", "set_aside"}
 )
 """What the documents of a run and of its dry run need not have in common: times, and what came of it."""

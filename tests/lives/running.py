@@ -129,6 +129,11 @@ class LifeClock:
     _copied: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Inode and change time (ns) of a file of a copy: the change time of its original, which no copy keeps."""
 
+    @property
+    def latest_ms(self) -> int:
+        """The latest time that it ever told: what expired then is forgotten, also if the clock was set back since."""
+        return max(ms for _, ms in self.moments)
+
     @classmethod
     def from_now(cls) -> LifeClock:
         """Begin a day from now: all that files say is past."""

@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import LogCleanerError
 from storage.records import BatchHeader, LegacyBatch, Record
+from storage.txn_index import AbortedTxn, parse_txn_index
 from tests.batches import iter_batches
 
 STARTS: Final = "log-start-offset-checkpoint"
@@ -110,6 +112,8 @@ class SeenLog:
     """By base offset."""
     log_start: int
     high_watermark: int | None
+    aborts: tuple[AbortedTxn, ...] = ()
+    """What transaction indexes tell: also of a transaction that begins below a gap."""
 
     @cached_property
     def records(self) -> Mapping[int, Fact]:
@@ -137,7 +141,9 @@ class SeenLog:
     @cached_property
     def aborted(self) -> frozenset[int]:
         """The offsets of records of aborted transactions."""
-        return frozenset(self._transactions[0])
+        placed = (one for piece in self.pieces for one in piece.placed if one.is_transactional)
+        told = (one.fact.offset for one in placed if any(_is_of(abort, one) for abort in self.aborts))
+        return frozenset((*self._transactions[0], *told))
 
     @cached_property
     def stable_end(self) -> int:
@@ -197,10 +203,21 @@ def seen_in(log_dir: Path) -> dict[str, SeenLog]:
             pieces := tuple(_pieces(path)),
             _log_start(pieces, starts.get(path.name, 0)),
             watermarks.get(path.name),
+            tuple(_aborts(path)),
         )
         for path in sorted(log_dir.iterdir())
         if path.is_dir() and _PARTITION.fullmatch(path.name) and path.name[0] != "_" and "." not in path.name
     }
+
+
+def _aborts(directory: Path) -> Iterator[AbortedTxn]:
+    for path in directory.glob("*.txnindex"):
+        with suppress(LogCleanerError):
+            yield from parse_txn_index(path.read_bytes(), path)
+
+
+def _is_of(abort: AbortedTxn, placed: Placed) -> bool:
+    return placed.producer_id == abort.producer_id and abort.first_offset <= placed.fact.offset <= abort.last_offset
 
 
 def _log_start(pieces: tuple[Piece, ...], checkpointed: int) -> int:

@@ -68,7 +68,7 @@ _BESIDE: Final = {
     "clean at once": ["clean", "--json", "--yes", "--delete-delay", "0"],
     "free": ["free", "--json", "--yes", "--target", "100%"],
     "restore": ["restore", "--all", "--yes"],
-    "doctor": ["doctor"],
+    "doctor": ["doctor", "--json"],
     "verify": ["verify"],
     "topics": ["topics"],
     "preflight": ["preflight"],
@@ -243,6 +243,8 @@ class World:
         """Whether the cluster metadata have the replicas of the topics."""
         self.by_hand: list[str] = []
         """The ``.deleted`` logs that a person set aside, by path below the log dir."""
+        self.touched: set[str] = set()
+        """The partitions whose files a person changed, or that a command left half done."""
         self.evidence: dict[str, Piece] = {}
         """Index files without a ``.log``, and what that log held, by path below the log dir."""
         self._snapshot_evidence: dict[str, Piece] = {}
@@ -282,6 +284,8 @@ class World:
         act = method(**step.options)
         if act.may.is_trusted:  # a person, or a start of a broker, may take what tells of missing records
             self.evidence = {name: piece for name, piece in self.evidence.items() if _has_bytes(self.log_dir / name)}
+        if any(told.was_stopped for told in act.told) or step.options.get("stop"):
+            self.touched |= {path.name for path in self._partitions()}
         if step.kind in _UNDOES:
             self.done.clear(), self.waiting.clear()
         return act
@@ -999,6 +1003,7 @@ class World:
 
     def _bring_back(self, topic: str | None) -> Act:
         """``rsync -a --delete`` of the whole snapshot, or of one partition."""
+        self.touched |= {path.name for path in self._partitions()} if topic is None else {f"{topic}-0"}
         snapshot = self.room / "snapshot"
         self.clock.passes(MINUTES_MS)
         if topic is None and snapshot.exists():
@@ -1020,6 +1025,7 @@ class World:
 
     def _set_aside(self, topic: str, pick: float, *, more: bool) -> Act:
         """``mv X.log X.log.deleted``; with ``more`` its index files, too."""
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         logs = sorted(self._directory(topic).glob("*.log"))[:-1]
         if logs:
@@ -1043,6 +1049,7 @@ class World:
 
     def _move_away(self, topic: str, pick: float, *, more: bool) -> Act:
         """To another directory, which nobody watches."""
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         logs = sorted(self._directory(topic).glob("*.log"))[:-1]
         if logs:
@@ -1068,6 +1075,7 @@ class World:
         return TRUSTED
 
     def _remove_log(self, topic: str, pick: float, *, more: bool) -> Act:
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         logs = sorted(self._directory(topic).glob("*.log"))[:-1]
         if logs:
@@ -1080,6 +1088,7 @@ class World:
 
     def _spoil_log(self, topic: str, pick: float, how: str) -> Act:
         """A closed ``.log`` is emptied, or gets the name of what a round writes."""
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         logs = sorted(self._directory(topic).glob("*.log"))[:-1]
         if logs:
@@ -1094,6 +1103,7 @@ class World:
 
     def _cut_log(self, topic: str, pick: float) -> Act:
         """A closed ``.log`` loses its end, within a batch."""
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         logs = [
             path for path in sorted(self._directory(topic).glob("*.log"))[:-1] if path.stat().st_size > _HEADER_BYTES
@@ -1118,6 +1128,7 @@ class World:
 
     def _set_dir_aside(self, topic: str, form: str) -> Act:
         """A broker sets a partition aside as ``-stray``, or deletes its topic."""
+        self.touched.add(f"{topic}-0")
         directory = self._directory(topic)
         if directory.exists():
             self.clock.passes(MINUTES_MS)
@@ -1158,12 +1169,14 @@ class World:
         return found if more else found[int(pick * len(found)) :][:1]
 
     def _remove_derived(self, topic: str, pick: float, *, more: bool) -> Act:
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         for path in self._derived(topic, pick, more=more):
             path.unlink()
         return TRUSTED
 
     def _empty_derived(self, topic: str, pick: float, *, more: bool) -> Act:
+        self.touched.add(f"{topic}-0")
         self.clock.passes(MINUTES_MS)
         for path in self._derived(topic, pick, more=more):
             path.write_bytes(b"")

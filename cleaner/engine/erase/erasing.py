@@ -45,6 +45,7 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
 from policies.retain import ProducerEnd
 from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
 from storage.log.listing import Listing, list_partition
+from storage.log.recovery import ensure_recovered
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind, FileState, TopicPartition
 from storage.segment import Segment, ensure_changeable
@@ -243,6 +244,7 @@ class Eraser:
         if not work.marked:
             return found
         directory = listing.directory
+        ensure_recovered(listing)
         if self._agreed is not None and found.asked not in self._agreed:
             raise PlanOutOfDate(directory, "other records would go than were shown")
         bases = [marked.span.base_offset for marked in work.marked]

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from storage.errors import PlanOutOfDate
+from storage.errors import NotRecovered, PlanOutOfDate
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.listing import list_partition, segments_of
 from storage.log.recovery import plan_recovery, recover
@@ -50,6 +50,18 @@ def test_after_a_swap_the_cleaned_segment_is_the_log(tmp_path, survivors):
         f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")
     }
     assert sum(name.endswith(".log.deleted") for name in file_names(directory.path)) == 3
+
+
+@swaps
+def test_no_swap_takes_the_place_of_one_that_waits(tmp_path, survivors):
+    directory, cleaned, sources = a_swap(tmp_path, *survivors)
+    waiting = directory.path / f"{0:020d}.log.swap"
+    waiting.write_bytes(b"the only copy of its records")
+    with pytest.raises(NotRecovered):
+        swap_in(FileSystem(), cleaned, sources)
+    assert waiting.read_bytes() == b"the only copy of its records"
+    assert not any(name.endswith((".cleaned", ".deleted")) for name in file_names(directory.path))
+    assert offsets(directory.path) == [0, 10, 20]
 
 
 @swaps

@@ -24,6 +24,7 @@ from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, 
 from storage.records import ControlType, Record
 from tests.crash.acts import AT_MS, ERASED, FS, LAYERS
 from tests.crash.scenes import Scene, accounts, clicks, orders, payments, prices, writing
+from tests.crash.stops import FailingAt
 from tests.faults import FullDisk
 from tests.partition_dirs import FakeClock, PartitionDir, a_cleaner, committed, configured, keyed, request
 
@@ -258,6 +259,25 @@ def test_a_full_disk_leaves_whole_segments_and_history_says_so(tmp_path) -> None
         if done.error is None:
             break
     assert seen >= {(0, True), (1, True), (2, False)}
+
+
+def test_a_swap_whose_recovery_fails_is_left_as_it_is(tmp_path) -> None:
+    """Else the new segment would take the name of the only copy."""
+    seen = set()
+    for number in range(40):
+        log_dir = drawn(tmp_path / str(number))
+        before = told(log_dir)
+        log = log_dir / "wallets-0" / f"{0:020d}.log"
+        log.rename(log.with_name(f"{log.name}.swap"))
+        disk = FailingAt(number)
+        done = erased(log_dir, asking(), disk)
+        seen.add(any("waits for the recovery" in (one.error or "") for one in done.partitions))
+        erased(log_dir, asking("nobody"))
+        kept = [line for line in told(log_dir) if KEY not in line]
+        assert kept == [line for line in before if KEY not in line]
+        if disk.steps <= number:
+            break
+    assert seen == {True, False}
 
 
 def test_a_marker_that_was_erased_behind_is_still_there(tmp_path) -> None:
