@@ -128,8 +128,9 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         stated = world.all_in_force(name)
         aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
         context = _Log(log, aside, stated, world.clock.now_ms, world.clock.latest_ms)
-        found += _of_partition(context, act, after.logs[name], is_held=name in world.held_before)
-        found += _of_due(world, context, act, after.logs[name])
+        is_held = name in before.holds | world.held_before
+        found += _of_partition(context, act, after.logs[name], is_held=is_held)
+        found += [] if is_held else _of_due(world, context, act, after.logs[name])
         found += _of_restores(before, act, log, after.logs[name])
         found += _of_trouble(before, act, log, after.logs[name])
     found += _of_aside(world, before, act, after)
@@ -153,7 +154,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
 def _of_due(world: World, context: _Log, act: Act, after: SeenLog) -> Iterator[Broken]:
     """A whole run leaves nothing that is due by age; what a person holds, set aside or removed bounds it."""
     is_run = act.settles and act.told[0].status == 0 and "--yes" in act.told[0].words and not act.copy
-    if not is_run or len(context.stated) != 1 or context.aside or after.name in world.held_before:
+    if not is_run or len(context.stated) != 1 or context.aside:
         return
     if '"kept": [{' in act.told[0].stdout or any(_is_of(path, after.name) for path in world.evidence):
         return
