@@ -130,6 +130,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         context = _Log(log, aside, stated, world.clock.now_ms, world.clock.latest_ms)
         is_held = name in before.holds | world.held_before
         found += _of_partition(context, act, after.logs[name], is_held=is_held)
+        found += _of_producers(world, context, after.logs[name])
         found += [] if is_held else _of_due(world, context, act, after.logs[name])
         found += _of_restores(before, act, log, after.logs[name])
         found += _of_trouble(before, act, log, after.logs[name])
@@ -149,6 +150,13 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         if source.contents != made.contents:
             found.append(Broken("an import has what was exported", f"{act.imported}: {_differing(source, made)}"))
     return found
+
+
+def _of_producers(world: World, before: _Log, after: SeenLog) -> Iterator[Broken]:
+    """Nobody forgets a producer. Where a person took a segment away, a start made snapshots without it."""
+    if after.name not in world.touched:
+        told = of_producers(before.log, after, before.latest_ms)
+        yield from (Broken("ends of producers stay", one) for one in told)
 
 
 def _of_due(world: World, context: _Log, act: Act, after: SeenLog) -> Iterator[Broken]:
@@ -187,7 +195,7 @@ def of_doctor(world: World, told: Told, look: Look) -> Iterator[Broken]:
     if names and not (told.status == 4 and all(name in told.stdout for name in names)):
         yield Broken("a doctor names what is missing", f"{names}: {said}")
     lost = [one for one in (told.document or {}).get("findings", ()) if one["harm"] == "data_lost"]
-    if invented := [one for one in lost if _partition_at(world, one["path"]) not in world.touched]:
+    if invented := [one for one in lost if _partition_at(world, one["path"]) not in world.touched | world.halted]:
         yield Broken("a doctor invents no loss", str(invented[:_SHOWN]))
 
 
@@ -285,6 +293,7 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
         context = _Log(log, (), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
         yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
+        yield from _of_producers(world, context, made[name])
         yield from _of_trouble(before, act, log, made[name])
 
 
@@ -360,6 +369,8 @@ def lacking(world: World, look: Look) -> set[str]:
             replaced = [range(p.base_offset, p.end_offset) for p in log.pieces if p.path.suffix == ".swap"]
             offsets = [one.fact.offset for one in piece.placed]
             missing = [o for o in offsets if o not in log.records and not any(o in span for span in replaced)]
+            if path in told and piece.base_offset < log.log_start:
+                continue  # index files alone do not say that records at or above the log start are missing
             if any(offset >= log.log_start for offset in missing):
                 found.add(name)
     return found
@@ -411,7 +422,6 @@ def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> I
     if after.log_start < log.log_start and not act.may.restores:
         yield Broken("the log start never goes back", f"{name}: {log.log_start} became {after.log_start}")
     yield from (Broken("transactions stay as they ended", told) for told in of_transactions(log, after))
-    yield from (Broken("ends of producers stay", told) for told in of_producers(log, after, before.latest_ms))
     if act.may.restores:
         return
     yield from _of_horizons(before, after)

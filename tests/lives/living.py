@@ -87,7 +87,8 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
     What a person set aside, or what tells of missing records, bounds limits and rounds until the log begins above it,
     so the first run may leave something to the second. So does an open transaction whose records a limit lets go, if
     no snapshot names it: nothing tells the second run of it. So does a round that takes the newest records of the
-    oldest segment, which then is due. And so does a repacking of clean segments, which makes the rest a greater part.
+    oldest segment, which then is due, or whose output is larger. And so does a repacking of clean segments, which makes
+    the rest a greater part.
     """
     if not (act.settles and act.told[0].status == 0):
         return []
@@ -98,7 +99,7 @@ def _settled(world: World, before: Look, act: Act, after: Look) -> list[Broken]:
         or '"kept": [{' in act.told[0].stdout  # also a source of a round, if a person removed what the round wrote
         or (is_daemon and before.files.keys() & _kept(world))
         or any(old.stable_end < new.log_start for old, new in both)
-        or any(_looks_older(old, new) for old, new in both)
+        or any(_looks_older(old, new) or _has_grown(old, new) for old, new in both)
         or (
             "--repack" in act.told[0].words
             and any(s.dirty_ratio for name in before.logs for s in world.all_in_force(name))
@@ -121,6 +122,12 @@ def _kept(world: World) -> set[str]:
     whole = (line for line in lines if b'"what":"evidence"' in line and line.endswith(b"}"))
     noted = [json.loads(line.partition(b" ")[2]) for line in whole]
     return {f"{entry['partition']}/{one['name']}" for entry in noted for one in entry["kept"]}
+
+
+def _has_grown(before: SeenLog, after: SeenLog) -> bool:
+    """Return whether a round wrote more bytes than it read."""
+    sizes = {piece.base_offset: piece.size_bytes for piece in before.pieces}
+    return any(piece.size_bytes > sizes.get(piece.base_offset, piece.size_bytes) for piece in after.pieces)
 
 
 def _looks_older(before: SeenLog, after: SeenLog) -> bool:

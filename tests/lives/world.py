@@ -243,8 +243,8 @@ class World:
         """Whether the cluster metadata have the replicas of the topics."""
         self.by_hand: list[str] = []
         """The ``.deleted`` logs that a person set aside, by path below the log dir."""
-        self.touched: set[str] = set()
-        """The partitions whose files a person changed, or that a command left half done."""
+        self.touched, self.halted = set[str](), set[str]()
+        """The partitions whose files a person changed; and those that were there when a command ended half way."""
         self.evidence: dict[str, Piece] = {}
         """Index files without a ``.log``, and what that log held, by path below the log dir."""
         self._snapshot_evidence: dict[str, Piece] = {}
@@ -285,7 +285,7 @@ class World:
         if act.may.is_trusted:  # a person, or a start of a broker, may take what tells of missing records
             self.evidence = {name: piece for name, piece in self.evidence.items() if _has_bytes(self.log_dir / name)}
         if any(told.was_stopped for told in act.told) or step.options.get("stop"):
-            self.touched |= {path.name for path in self._partitions()}
+            self.halted |= {path.name for path in self._partitions()}
         if step.kind in _UNDOES:
             self.done.clear(), self.waiting.clear()
         return act
