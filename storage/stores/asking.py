@@ -51,6 +51,7 @@ class _Request(Generic[_T]):
         self._ask, self._place = ask, place
         self._answers: list[_T] = []
         self._error: BaseException | None = None
+        self._is_ended = False
         self._pending = Lock()
         self._pending.acquire()
         _sender().take(self)
@@ -59,15 +60,14 @@ class _Request(Generic[_T]):
         """Wait for the end. Return whether it came.
 
         A signal handler may raise anywhere in here. An ``Event`` would then keep its own lock once in some thousand
-        times, and the next wait for it would have no end. This lock is taken by one call that has a limit.
+        times, and the next wait for it would have no end. This lock is taken by one call that has a limit; whoever took
+        it, and was interrupted then, finds the mark.
         """
-        if not self._pending.acquire(timeout=within_seconds):
-            return False
-        self._pending.release()
-        return True
+        return self._is_ended or self._pending.acquire(timeout=within_seconds)
 
     def end(self) -> None:
         """Let the waiting thread go on."""
+        self._is_ended = True
         self._pending.release()
 
     def ends_soon(self) -> bool:
@@ -75,7 +75,7 @@ class _Request(Generic[_T]):
         try:
             return self.has_ended(GRACE_SECONDS)
         finally:  # a second signal ends this wait, too
-            if self._pending.locked():
+            if not self._is_ended:
                 ENDING.hanging.add(self._place)
 
     def answer(self) -> _T:

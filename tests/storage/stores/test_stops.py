@@ -277,5 +277,22 @@ def test_handler_that_raises_at_any_moment_of_a_wait_holds_up_nothing(monkeypatc
     assert ended == WAITS
 
 
+@pytest.mark.timeout(120, method="thread")
+def test_store_that_answered_does_not_count_as_hanging_whenever_a_handler_raises() -> None:
+    def raises(_number: int, _frame: object) -> None:
+        raise Raised
+
+    dice, previous = random.Random(42), signal.signal(signal.SIGALRM, raises)
+    try:
+        for _ in range(WAITS):
+            with suppress(Raised):
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.0005))
+                while True:
+                    answer_to(int, "memory://answers")
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert not ENDING.hanging
+
+
 class Raised(BaseException):
     """What the handler raises."""
