@@ -54,6 +54,11 @@ class _Log:
     latest_ms: int
     """The latest time that the clock ever told."""
 
+    @classmethod
+    def of(cls, world: World, log: SeenLog, *aside: Piece) -> _Log:
+        """Take the clock, and what is stated, from the world."""
+        return cls(log, aside, world.all_in_force(log.name), world.clock.now_ms, world.clock.latest_ms)
+
     def piece_of(self, offset: int) -> tuple[Piece, Placed]:
         for piece in (*self.log.pieces, *self.aside):
             for placed in piece.placed:
@@ -125,9 +130,8 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         if name not in after.logs:
             found.append(Broken("a partition stays", f"{name} is gone"))
             continue
-        stated = world.all_in_force(name)
-        aside = tuple(before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
-        context = _Log(log, aside, stated, world.clock.now_ms, world.clock.latest_ms)
+        aside = (before.aside[path] for path in world.by_hand if path in before.aside and _is_of(path, name))
+        context = _Log.of(world, log, *aside)
         is_held = name in before.holds | world.held_before
         found += _of_partition(context, act, after.logs[name], is_held=is_held)
         found += _of_producers(world, context, after.logs[name])
@@ -291,7 +295,7 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
             continue  # it is left out, as the exit status says
         if act.is_same and made[name].records != log.records:
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
-        context = _Log(log, (), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
+        context = _Log.of(world, log)
         yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
         yield from _of_producers(world, context, made[name])
         yield from _of_trouble(before, act, log, made[name])
@@ -308,7 +312,7 @@ def _of_evidence(world: World, before: Look, act: Act, after: Look) -> Iterator[
         is_kept = path in after.files and after.lone.get(path, data := before.lone.get(path)) == data
         if name not in before.logs or is_kept:
             continue
-        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
+        context = _Log.of(world, before.logs[name], piece)
         lost = [placed.fact.offset for placed in piece.placed if not _may_leave_aside(context, act, piece, placed)]
         if lost and not lost[0] < before.logs[name].log_start:
             yield Broken("what tells of missing records stays", f"{path}: {lost[:_SHOWN]}")
@@ -324,7 +328,7 @@ def _of_log_starts(world: World, before: Look, act: Act, after: Look) -> Iterato
         if name not in before.logs or name not in after.logs:
             continue
         passed = range(before.logs[name].log_start, after.logs[name].log_start)
-        context = _Log(before.logs[name], (piece,), world.all_in_force(name), world.clock.now_ms, world.clock.latest_ms)
+        context = _Log.of(world, before.logs[name], piece)
         lost = [
             placed.fact.offset
             for placed in piece.placed
@@ -500,8 +504,7 @@ def _of_aside(world: World, before: Look, act: Act, after: Look) -> Iterator[Bro
         piece, kept = before.aside[path], after.aside.get(path)
         there = {placed.fact for placed in kept.placed} if kept else set()
         there |= set(after.logs[name].records.values())
-        stated = world.all_in_force(name)
-        context = _Log(before.logs[name], (piece,), stated, world.clock.now_ms, world.clock.latest_ms)
+        context = _Log.of(world, before.logs[name], piece)
         lost = [
             placed.fact.offset
             for placed in piece.placed

@@ -253,44 +253,49 @@ class TestAnswers:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-@pytest.mark.timeout(120, method="thread")  # the other method takes the timer of this test
-def test_handler_that_raises_at_any_moment_of_a_wait_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ``Event`` keeps its lock if a handler raises right behind the taking of it: the next wait never ends."""
+@contextmanager
+def alarms_raise() -> Iterator[None]:
+    """Have SIGALRM raise wherever it comes."""
 
     def raises(_number: int, _frame: object) -> None:
         raise Raised
 
-    monkeypatch.setattr(asking, "GRACE_SECONDS", 0.001)
-    monkeypatch.setattr(asking, "LOOK_SECONDS", 0.00002)
-    ended, dice, previous = 0, random.Random(41), signal.signal(signal.SIGALRM, raises)
+    previous = signal.signal(signal.SIGALRM, raises)
     try:
-        for number in range(WAITS):
-            hangs = Event()
-            with suppress(Raised):
-                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.002))
-                answer_to(hangs.wait, f"memory://{number}")
-            hangs.set()
-            ended += 1
+        yield
     finally:
         signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.mark.timeout(120, method="thread")  # the other method takes the timer of this test
+def test_handler_that_raises_at_any_moment_of_a_wait_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ``Event`` keeps its lock if a handler raises right behind the taking of it: the next wait never ends."""
+    monkeypatch.setattr(asking, "GRACE_SECONDS", 0.001)
+    monkeypatch.setattr(asking, "LOOK_SECONDS", 0.00002)
+    ended, dice = 0, random.Random(41)
+    try:
+        with alarms_raise():
+            for number in range(WAITS):
+                hangs = Event()
+                with suppress(Raised):
+                    signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0005, 0.002))
+                    answer_to(hangs.wait, f"memory://{number}")
+                hangs.set()
+                ended += 1
+    finally:
         ENDING.hanging.clear()
     assert ended == WAITS
 
 
 @pytest.mark.timeout(120, method="thread")
 def test_store_that_answered_does_not_count_as_hanging_whenever_a_handler_raises() -> None:
-    def raises(_number: int, _frame: object) -> None:
-        raise Raised
-
-    dice, previous = random.Random(42), signal.signal(signal.SIGALRM, raises)
-    try:
+    dice = random.Random(42)
+    with alarms_raise():
         for _ in range(WAITS):
             with suppress(Raised):
                 signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.0005))
                 while True:
                     answer_to(int, "memory://answers")
-    finally:
-        signal.signal(signal.SIGALRM, previous)
     assert not ENDING.hanging
 
 
