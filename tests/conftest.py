@@ -16,6 +16,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, settings
 
+from storage.names import LOCK_FILE
 from tests.crash.tally import TALLY as CRASHES
 from tests.interop.tally import TALLY as COMPARISONS
 from tests.sampled import DAY, day, is_whole
@@ -117,11 +118,16 @@ def tiers(tmp_path_factory: pytest.TempPathFactory) -> TierSamples:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``demo`` makes: a real, small log dir; never to be changed in place."""
+    """What ``demo`` makes: a real, small log dir; never to be changed in place.
+
+    The file of a log dir's lock is there from the beginning: the first command that takes the lock would leave it for
+    all tests behind that one.
+    """
     from cleaner.cli.main import main  # most tests need no command
 
     directory = tmp_path_factory.mktemp("demo") / "data"
     assert main(["demo", str(directory)]) == 0
+    (directory / LOCK_FILE).touch()
     return directory
 
 

@@ -18,13 +18,6 @@ from typing import Any
 WAIT_SECONDS = 240.0
 
 
-def free_port() -> int:
-    """A port of the loopback that nobody listened on a moment ago."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 class RunningDaemon:
     """``logcleaner run`` under a notify socket; its log goes to a file, a JSON object a line."""
 

@@ -24,8 +24,8 @@ from cleaner.metrics.http import MetricsServer
 from cleaner.metrics.registry import Metrics
 from policies.forecast.runway import Growth
 from tests.cleaner.report.plans import DAY_MS, NOW_MS, a_partition, a_plan, a_run
-from tests.daemons import free_port
 from tests.debian_packages import program
+from tests.ports import free_port
 
 MONITORING = Path(__file__).parent.parent / "monitoring"
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from tests.interop.jvms import QUICK, ClassArchive
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
+from tests.ports import free_port
 
 START_SECONDS_MAX: Final = 240
 STOP_SECONDS_MAX: Final = 120
@@ -199,10 +199,3 @@ class Broker:
             except KafkaException:
                 time.sleep(POLL_SECONDS)
         raise BrokerEnded(f"does not answer after {START_SECONDS_MAX} s\n{self.last_words()}")
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

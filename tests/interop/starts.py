@@ -22,11 +22,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from tests.interop.broker import CLUSTER_ID, free_port
+from tests.interop.broker import CLUSTER_ID
 from tests.interop.jvms import QUICK, ClassArchive
 from tests.interop.kafka_jars import java
 from tests.interop.tally import TALLY
 from tests.interop.zookeeper import SESSION_MS, forget, zookeeper
+from tests.ports import free_port
 
 START_SECONDS_MAX: Final = 240
 POLL_SECONDS: Final = 0.1

@@ -21,9 +21,10 @@ from cleaner.cli.main import main
 from storage.log_dir import LogDir
 from storage.names import HIGH_WATERMARK_CHECKPOINT
 from tests.batches import iter_batches
-from tests.interop.broker import BUSY, QUIET, Broker, free_port
+from tests.interop.broker import BUSY, QUIET, Broker
 from tests.interop.clients import SECONDS_MAX, Writer, admin_of
 from tests.interop.clusters import NODES, wait_for
+from tests.ports import free_port
 
 pytestmark = pytest.mark.kafka
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.interop.broker import free_port
+from tests.ports import free_port
 
 SESSION_MS: Final = 10_000
 _CONNECT: Final = struct.Struct(">iqiqi16s")

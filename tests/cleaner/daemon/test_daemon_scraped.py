@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from cleaner import __version__
-from tests.daemons import RunningDaemon, free_port, running
+from tests.daemons import RunningDaemon, running
 from tests.partition_dirs import PartitionDir, committed, keyed
+from tests.ports import free_port
 
 TOP = "log.retention.check.interval.ms = 1000\nlog.initial.task.delay.ms = 0\nlog.cleaner.backoff.ms = 1000\n"
 TOPICS = "[topics.orders]\ncleanup.policy = 'delete'\n"
