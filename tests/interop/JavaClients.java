@@ -38,7 +38,7 @@ import java.util.concurrent.TimeUnit;
  * <p>Each reader goes on until its position is the end of the partition: one that never comes there fails.
  */
 public final class JavaClients extends Conversation {
-    private static final long MILLIS_MAX = 120_000;
+    private static final long MILLIS_MAX = 240_000;
     private static final Duration POLL = Duration.ofMillis(100);
     private static final String APPLICATION = "tally";
     private static final String COUNTS = "counted";

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -81,12 +81,26 @@ class Writer:
     def transactions(self, topic: str, name: str, ends: Sequence[bool], count: int = 6) -> Producer:
         """One transaction an entry: committed where it is true, else aborted."""
         producer = self.producer(transactional_id=name, transaction_timeout_ms=TRANSACTION_MS_MAX)
-        producer.init_transactions(SECONDS_MAX)
+        patiently(producer.init_transactions)
         for is_committed in ends:
             producer.begin_transaction()
             self.send(producer, topic, count)
-            (producer.commit_transaction if is_committed else producer.abort_transaction)(SECONDS_MAX)
+            patiently(producer.commit_transaction if is_committed else producer.abort_transaction)
         return producer
+
+
+def patiently(step: Callable[[float], object]) -> None:
+    """Take a step of a transaction. Repeat it where the client says so: a coordinator moves when its broker stops."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        try:
+            step(SECONDS_MAX)
+        except KafkaException as failure:
+            if not failure.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def admin_of(bootstrap: str) -> AdminClient:

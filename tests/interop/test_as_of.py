@@ -25,7 +25,7 @@ from cleaner.cli.main import main
 from storage.records import Batch
 from tests.batches import iter_batches
 from tests.interop.broker import QUIET, Broker
-from tests.interop.clients import SECONDS_MAX, consumed, create_topic
+from tests.interop.clients import SECONDS_MAX, consumed, create_topic, patiently
 
 pytestmark = pytest.mark.kafka
 TOPIC: Final = "orders"
@@ -45,7 +45,7 @@ def produce(bootstrap: str, number: int, until: float) -> None:
         "bootstrap.servers": bootstrap, "transactional.id": f"t{number}", "linger.ms": 2, "log_level": 0,
         "transaction.timeout.ms": 10_000,
     })  # fmt: skip
-    producer.init_transactions(SECONDS_MAX)
+    patiently(producer.init_transactions)
     count = 0
     while time.monotonic() < until:
         producer.begin_transaction()
@@ -55,9 +55,9 @@ def produce(bootstrap: str, number: int, until: float) -> None:
             producer.flush(SECONDS_MAX)
         count += 1
         if count % 5:
-            producer.commit_transaction(SECONDS_MAX)
+            patiently(producer.commit_transaction)
         else:
-            producer.abort_transaction(SECONDS_MAX)
+            patiently(producer.abort_transaction)
 
 
 def consume(bootstrap: str, group: str, until: float) -> None:

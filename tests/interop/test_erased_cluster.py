@@ -34,6 +34,7 @@ from tests.interop.clients import (
     committed,
     consumed,
     create_topic,
+    patiently,
     resumed,
 )
 from tests.interop.clusters import NODES, bootstrap_of, three_voters, wait_for, wait_until_in_sync
@@ -105,7 +106,7 @@ def rolled(kafka: str, java_clients: JavaClients, tmp_path_factory: pytest.TempP
             transaction = opened(bootstrap)
             erase(brokers[1], found, found.certificates[1], ExitStatus.WORK_TO_DO)
             wait_until_in_sync(bootstrap)
-            transaction.commit_transaction(SECONDS_MAX)
+            patiently(transaction.commit_transaction)
             java_clients.await_streams(bootstrap, "clicks")  # it counts the keys once more
             erase(brokers[2], found, found.certificates[2])
             wait_until_in_sync(bootstrap)
@@ -175,7 +176,7 @@ def opened(bootstrap: str) -> Producer:
     """Begin a transaction with a record that is to go, and leave it open."""
     writer = Writer(bootstrap, random.Random(44), LATER_MS)
     producer = writer.producer(transactional_id="open", transaction_timeout_ms=TRANSACTION_MS_MAX)
-    producer.init_transactions(SECONDS_MAX)
+    patiently(producer.init_transactions)
     producer.begin_transaction()
     for key in (*ERASED, "other"):
         producer.produce("clicks", key=key, value="in an open transaction", timestamp=LATER_MS)

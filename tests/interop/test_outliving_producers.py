@@ -56,7 +56,7 @@ def test_producers_go_on_where_our_log_wrote_their_batches(kafka: str, referee: 
     with broker:
         lasting.writer.send(lasting.idempotent, TOPIC, 7)
         lasting.writer.send(lasting.transactional, TOPIC, 3)
-        lasting.transactional.commit_transaction(clients.SECONDS_MAX)
+        clients.patiently(lasting.transactional.commit_transaction)
         read = {isolation: clients.consumed(broker.bootstrap, TOPIC, 0, isolation) for isolation in ISOLATIONS}
     copy = tmp_path / "copy" / partition_dir.name
     shutil.copytree(partition_dir, copy)
@@ -79,11 +79,11 @@ def _begin(bootstrap: str) -> Clients:
     idempotent = writer.producer(enable_idempotence=True)
     writer.send(idempotent, TOPIC, 11)
     transactional = writer.producer(transactional_id="outliving", transaction_timeout_ms=TRANSACTION_MS_MAX)
-    transactional.init_transactions(clients.SECONDS_MAX)
+    clients.patiently(transactional.init_transactions)
     for is_committed in (True, False):
         transactional.begin_transaction()
         writer.send(transactional, TOPIC, 6)
-        (transactional.commit_transaction if is_committed else transactional.abort_transaction)(clients.SECONDS_MAX)
+        clients.patiently(transactional.commit_transaction if is_committed else transactional.abort_transaction)
     transactional.begin_transaction()
     writer.send(transactional, TOPIC, 4)
     return Clients(writer, idempotent, transactional)
