@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,9 @@ from tests.workers import add_counts, counted, keep_bytecode, longest_first, mak
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # how long an example takes says something about the machine alone
+
+os.environ.setdefault("UV_HTTP_RETRIES", "10")  # packages are built of what uv downloads; a registry may pause
+os.environ.setdefault("UV_HTTP_TIMEOUT", "300")
 
 DATA = Path(__file__).with_name("data")
 TALLIES = {"comparisons": COMPARISONS, "crashes": CRASHES, "disks": MOUNTED}
