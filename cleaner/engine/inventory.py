@@ -21,11 +21,11 @@ from policies.config.policy import TopicPolicy
 from policies.facts import NO_TIMESTAMP, ClockFacts, LogDirFacts, PartitionFacts, SegmentFacts, UnreadablePartition
 from policies.restore import belongs_to_another_topic
 from storage.directory import despite_vanishing, opened_as_parent, pread
-from storage.errors import LogCleanerError, Stopped, UnreadableFile, as_unreadable
+from storage.errors import LogCleanerError, NotRecovered, Stopped, UnreadableFile, as_unreadable
 from storage.indexes import TimeIndexEntry
 from storage.log.end import LogEndsBeforeItsStart, ensure_headers_parse, find_end, largest_unindexed_timestamp
 from storage.log.leader_epochs import read_leader_epochs, read_topic_id, topic_id_if_readable
-from storage.log.listing import Listing, ensure_plain_files, list_partition
+from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
 from storage.log.recovery import plan_recovery
 from storage.log_dir import Checkpoints, LogDir, Offsets
@@ -447,13 +447,20 @@ def _last_stable_offset(
     return state.last_stable_offset(bound)
 
 
-def whole_log(facts: PartitionFacts, listing: Listing) -> Listing:
+def whole_log(facts: PartitionFacts, listing: Listing, *, is_recovered: bool) -> Listing:
     """Return the files of a log as they are once recovered, for a run that reads all of it and writes it anew.
 
-    Raises: TornTail if the log ends within a batch; as ``ensure_plain_files`` and ``plan_recovery``.
+    Args:
+        facts: of the partition.
+        listing: of its directory.
+        is_recovered: the run recovered it, so what still waits could not be, and nothing of it may be replaced.
+
+    Raises: NotRecovered; TornTail if the log ends within a batch; as ``plan_recovery``.
     """
-    ensure_plain_files(listing)
-    recovered = plan_recovery(listing).listing
+    recovery = plan_recovery(listing)
+    if is_recovered and recovery.is_needed:
+        raise NotRecovered(listing.directory / recovery.names[0])
+    recovered = recovery.listing
     if facts.torn_tail_bytes:
         from storage.log.active import TornTail  # noqa: PLC0415 - it loads what appends to logs
 

@@ -50,7 +50,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.directory import is_there, pread, status_of
-from storage.errors import CorruptBatch, NotRecovered
+from storage.errors import CorruptBatch
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
 from storage.log.listing import Listing, ensure_plain_files, segments_of
@@ -116,12 +116,6 @@ def plan_recovery(listing: Listing) -> Recovery:
         listing=Listing(listing.directory, kept),
         evidence=evidence,
     )
-
-
-def ensure_recovered(listing: Listing) -> None:
-    """Refuse a partition that waits for recovery, before anything in it is replaced. Raises: NotRecovered, as above."""
-    if recovery := plan_recovery(listing).names:
-        raise NotRecovered(listing.directory / recovery[0])
 
 
 def cluster_scratch(listing: Listing) -> list[str]:

@@ -45,7 +45,6 @@ from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
 from policies.retain import ProducerEnd
 from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
 from storage.log.listing import Listing, list_partition
-from storage.log.recovery import ensure_recovered
 from storage.log_dir import LogDir
 from storage.names import FileIdentity, FileKind, FileState, TopicPartition
 from storage.segment import Segment, ensure_changeable
@@ -244,7 +243,6 @@ class Eraser:
         if not work.marked:
             return found
         directory = listing.directory
-        ensure_recovered(listing)
         if self._agreed is not None and found.asked not in self._agreed:
             raise PlanOutOfDate(directory, "other records would go than were shown")
         bases = [marked.span.base_offset for marked in work.marked]
@@ -319,7 +317,7 @@ class Eraser:
     def read(self, partition: PartitionPlan, listing: Listing, *, is_locked: bool) -> ErasureWork:
         """Read all segments of a partition. Raises: LogCleanerError."""
         facts, means = partition.facts, self._means
-        recovered = whole_log(facts, listing)
+        recovered = whole_log(facts, listing, is_recovered=is_locked)
         state = producer_state_of(facts, recovered, self._asked.request.now_ms, means)
         assert facts.high_watermark is not None, "else it is refused"
         stable, end = state.last_stable_offset(facts.high_watermark), facts.log_end_offset

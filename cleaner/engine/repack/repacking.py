@@ -49,7 +49,6 @@ from policies.repacking import (
 from storage.errors import LogCleanerError, Stopped
 from storage.kernels.layout import CONTROL
 from storage.log.listing import Listing, list_partition
-from storage.log.recovery import ensure_recovered
 from storage.log_dir import LogDir
 from storage.names import TopicPartition, is_named
 from storage.scan.slices import Checksums
@@ -196,14 +195,14 @@ class _Repacker:
         at_once = self._asked.request.is_at_once
         try:
             directory = path_of_text(facts.log_dir) / str(facts.topic_partition)
-            listed = list_partition(directory)
-            listing = whole_log(facts, listed)
+            refused = self._refused(log_dir, partition)
+            is_recovered = changing is not None and refused is None
+            listing = whole_log(facts, list_partition(directory), is_recovered=is_recovered)
             found = replace(found, bytes_before=sum(segment.size_bytes for segment in listing.segments))
-            if refused := self._refused(log_dir, partition):
+            if refused:
                 return replace(found, refused=refused)
             if changing is None:
                 return self._measured(partition, listing, found)
-            ensure_recovered(listed)
             error = self._changed(partition, listing, done)
         except Stopped:
             if changing is None:

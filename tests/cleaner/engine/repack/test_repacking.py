@@ -21,6 +21,7 @@ from storage.names import TopicPartition
 from storage.records import Batch, Record
 from tests.crash.acts import AT_MS, FS, LAYERS
 from tests.crash.scenes import Scene, accounts, orders, payments, prices, wallets
+from tests.crash.stops import FailingAt
 from tests.partition_dirs import FakeClock, a_cleaner, request
 
 WALLETS = TopicPartition("wallets", 0)
@@ -163,3 +164,23 @@ def test_damage_ends_the_partition_before_anything_is_swapped(tmp_path: Path) ->
     assert "CRC" in (done.error or "")
     assert (log.read_bytes(), done.segments) == (bytes(data), ())
     assert not list((log_dir / "wallets-0").glob("*.cleaned"))
+
+
+def test_a_swap_whose_recovery_fails_is_left_as_it_is(tmp_path: Path) -> None:
+    """Else the new segment would take the name of the only copy. A plan reads the log as recovery would leave it."""
+    seen = set()
+    for number in range(0, 40, 4):
+        log_dir = drawn(tmp_path / str(number))
+        before = records(log_dir)
+        log = log_dir / "wallets-0" / f"{0:020d}.log"
+        log.rename(log.with_name(f"{log.name}.swap"))
+        (planned,) = plan_repack(a_cleaner(log_dir, LAYERS, None, FakeClock(AT_MS)), asking()).partitions
+        assert (planned.error, bool(planned.segments)) == (None, True)
+        disk = FailingAt(number)
+        done = repack(a_cleaner(log_dir, LAYERS, disk, FakeClock(AT_MS)), asking())
+        seen.add(any("waits for the recovery" in (one.error or "") for one in done.partitions))
+        repacked(log_dir)
+        assert records(log_dir) == before
+        if disk.steps <= number:
+            break
+    assert seen == {True, False}
