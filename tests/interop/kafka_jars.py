@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ MESSAGES: Final = frozenset(
 CHOSEN: Final = "LOGCLEANER_KAFKA"
 JAVA_MAJOR_MIN: Final = 17
 DOWNLOAD_SECONDS_MAX: Final = 900
+DOWNLOAD_TRIES: Final = 4
+PAUSE_SECONDS: Final = 10.0
 OUTPUT_LINES_SHOWN: Final = 20
 
 
@@ -241,13 +244,18 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path, destination: Path) -> None:
     description.write_text(_ivy_xml(jars), encoding="utf-8")
     command = [str(java()), "-jar", str(_ivy_jar()), "-ivy", str(description), "-cache", str(scratch / "ivy")]
     command += ["-types", "jar", "bundle", "-retrieve", f"{destination}/[artifact]-[revision](-[classifier]).[ext]"]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DOWNLOAD_SECONDS_MAX)
-    except subprocess.TimeoutExpired as expired:
-        raise KafkaUnavailable(f"no jars from Maven Central within {DOWNLOAD_SECONDS_MAX} s") from expired
-    if missing := [jar.file_name for jar in jars if not (destination / jar.file_name).is_file()]:
-        tail = "\n".join((ran.stdout + ran.stderr).splitlines()[-OUTPUT_LINES_SHOWN:])
-        raise KafkaUnavailable(f"Ivy did not fetch {len(missing)} jars, {missing[0]} first:\n{tail}")
+    for try_number in range(1, DOWNLOAD_TRIES + 1):  # Ivy keeps what came, and asks for the rest
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DOWNLOAD_SECONDS_MAX)
+        except subprocess.TimeoutExpired as expired:
+            raise KafkaUnavailable(f"no jars from Maven Central within {DOWNLOAD_SECONDS_MAX} s") from expired
+        missing = [jar.file_name for jar in jars if not (destination / jar.file_name).is_file()]
+        if not missing:
+            return
+        if try_number < DOWNLOAD_TRIES:
+            time.sleep(PAUSE_SECONDS)
+    tail = "\n".join((ran.stdout + ran.stderr).splitlines()[-OUTPUT_LINES_SHOWN:])
+    raise KafkaUnavailable(f"Ivy did not fetch {len(missing)} jars, {missing[0]} first:\n{tail}")
 
 
 def _ivy_jar() -> Path:

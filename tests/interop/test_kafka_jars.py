@@ -114,10 +114,32 @@ def test_a_failed_download_leaves_no_cache(cached: Path, monkeypatch: pytest.Mon
     for jar in cached.iterdir():
         jar.unlink()
     monkeypatch.setattr(kafka_jars, "java", lambda: Path("/bin/false"))
+    monkeypatch.setattr(kafka_jars, "PAUSE_SECONDS", 0)
     with pytest.raises(KafkaUnavailable, match=r"2 jars, a-1\.jar first"):
         kafka_classpath(NEWEST)
     assert sorted(path.name for path in cached.parent.iterdir()) == ["jars", "jars.lock"]
     assert list(cached.iterdir()) == []
+
+
+def test_a_download_that_fails_is_tried_again(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that pauses fails no test."""
+    for jar in cached.iterdir():
+        jar.unlink()
+    content, tries = tmp_path / "content", tmp_path / "tries"
+    content.write_bytes(CONTENT)
+    ivy = tmp_path / "ivy"
+    ivy.write_text(f"""#!/bin/sh
+echo >> {tries}
+for word; do pattern=$word; done
+directory=${{pattern%/*}}
+mkdir -p $directory
+cp {content} $directory/$([ $(wc -l < {tries}) -lt 3 ] && echo a-1.jar || echo b-1.jar)
+""")
+    ivy.chmod(0o755)
+    monkeypatch.setattr(kafka_jars, "java", lambda: ivy)
+    monkeypatch.setattr(kafka_jars, "PAUSE_SECONDS", 0)
+    assert kafka_classpath(NEWEST) == f"{cached}/a-1.jar:{cached}/b-1.jar"
+    assert tries.read_text() == "\n\n\n"
 
 
 @pytest.mark.parametrize(
