@@ -360,7 +360,9 @@ class _Eyes:
             names = names._replace(others=tuple(name for name in names.others if f"/{name}" not in self._error))
         if strange_logs(listing):  # nobody knows which batches are not here
             return self._unread(self._error, age_ms, names)
-        glanced = Glanced.at(recovered(listing))
+        planned, small = self._planned, self._with.budget.small_segments if self._planned else None
+        with_keys = planned is not None and planned.policy.cleanup_compact
+        glanced = Glanced.at(recovered(listing), small, with_keys=with_keys)
         segments, explained = glanced.listing.segments, self._explained(glanced)
         noted = self._checkpoints.noted(self.topic_partition)
         end = self._end(segments, explained, (*noted[:3], newest_snapshot(listing)))
@@ -375,14 +377,14 @@ class _Eyes:
             end,
             is_live=self._is_live,
             was_clean=self._checkpoints.was_clean,
-            keys=self._with.budget.small_segments if is_compact else None,
+            keys=small if is_compact else None,
         )
         walked, log = NOT_WALKED, losses.log
         if self._with.walks is not None:
             walked = self._with.walks.get(str(self.path), NOT_WALKED)
         elif explained:
             logs = _without_tail(segments, end.torn_bytes)
-            facts, count = walk(logs, [one.facts for one in log.segments], self._with.budget)
+            facts, count = walk(logs, [one.facts for one in log.segments], self._with.budget, glanced.logs)
             unread = sum(segment.size_bytes for segment in logs[count:])
             walked = HeaderWalk.of(facts[:count], noted.first_dirty, unread)
             histories = [one._replace(facts=found) for one, found in zip(log.segments, facts, strict=True)]

@@ -23,7 +23,7 @@ from storage.records import BatchHeader
 from storage.segment import Segment, SegmentFile, reading
 
 if TYPE_CHECKING:
-    from storage.scan.small_segments import SmallSegments
+    from storage.scan.small_segments import SmallLog, SmallSegments
 
 _CHUNK_BYTES: Final = 1 << 20
 _TIME_ENTRY_BYTES: Final = 12
@@ -58,13 +58,13 @@ def glance_at(
     facts: list[CheckedSegment] = []
     unkeyed: list[int] = []
     with as_unreadable(directory), opened_as_parent(directory) as parent:
-        for segment, edges, behind in zip_longest(segments, glanced.edges, segments[1:]):
+        for segment, edges, log, behind in zip_longest(segments, glanced.edges, glanced.logs, segments[1:]):
             is_rebuilt = floor is not None and segment.base_offset >= floor
             found, first = _glance(segment, edges, behind, end), edges.first
             if not is_rebuilt:
                 found = _with_time_index(found, segment, edges, parent, is_unfinished=is_unfinished)
             facts.append(found)
-            if keys is not None and first is not None and _is_first_unkeyed(segment, first.size_bytes, keys, parent):
+            if keys and first and _is_first_unkeyed(segment, first.size_bytes, log, keys, parent):
                 unkeyed.append(first.base_offset if isinstance(first, BatchHeader) else segment.base_offset)
     return Glance(tuple(facts), tuple(unkeyed))
 
@@ -150,8 +150,12 @@ def _ends_with_a_zero_entry(index: SegmentFile, parent: int | None) -> bool:
     return len(entry) == _TIME_ENTRY_BYTES and not any(entry)
 
 
-def _is_first_unkeyed(segment: Segment, batch_bytes: int, small: SmallSegments, parent: int | None) -> bool:
+def _is_first_unkeyed(
+    segment: Segment, batch_bytes: int, log: SmallLog | None, small: SmallSegments, parent: int | None
+) -> bool:
     """Return whether the first batch, of so many bytes, holds a record without a key; damage and a marker hold none."""
+    if log is not None and log.lacks_a_key is not None:
+        return log.lacks_a_key
     with suppress(LogCleanerError):
         lacks = small.lacks_a_key(segment, batch_bytes, parent)
         if lacks is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from storage.anomalies import CheckedSegment
@@ -23,7 +24,7 @@ from storage.txn_index import AbortedTxn, parse_txn_index
 
 if TYPE_CHECKING:
     from storage.scan.slices import Slice
-    from storage.scan.small_segments import SmallSegments
+    from storage.scan.small_segments import SmallLog, SmallSegments
 
 PARTITION_BYTES_MAX: Final = 64 << 20
 ALL_BYTES_MAX: Final = 4 << 30
@@ -57,7 +58,10 @@ class WalkBudget:
 
 
 def walk(
-    segments: Sequence[Segment], facts: Sequence[CheckedSegment], budget: WalkBudget
+    segments: Sequence[Segment],
+    facts: Sequence[CheckedSegment],
+    budget: WalkBudget,
+    logs: Sequence[SmallLog | None] = (),
 ) -> tuple[tuple[CheckedSegment, ...], int]:
     """Walk over the headers of a partition's batches. Damage ends the walk of a segment: ``verify`` tells of it.
 
@@ -65,6 +69,7 @@ def walk(
         segments: ascending, without the bytes behind the log end.
         facts: what the ends of the segments told.
         budget: what may be read.
+        logs: what a glance read of small segments already, in their order.
 
     Returns:
         The facts, of the walked segments with what headers tell; and the number of these, which are the oldest.
@@ -76,12 +81,27 @@ def walk(
         return tuple(facts), 0
     directory = segments[0].directory
     with as_unreadable(directory), opened_as_parent(directory) as parent:
-        walked = [_walked(segment, one, budget, parent) for segment, one in zip(segments[:count], facts, strict=False)]
+        walked = [
+            _walked(segment, one, log, budget, parent)
+            for (segment, one), log in zip_longest(zip(segments[:count], facts, strict=False), logs[:count])
+        ]
     return (*walked, *facts[count:]), count
 
 
-def _walked(segment: Segment, facts: CheckedSegment, budget: WalkBudget, parent: int | None) -> CheckedSegment:
+def _walked(
+    segment: Segment, facts: CheckedSegment, log: SmallLog | None, budget: WalkBudget, parent: int | None
+) -> CheckedSegment:
     """Add what the headers of a segment tell. Raises: UnreadableFile."""
+    if log is not None:
+        return facts._replace(
+            events=log.events,
+            aborted=_aborted(segment),
+            gaps=log.gaps,
+            is_damaged=False,
+            batches=log.batches,
+            empty_batches=log.empty_batches,
+            empty_bytes=log.empty_bytes,
+        )
     from storage.scan.segment_contents import TxnSteps, empty_batches_in  # noqa: PLC0415 - it loads the kernels
 
     steps: TxnSteps | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from cleaner.engine.explain.contents import located_in, stamped_batches
 from cleaner.engine.inventory import ensure_sound_active
@@ -54,6 +54,9 @@ from storage.schemas.coordinator import TRANSACTIONS_TOPIC
 from storage.schemas.decoding import decode
 from storage.segment import Segment, SegmentFile, reading
 from storage.stores.paths import path_of_text
+
+if TYPE_CHECKING:
+    from storage.scan.small_segments import SmallLog, SmallSegments
 
 HORIZON_BYTES_MAX: Final = 1 << 30
 """The bytes of a log in which delete horizons are looked for, without ``--exact``: every byte of them is read."""
@@ -179,12 +182,27 @@ class Glanced(NamedTuple):
 
     listing: Listing
     edges: tuple[SegmentEdges, ...]
+    logs: Sequence[SmallLog | None]
+    """The contents of the segments, as far as they are small, and somebody asked."""
 
     @staticmethod
-    def at(listing: Listing) -> Glanced:
-        """Read the edges of all segments; the directory is opened once. Raises: UnreadableFile."""
+    def at(listing: Listing, small: SmallSegments | None = None, *, with_keys: bool = False) -> Glanced:
+        """Read the edges of all segments; the directory is opened once.
+
+        Args:
+            listing: of the partition.
+            small: reads the contents of small segments, too; None if nobody asks for them.
+            with_keys: as for ``SmallSegments.smallest``.
+
+        Raises: UnreadableFile.
+        """
+        segments = listing.segments
         with as_unreadable(listing.directory), opened_as_parent(listing.directory) as parent:
-            return Glanced(listing, tuple([edges_of(segment, parent) for segment in listing.segments]))
+            logs: Sequence[SmallLog | None] = [None] * len(segments)
+            if small is not None:
+                logs = small.smallest(segments, parent, with_keys=with_keys)
+            pairs = zip(segments, logs, strict=True)
+            return Glanced(listing, tuple([log.edges if log else edges_of(one, parent) for one, log in pairs]), logs)
 
 
 def observe(
