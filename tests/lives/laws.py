@@ -134,7 +134,7 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
         context = _Log.of(world, log, *aside)
         is_held = name in before.holds | world.held_before
         found += _of_partition(context, act, after.logs[name], is_held=is_held)
-        found += _of_producers(world, context, after.logs[name])
+        found += _of_producers(world, context, act, after.logs[name])
         found += [] if is_held else _of_due(world, context, act, after.logs[name])
         found += _of_restores(before, act, log, after.logs[name])
         found += _of_trouble(before, act, log, after.logs[name])
@@ -156,11 +156,15 @@ def broken_by(world: World, before: Look, act: Act, after: Look) -> list[Broken]
     return found
 
 
-def _of_producers(world: World, before: _Log, after: SeenLog) -> Iterator[Broken]:
+def _of_producers(world: World, before: _Log, act: Act, after: SeenLog) -> Iterator[Broken]:
     """Nobody forgets a producer. Where a person took a segment away, a start made snapshots without it."""
     if after.name not in world.touched:
-        told = of_producers(before.log, after, before.latest_ms)
+        told = of_producers(before.log, after, before.latest_ms, lost_power=_lost_power(act))
         yield from (Broken("ends of producers stay", one) for one in told)
+
+
+def _lost_power(act: Act) -> bool:
+    return any(told.lost_power for told in act.told)
 
 
 def _of_due(world: World, context: _Log, act: Act, after: SeenLog) -> Iterator[Broken]:
@@ -297,7 +301,7 @@ def _of_copy(world: World, before: Look, act: Act, copy: Path) -> Iterator[Broke
             yield Broken("a copy is like its source", f"{name}: {_differing(log, made[name])}")
         context = _Log.of(world, log)
         yield from _of_partition(context, act, made[name], is_held=name in world.held_before)
-        yield from _of_producers(world, context, made[name])
+        yield from _of_producers(world, context, act, made[name])
         yield from _of_trouble(before, act, log, made[name])
 
 
@@ -430,9 +434,8 @@ def _of_partition(before: _Log, act: Act, after: SeenLog, *, is_held: bool) -> I
         return
     yield from _of_horizons(before, after)
     yield from (Broken("a deleted key stays deleted", told) for told in of_deleted_keys(log, after, before.aside))
-    # of all that a limit lets go, a power loss may keep any part, until the next run takes it
-    is_cut_off = any(told.was_stopped for told in act.told)
-    cut_out = [] if is_cut_off else [offset for offset in gone if offset >= after.log_start]
+    # of all that a limit lets go, a power loss may keep any part, until the next run takes it; a kill keeps the order
+    cut_out = [] if _lost_power(act) else [offset for offset in gone if offset >= after.log_start]
     cut_out = [offset for offset in cut_out if not _is_erased(before, act, offset)]
     cut_out = [offset for offset in cut_out if not _is_compacted(before, act, offset)]
     if cut_out and not unallowed:

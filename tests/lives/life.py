@@ -183,6 +183,15 @@ def _stop(dice: Random, share: float = 0.35) -> dict[str, Any]:
     return {"stop": stop, "at": at, "dice": dice.randrange(1 << 30)}
 
 
+def _ended(dice: Random, first: int, end: int) -> dict[str, Any]:
+    """End a command before one of these changes of its."""
+    return {
+        "stop": dice.choice(("kill", "power", "full", "error", "error")),
+        "at": dice.randrange(first, end),
+        "dice": dice.randrange(1 << 30),
+    }
+
+
 def _clean(dice: Random) -> dict[str, Any]:
     return {
         "at_once": dice.random() < 0.4,
@@ -413,7 +422,7 @@ _NOT_OF_A_BROKER: Final = frozenset({"import", "move", "set-dir-aside", "bring-d
 # ---- scenes: steps that must meet ----------------------------------------------------------------------------------
 
 
-def _step(dice: Random, kind: str, **said: Any) -> Happening:
+def _step(dice: Random, kind: str, /, **said: Any) -> Happening:
     """Draw a step of which something is said."""
     return Happening(kind, _KINDS[kind][1](dice) | said)
 
@@ -448,20 +457,29 @@ def _cleaned(dice: Random, /, **said: Any) -> Happening:
 
 
 def _due(dice: Random, topic: str) -> Iterator[Happening]:
-    """Some segments are due, by a little or by much, and the others are not; a person wants them back."""
-    limit_ms = dice.choice((2 * HOUR_MS, 24 * HOUR_MS))
-    yield _stated(dice, topic, cleanup=dice.choice(("delete", "compact,delete")), retention_ms=limit_ms)
-    yield from _written(dice, topic, dice.randrange(1, 3))
+    """Some segments are due, by a little or by much, and the others are not; a person wants them back.
+
+    What takes them, or brings them back, may end amid its changes, and is begun anew: the log never lacks its middle,
+    and a segment that came back before is on hold.
+    """
+    limit_ms, is_wanted = dice.choice((2 * HOUR_MS, 24 * HOUR_MS)), dice.random() < 0.5
+    cleanup = "delete" if is_wanted else dice.choice(("delete", "compact,delete"))  # no restore undoes a round
+    yield _step(dice, "release", topic=topic)
+    yield _stated(dice, topic, cleanup=cleanup, retention_ms=limit_ms)
+    yield from _written(dice, topic, dice.randrange(1, 4))
     yield _step(dice, "wait", ms=limit_ms + dice.choice((HOUR_MS, 6 * HOUR_MS)))
     yield from _written(dice, topic, 1)
     yield _step(dice, "wait", ms=dice.choice((70_000, HOUR_MS, limit_ms - HOUR_MS)))
     yield from _written(dice, topic, 1)
-    is_wanted = dice.random() < 0.6
+    if not is_wanted and dice.random() < 0.7:
+        yield _cleaned(dice, at_once=True, **_ended(dice, 10, 15))
     yield _cleaned(dice, at_once=not is_wanted)
     if is_wanted:
         if dice.random() < 0.5:
             yield _step(dice, "wait", ms=dice.randrange(1_000, 59_000))
             yield _cleaned(dice)
+        for _ in range(dice.randrange(1, 4)):
+            yield _step(dice, "restore", topic=dice.choice((topic, None)), **_ended(dice, 12, 50))
         yield _step(dice, "restore", topic=dice.choice((topic, None)))
         yield _cleaned(dice)
 
@@ -502,8 +520,7 @@ def _cut(dice: Random, topic: str) -> Iterator[Happening]:
     yield _cleaned(dice)
     for _ in range(2):
         yield from _written(dice, topic, 2)
-        stopped = {"stop": dice.choice(STOPS), "at": dice.randrange(15, 45), "dice": dice.randrange(1 << 30)}
-        yield _cleaned(dice, **stopped)
+        yield _cleaned(dice, **_ended(dice, 15, 45))
     yield _cleaned(dice)
 
 
@@ -573,4 +590,6 @@ _OLD: Final = 0.1
 """How often a topic begins with the formats of old brokers."""
 _SCENES: Final = 0.12
 """How often a scene begins, not a step."""
-_SCENES_OF: Final = (_due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches, _resident, _transactions)
+_SCENES_OF: Final = (
+    _due, _due, _gap, _gap, _tombstones, _cut, _cut, _two_say, _small_batches, _resident, _transactions,
+)  # fmt: skip

@@ -59,15 +59,17 @@ def of_transactions(before: SeenLog, after: SeenLog) -> Iterator[str]:
         yield f"{before.name}: {wrong[:_SHOWN]}"
 
 
-def of_producers(before: SeenLog, after: SeenLog, latest_ms: int) -> Iterator[str]:
+def of_producers(before: SeenLog, after: SeenLog, latest_ms: int, *, lost_power: bool = False) -> Iterator[str]:
     """Yield producers whose last sequence number is lost: a broker would take it twice, or refuse the next one.
 
-    Behind a gap a snapshot may tell of a later batch, which a person took away.
+    Behind a gap a snapshot may tell of a later batch, which a person took away; or which a limit let go, if the power
+    went within that deletion.
 
     Source: Kafka Cleaner.cleanInto, which keeps the last batch of each active producer, also without a record.
     """
     new = {end.producer_id: end for piece in after.pieces for end in piece.ends}
-    whole_from = max((start for _, start in gaps_of(before)), default=before.log_start)
+    gaps = gaps_of(before) + (gaps_of(after) if lost_power else [])
+    whole_from = max((start for _, start in gaps), default=before.log_start)
     for end in {end.producer_id: end for piece in before.pieces for end in piece.ends}.values():
         is_active = (
             end.offset >= max(after.log_start, whole_from) and end.timestamp_ms > latest_ms - PRODUCER_EXPIRATION_MS

@@ -107,6 +107,8 @@ class Told(NamedTuple):
     """Whether SIGKILL or a power loss ended it."""
     undone: tuple[str, ...] = ()
     """Files that a power loss behind its end took back: those that it had not made last."""
+    lost_power: bool = False
+    """Whether a power loss ended it, which may leave any of the changes that were not made last."""
 
     @property
     def document(self) -> Mapping[str, Any] | None:
@@ -259,7 +261,7 @@ def wait_for(started: Started) -> Told:
     out, err, left = (started.out.with_suffix(suffix) for suffix in (".out", ".err", ".left"))
     said, complained = (path.read_text(errors="replace") if path.exists() else "" for path in (out, err))
     undone: tuple[str, ...] = ()
-    if left.exists():
+    if has_lost_power := left.exists():
         kept, renamed = pickle.loads(left.read_bytes())
         undone = tuple(_differing(kept, started.log_dirs))
         _lay_down(kept, renamed, started.log_dirs)
@@ -267,7 +269,7 @@ def wait_for(started: Started) -> Told:
         path.unlink(missing_ok=True)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return Told(started.words, -number, said, complained, number == signal.SIGKILL)
+        return Told(started.words, -number, said, complained, number == signal.SIGKILL, lost_power=has_lost_power)
     return Told(started.words, os.waitstatus_to_exitcode(status), said, complained, undone=undone)
 
 

@@ -58,6 +58,7 @@ def test_producer_loses_its_last_sequence_number_with_its_last_batch() -> None:
     assert not list(of_producers(before, log(piece(0), piece(2, ends=(end._replace(timestamp_ms=9),))), 10))
     assert list(of_producers(before, log(piece(0), piece(4)), 10))
     assert not list(of_producers(before, log(piece(4)), 10))  # retention took the batch
+    assert not list(of_producers(before, log(piece(0), piece(4)), 10, lost_power=True))  # which kept an older one
 
 
 def test_segment_that_is_due_by_age_goes_once_all_older_ones_may() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.crash.conftest import MEMORY
-from tests.lives.life import LifeStory
+from tests.lives.life import LifeStory, drawn
 from tests.lives.living import lived
 from tests.lives.twins import TWINS
 
@@ -27,3 +27,10 @@ def test_twin_breaks_a_law_and_the_program_none(name: str, tmp_path: Path) -> No
     assert lived(story, room, TWINS[name]).law
     verdict = lived(story, room)
     assert not verdict.broken, str(verdict)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("failed restores hold nothing", 16), ("younger segments go first", 13)])
+def test_drawn_life_reaches_the_middle_of_a_restore_and_of_a_deletion(name: str, seed: int, tmp_path: Path) -> None:
+    """If other draws come: ``python -m tests.lives --twins NAME`` tells the first seed that catches a twin."""
+    room = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path
+    assert lived(drawn(seed), room, TWINS[name]).law

@@ -192,6 +192,11 @@ def _failed_restores_hold_nothing() -> None:
     _everywhere("put_back", put_back, back)
 
 
+def _younger_go_first() -> None:
+    check = deletion.check_unchanged
+    _patch(deletion, "check_unchanged", lambda found, planned: check(found, planned)[::-1])
+
+
 def _everywhere(name: str, old: object, new: object) -> None:
     """Replace a function in each module that imported it."""
     for module in [*sys.modules.values()]:
@@ -214,6 +219,7 @@ TWINS: Final[dict[str, Breaks]] = {
     "holds are forgotten": _holds_are_forgotten,
     "files wait half as long": _files_wait_half_as_long,
     "failed restores hold nothing": _failed_restores_hold_nothing,
+    "younger segments go first": _younger_go_first,
     "limits take a day more": _limits_take_one_more,
     "tombstones go early": _tombstones_go_early,
     "horizons are near": _horizons_are_near,
