@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import Enum, StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 BASE_OFFSET_DIGITS: Final = 20
@@ -132,11 +133,18 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
     """Read a file name of a partition directory; None for anything that is not a segment file or snapshot."""
     base, _, suffixes = name.partition(".")
     found = _SUFFIXES.get(suffixes)
-    if found is None or not (base.isascii() and base.isdecimal() and len(base) <= BASE_OFFSET_DIGITS):
+    if found is None or (base_offset := _base_offset_of(base)) is None:
         return None
-    if (base_offset := int(base)) > _OFFSET_MAX:
+    kind, state = found
+    return tuple.__new__(SegmentFileName, (base_offset, kind, state))  # half the time of a call: there are many
+
+
+@lru_cache(maxsize=4096)  # the files of a segment, which mostly lie in one directory, have one base offset
+def _base_offset_of(digits: str) -> int | None:
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= BASE_OFFSET_DIGITS):
         return None
-    return SegmentFileName(base_offset, *found)
+    base_offset = int(digits)
+    return base_offset if base_offset <= _OFFSET_MAX else None
 
 
 def segment_files_among(names: Iterable[str]) -> dict[str, SegmentFileName]:

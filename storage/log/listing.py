@@ -65,10 +65,10 @@ class Listing:
         """Segments that have a plain ``.log``, ascending."""
         return segments_of(self.directory, self.in_state(FileState.PLAIN))
 
-    @property
+    @cached_property
     def snapshots(self) -> tuple[SegmentFile, ...]:
         """Producer snapshots, ascending by offset."""
-        return tuple([f for f in self.in_state(FileState.PLAIN) if f.name.kind is FileKind.SNAPSHOT])
+        return tuple([f for f in self.in_state(FileState.PLAIN) if f.name.kind is _SNAPSHOT])
 
     def snapshots_of(self, segments: Iterable[Segment]) -> list[SegmentFile]:
         """Return the producer snapshots that go with segments.
@@ -154,6 +154,8 @@ _STATES_OF_A_LOG: Final = (FileState.PLAIN, FileState.SWAP)
 _UNSETTLED: Final = (FileState.SWAP.value, FileState.CLEANED.value)
 """The suffixes of files that call for a recovery."""
 _LOG_NAME_LENGTH: Final = len(segment_file_name(0, FileKind.LOG))
+_LOG: Final = FileKind.LOG
+_SNAPSHOT: Final = FileKind.SNAPSHOT
 _file_name = attrgetter("file_name")
 
 
@@ -162,6 +164,6 @@ def segments_of(directory: Path, files: Iterable[SegmentFile]) -> tuple[Segment,
     by_base: defaultdict[int, dict[FileKind, SegmentFile]] = defaultdict(dict)
     for file in files:
         base_offset, kind, _ = file.name
-        if kind is not FileKind.SNAPSHOT:
+        if kind is not _SNAPSHOT:
             by_base[base_offset][kind] = file
-    return tuple([Segment(directory, base, kinds) for base, kinds in sorted(by_base.items()) if FileKind.LOG in kinds])
+    return tuple([Segment(directory, base, kinds) for base, kinds in sorted(by_base.items()) if _LOG in kinds])

@@ -94,7 +94,7 @@ class HeaderIterator(Iterator[PositionedHeader]):
             raise StopIteration
         header = _parse_any_header(data[:size_bytes], self._path, position)
         self.position += size_bytes
-        return PositionedHeader(position, header)
+        return tuple.__new__(PositionedHeader, (position, header))
 
 
 def iter_headers(descriptor: OpenFile, path: Path | str, start: int = 0, end: int | None = None) -> HeaderIterator:

@@ -122,7 +122,7 @@ class BatchHeader(NamedTuple):
     @property
     def next_offset(self) -> int:
         """First offset behind the batch."""
-        return self.last_offset + 1
+        return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> Compression:
@@ -180,7 +180,7 @@ def parse_header(buf: bytes | memoryview, position: int, path: Path | str, buf_p
     where = buf_position + position
     if position < 0 or len(buf) - position < V2_HEADER_BYTES:
         raise CorruptBatch(Path(path), where, "fewer bytes than the header of a batch")
-    header = BatchHeader._make(V2_HEADER.unpack_from(buf, position))
+    header = tuple.__new__(BatchHeader, V2_HEADER.unpack_from(buf, position))
     cause = _cause_of_damage(header)
     if cause is not None:
         raise CorruptBatch(Path(path), where, cause)
@@ -503,16 +503,17 @@ def wrapped_int64(value: int) -> int:
 
 
 def _cause_of_damage(header: BatchHeader) -> str | None:
-    if header.magic != MAGIC_V2:
-        return f"magic {header.magic} is not that of a v2 batch"
-    if header.size_bytes < V2_HEADER_BYTES:
-        return f"batch length {header.batch_length} is less than that of a header"
-    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= OFFSET_MAX:
-        return f"offsets that cannot be: base {header.base_offset}, last delta {header.last_offset_delta}"
-    if header.record_count < 0:
-        return f"negative record count {header.record_count}"
-    if header.attributes & ATTRIBUTE_COMPRESSION > _CODEC_MAX:
-        return f"unknown compression codec {header.attributes & ATTRIBUTE_COMPRESSION}"
+    base_offset, batch_length, _, magic, _, attributes, last_offset_delta, *_, record_count = header
+    if magic != MAGIC_V2:
+        return f"magic {magic} is not that of a v2 batch"
+    if LOG_OVERHEAD_BYTES + batch_length < V2_HEADER_BYTES:
+        return f"batch length {batch_length} is less than that of a header"
+    if base_offset < 0 or last_offset_delta < 0 or base_offset + last_offset_delta >= OFFSET_MAX:
+        return f"offsets that cannot be: base {base_offset}, last delta {last_offset_delta}"
+    if record_count < 0:
+        return f"negative record count {record_count}"
+    if attributes & ATTRIBUTE_COMPRESSION > _CODEC_MAX:
+        return f"unknown compression codec {attributes & ATTRIBUTE_COMPRESSION}"
     return None
 
 

@@ -1,11 +1,14 @@
 """Offset and time indexes: parsing, zero tails, lookups, and the rule by which entries are made."""
 
+import os
 import struct
 from bisect import bisect_right
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from storage.directory import opened
 from storage.errors import CorruptBatch, CorruptIndex, UnreadableFile
 from storage.indexes import (
     IndexBuilder,
@@ -15,6 +18,7 @@ from storage.indexes import (
     last_time_index_entry,
     parse_offset_index,
     parse_time_index,
+    sealed_time_index_end,
 )
 
 PATH = Path("00000000000000000100.index")
@@ -91,6 +95,36 @@ def test_a_negative_last_entry_is_corrupt(tmp_path):
     with pytest.raises(CorruptIndex) as caught:
         last_time_index_entry(tmp_path / "a.timeindex", BASE)
     assert caught.value.position == 12
+
+
+FIELDS = (-2, -1, 0, 1, 5)
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x01", bytes(5), bytes(12), bytes(24)], ids=len)
+def test_the_short_look_at_a_time_index_finds_the_last_entry_or_leaves_it_to_the_long_one(tmp_path, torn):
+    found, path = 0, tmp_path / "a.timeindex"
+    couples = [*product(FIELDS, repeat=2)]
+    for entries in [(), *product(couples), *product(couples, couples), *product([(1, 0)], couples, couples)]:
+        path.write_bytes(data := time_index(*entries) + torn)
+        with opened(tmp_path) as parent:
+            entry = sealed_time_index_end(path.name, len(data), BASE, parent)
+        assert entry is None or entry == last_time_index_entry(path, BASE)
+        found += entry is not None
+    assert (found > 100) is (torn == b"")
+
+
+def test_the_short_look_leaves_a_time_index_to_the_long_one_that_is_no_more_as_it_was_listed(tmp_path):
+    path = tmp_path / "a.timeindex"
+    with opened(tmp_path) as parent:
+        assert sealed_time_index_end(path.name, 24, BASE, parent) is None
+        path.write_bytes(time_index((1000, 5)))
+        assert sealed_time_index_end(path.name, 24, BASE, parent) is None
+        path.unlink()
+        os.mkfifo(path)
+        assert sealed_time_index_end(path.name, 24, BASE, parent) is None
+        path.unlink()
+        path.symlink_to("/dev/zero")
+        assert sealed_time_index_end(path.name, 24, BASE, parent) is None
 
 
 def test_a_missing_index_is_unreadable(tmp_path):
