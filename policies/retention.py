@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
+from sys import intern  # a plan holds each sentence once: the segments of many partitions have the same ages
 from typing import Final, NamedTuple
 
 from policies.config.policy import TopicPolicy
@@ -280,7 +281,8 @@ def _expired(log: PartitionFacts, policy: TopicPolicy, now_ms: int) -> Rule:
             return None
         age_ms = now_ms - newest_ms
         text = f"{what} is {age_beside(age_ms, policy.retention_ms)} old, more than {limit}"
-        return Reason(ReasonCode.RETENTION_TIME, text, _expiry_ms(segment, policy, now_ms), Limit(stated, age_ms))
+        until_ms = _expiry_ms(segment, policy, now_ms)
+        return Reason(ReasonCode.RETENTION_TIME, intern(text), until_ms, Limit(stated, age_ms))
 
     return rule
 
@@ -391,7 +393,7 @@ def _stays_by_time(log: PartitionFacts, first: int, policy: TopicPolicy, now_ms:
         if place != holder:
             joint = ", but" if code is ReasonCode.BEHIND_KEPT_SEGMENT else ";"
             text += f"{joint} segments go oldest first and {log.segments[holder].base_offset} stays"
-        return Reason(code, text, until_ms, Limit(stated, age_ms))
+        return Reason(code, intern(text), until_ms, Limit(stated, age_ms))
 
     return reason
 
