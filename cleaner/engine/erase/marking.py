@@ -21,7 +21,7 @@ from cleaner.engine.prove_erased.searching import KeyMatcher
 from cleaner.engine.prove_erased.wanted import WantedKey
 from policies.erasure import ErasureBounds, KeyedRecord, StayReason, erasure_fate, why_record_stays
 from policies.retain import AbortedTransaction, BatchFacts, Marker, ProducerEnd
-from storage.arrays import Integers, Words
+from storage.arrays import Integers, Table, Words
 from storage.kernels.bitmap import new_bitmap
 from storage.kernels.layout import BATCH, CONTROL, HEADER_BYTES, LOCATED_FIELDS, OFFSET, ROW, VALUE_BYTES
 from storage.kernels.locate import locate_records
@@ -157,14 +157,15 @@ class KeyFinder:
     def hits(self, slice_: Slice, share: int, arena: Arena) -> Iterator[_Hit]:
         """Verify a slice, and yield its data records with a wanted key. Raises: CorruptBatch."""
         if self._map is None:
-            yield from _hits(slice_, self._matcher, arena, verify=True)
+            yield from _hits(slice_, self._matcher, arena)
             return
-        rows = self._rows_with_a_hash(self._map, slice_, share, arena)
-        if rows.size:
-            yield from _hits(slice_.rows(slice_.table[rows]), self._matcher, arena, verify=False)
+        ordinals = self._ordinals_with_a_hash(self._map, slice_, share, arena)
+        if ordinals.size:
+            rows = np.unique(_rows_of(ordinals, slice_.table))
+            yield from _hits(slice_.rows(slice_.table[rows]), self._matcher, arena, ordinals)
 
-    def _rows_with_a_hash(self, key_map: KeyMap, slice_: Slice, share: int, arena: Arena) -> Integers:
-        """Return the rows that may hold a wanted key, ascending."""
+    def _ordinals_with_a_hash(self, key_map: KeyMap, slice_: Slice, share: int, arena: Arena) -> Integers:
+        """Return the ordinals of the records that may have a wanted key, ascending, perhaps with some without a key."""
         table = slice_.table
         base = int(table["first_ordinal"][0]) & ~63
         records = int(table["first_ordinal"][-1] + table["record_count"][-1]) - base
@@ -179,8 +180,15 @@ class KeyFinder:
         cleared = np.flatnonzero(np.unpackbits(bitmap.view(np.uint8), bitorder="little") == 0)
         if cleared.size == key_map.unkeyed_of(share) - unkeyed:  # only records without a key
             return np.empty(0, np.int64)
-        # a row without records has the first ordinal of the next one: the last of equal ones has the record
-        return np.unique(np.searchsorted(table["first_ordinal"], cleared + base, "right") - 1)
+        return cleared + base
+
+
+def _rows_of(ordinals: Integers, table: Table) -> Integers:
+    """Return the rows of a table that hold the records.
+
+    A row without records has the first ordinal of the next one: the last of equal ones has the record.
+    """
+    return np.searchsorted(table["first_ordinal"], ordinals, "right") - 1
 
 
 def _mapped(forms: Sequence[bytes], threads: int) -> KeyMap | None:
@@ -230,13 +238,23 @@ def mark(
     return MarkedSegment(walk.walked, *going, tombstones, tuple(stays.values()))
 
 
-def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena, *, verify: bool) -> Iterator[_Hit]:
-    """Yield the data records of a slice that have a wanted key. Raises: CorruptBatch."""
-    for run in arena.runs(slice_, 0, slice_.table.size, verify=verify):
+def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena, ordinals: Integers | None = None) -> Iterator[_Hit]:
+    """Yield the data records of a slice that have a wanted key.
+
+    Args:
+        slice_: the batches.
+        matcher: the keys.
+        arena: of the thread.
+        ordinals: the records that are compared, ascending, whose batches were verified. None compares all, and verifies
+            their batches.
+
+    Raises: CorruptBatch.
+    """
+    for run in arena.runs(slice_, 0, slice_.table.size, verify=ordinals is None):
         table, located = slice_.table[run.first : run.last], _located(slice_, run)
         places = np.cumsum(table["record_count"], dtype=np.int64) - table["record_count"]
         chunk = Chunk(run.buf, table, located, slice_.file_position)
-        for match in matcher.matches(chunk):
+        for match in matcher.matches(chunk, None if ordinals is None else _places_of(ordinals, table, places)):
             row = int(located[ROW, match.place])
             batch = table[row]
             if int(batch["attributes"]) & CONTROL:
@@ -245,6 +263,21 @@ def _hits(slice_: Slice, matcher: KeyMatcher, arena: Arena, *, verify: bool) -> 
             offset = int(located[OFFSET, match.place])
             record = KeyedRecord(offset, int(batch["last_offset"]), is_tombstone, slice_.is_legacy)
             yield _Hit(int(batch["first_ordinal"]) + match.place - int(places[row]), record)
+
+
+def _places_of(ordinals: Integers, table: Table, places: Integers) -> Integers:
+    """Return where the records of some rows lie among all of these rows; ordinals of other rows are passed over.
+
+    Args:
+        ordinals: of records, ascending.
+        table: the rows, at least one.
+        places: where the records of each row begin.
+    """
+    first, end = int(table["first_ordinal"][0]), int(table["first_ordinal"][-1] + table["record_count"][-1])
+    mine = ordinals[np.searchsorted(ordinals, first) : np.searchsorted(ordinals, end)]
+    rows = _rows_of(mine, table)
+    found: Integers = mine - table["first_ordinal"][rows] + places[rows]
+    return found
 
 
 def _located(slice_: Slice, run: Run) -> npt.NDArray[np.int64]:

@@ -191,12 +191,13 @@ class KeyMatcher:
         self._whole = _Table({form: place for place, key in enumerate(keys) for form in key.forms})
         self._behind_schema = _Table({form: place for place, key in enumerate(keys) for form in key.payloads})
 
-    def matches(self, chunk: Chunk) -> Iterator[KeyMatch]:
-        """Yield the records of a chunk that have a wanted key."""
+    def matches(self, chunk: Chunk, among: Integers | None = None) -> Iterator[KeyMatch]:
+        """Yield the records of a chunk that have a wanted key; of those at some places, if these are given."""
         starts, sizes = chunk.located[KEY_AT], chunk.located[KEY_BYTES]
-        yield from self._whole.matches(chunk.buf, starts, sizes, np.flatnonzero(sizes >= 0))
+        among = np.arange(sizes.size) if among is None else among
+        yield from self._whole.matches(chunk.buf, starts, sizes, among[sizes[among] >= 0])
         if self._behind_schema.forms:
-            wired = np.flatnonzero(sizes >= WIRE_PREFIX_BYTES)
+            wired = among[sizes[among] >= WIRE_PREFIX_BYTES]
             wired = wired[chunk.buf[starts[wired]] == 0]
             after, left = starts + WIRE_PREFIX_BYTES, sizes - WIRE_PREFIX_BYTES
             yield from self._behind_schema.matches(chunk.buf, after, left, wired)
