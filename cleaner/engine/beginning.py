@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cleaner.engine.compactor import Compactor
 from cleaner.engine.inventory import Survey
-from cleaner.engine.journal import Journal, JournalFull, partition_of, read_entries
+from cleaner.engine.journal import EVIDENCE, Journal, JournalFull, partition_of, read_entries
 from cleaner.engine.leftovers import Swept, sweep_log_dir
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import OnlyCopies
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from cleaner.engine.executor import Executor
 
 _Entry = OffsetIndexEntry | TimeIndexEntry | None
-EVIDENCE: Final = "evidence"
-"""The kind of the journal's line."""
 
 
 @dataclass(slots=True)

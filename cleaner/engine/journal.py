@@ -35,6 +35,8 @@ GUARDED: Final = "guarded"
 """The kind of the line that follows the line of a compaction if a guard rail then held the compaction back."""
 DROPPED: Final = "dropped"
 """The kind of the line that follows the line of a compaction, with the number of records dropped without a key."""
+EVIDENCE: Final = "evidence"
+"""The kind of the line that notes files of missing records; it announces no step."""
 REPLACING: Final = ("compact", "erase", "repack")
 """The kinds of lines that name the logs that they replace, as ``SOURCES``."""
 SOURCES: Final = "sources"

@@ -35,6 +35,7 @@ from policies.findings.findings import (
     RepairGroup,
     Standing,
 )
+from policies.reasons import moment
 from storage.anomalies import Anomaly, SeenAnomaly
 from storage.names import FileKind, segment_file_name
 
@@ -370,6 +371,8 @@ class EmptiedSegment(NamedTuple):
     index_name: str
     is_gone: bool
     """Whether the ``.log`` is gone, and does not wait as ``.deleted``; else it is empty."""
+    deletion_ms: int | None = None
+    """When a deletion of ours began that was to take this segment and all below it, and did not end; None if none."""
 
 
 def missing_record_findings(
@@ -412,8 +415,16 @@ def missing_record_findings(
     for base_offset, one in without_records.items():
         if base_offset >= log_start_offset and any(_is_between(base_offset, *gap) for gap in gaps):
             text = f"{one.index_name} has entries, and {'no .log' if one.is_gone else 'its .log is empty'}"
-            found.append(_lost(log.directory, base_offset, base_offset, text, is_gone=one.is_gone))
+            lost = _lost(log.directory, base_offset, base_offset, text, is_gone=one.is_gone)
+            found.append(lost if one.deletion_ms is None else _as_begun(lost, one.deletion_ms))
     return found
+
+
+def _as_begun(lost: Finding, deletion_ms: int) -> Finding:
+    """Return a finding that says that a power loss within a deletion may have left the older segments alone."""
+    text = f"{lost.text} A deletion that was to take this segment and all below it began at {moment(deletion_ms)}."
+    remedy = f"If logcleaner clean -n deletes all below it, the next clean ends that deletion. Else: {lost.remedy}"
+    return lost._replace(text=text, remedy=remedy)
 
 
 def _named_behind(tail: IndexedTail, next_offset: int, due_offset: int | None) -> Iterator[str]:

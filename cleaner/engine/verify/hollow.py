@@ -4,10 +4,12 @@ records, and whatever states offsets behind the end of a log.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from cleaner.engine.journal import EVIDENCE, partition_of, read_journal
 from policies.findings.findings import Circumstances, LogHistory, Noted
 from policies.findings.of_files import EmptiedSegment, HollowSwapFacts
 from policies.findings.of_log_dir import LogClaims, PartitionNames
@@ -15,7 +17,7 @@ from storage.errors import LogCleanerError
 from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing
 from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
-from storage.names import FileKind, FileState, segment_file_name
+from storage.names import FileKind, FileState, parse_topic_partition, segment_file_name
 from storage.segment import Segment, SegmentFile
 
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
@@ -69,7 +71,28 @@ def emptied_segments(listing: Listing) -> Iterator[EmptiedSegment]:
         base_offset = file.name.base_offset
         if base_offset not in told and has_entries(file):
             told.add(base_offset)
-            yield EmptiedSegment(base_offset, file.file_name, is_gone=base_offset not in empty)
+            is_gone = base_offset not in empty
+            deletion_ms = _begun_deletion_ms(listing, base_offset) if is_gone else None
+            yield EmptiedSegment(base_offset, file.file_name, is_gone, deletion_ms)
+
+
+def _begun_deletion_ms(listing: Listing, base_offset: int) -> int | None:
+    """Return when a deletion began that was to take a segment, epoch ms; None if it is none that waits for its end.
+
+    The newest line of the partition must tell of it, and name every segment below its new log start: then all that it
+    left, and no more, goes with it. Raises: UnreadableFile.
+    """
+    of_it = parse_topic_partition(listing.directory.name)
+    told = (e for e in read_journal(listing.directory.parent) if partition_of(e) == of_it and e["what"] != EVIDENCE)
+    newest = deque(told, maxlen=1)
+    if of_it is None or not newest or newest[0]["what"] != "delete":
+        return None
+    try:
+        named, start = {one["base_offset"] for one in newest[0]["segments"]}, newest[0]["log_start_offset"]
+        left = {one.base_offset for one in listing.segments if one.base_offset < start}
+    except (KeyError, TypeError):
+        return None
+    return newest[0]["time_ms"] if base_offset in named and left and left <= named else None
 
 
 def lone_indexes(listing: Listing) -> list[SegmentFile]:

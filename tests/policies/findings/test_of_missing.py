@@ -98,3 +98,14 @@ def test_a_log_that_ends_below_what_a_checkpoint_states_has_nothing_made_of_it()
     target = Target("/d/a-0/00000000000000000000.snapshot", RepairKind.SNAPSHOT, ("X",))
     facts = RepairFacts(target, 16, 8, stated_above=(("replication-offset-checkpoint", 7),))
     assert repair(facts).code is RepairCode.RECORDS_MISSING
+
+
+def test_begun_deletion_is_told_beside_the_loss_which_stays_one() -> None:
+    (lost,) = missing_record_findings(HOLED, [GONE._replace(base_offset=15)], (), 0, None)
+    (told,) = missing_record_findings(HOLED, [GONE._replace(base_offset=15, deletion_ms=1_000)], (), 0, None)
+    assert (told.code, told.harm, told.path) == (lost.code, lost.harm, lost.path)
+    assert told.text.endswith(
+        "A deletion that was to take this segment and all below it began at 1970-01-01T00:00:01Z."
+    )
+    assert told.remedy.startswith("If logcleaner clean -n deletes all below it,")
+    assert told.remedy.endswith(lost.remedy)

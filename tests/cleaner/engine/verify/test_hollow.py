@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.journal import encode_entry
 from cleaner.engine.verify.hollow import (
     claims_on,
     emptied_segments,
@@ -21,6 +22,7 @@ from policies.findings.findings import NOTHING_NOTED, Circumstances
 from policies.findings.of_files import EmptiedSegment
 from policies.findings.of_log_dir import PartitionNames
 from storage.log.listing import list_partition
+from storage.names import JOURNAL_FILE
 from tests.partition_dirs import PartitionDir, keyed
 from tests.policies.findings.logs import log, segment
 
@@ -64,6 +66,34 @@ def test_index_files_of_a_segment_without_records_are_traces(
     assert list(emptied_segments(listing)) == expected
     assert sorted(file.file_name for file in lone_indexes(listing)) == sorted(name(5, suffix) for suffix in lone)
     assert names_in(listing).others == ()
+
+
+def deletion(*bases: int, what: str = "delete", start: int = 8) -> dict[str, object]:
+    named = [{"base_offset": base} for base in bases]
+    return {"time_ms": 7, "what": what, "partition": "orders-0", "segments": named, "log_start_offset": start}
+
+
+@pytest.mark.parametrize(
+    ("lines", "deletion_ms"),
+    [
+        ([], None),
+        ([deletion(0, 2, 5)], 7),
+        ([deletion(0, 2, 5), deletion(what="evidence")], 7),
+        ([deletion(0, 2, 5), {**deletion(what="compact"), "partition": "clicks-0"}], 7),
+        ([deletion(0, 2, 5), deletion(what="restore")], None),  # it ended, or did not
+        ([deletion(0, 2)], None),  # it did not name the segment
+        ([deletion(2, 5)], None),  # nor what is left of others below it
+        ([deletion(5, start=0)], None),  # it ended
+        ([{"time_ms": 7, "what": "delete", "partition": "orders-0"}], None),
+    ],
+)
+def test_a_deletion_that_a_power_loss_stopped_is_known_by_the_newest_line(
+    made: PartitionDir, lines: list[dict[str, object]], deletion_ms: int | None
+) -> None:
+    assert made.path.name == "orders-0"
+    (made.path / name(5, ".index")).write_bytes(ENTRY)
+    (made.path.parent / JOURNAL_FILE).write_bytes(b"".join(map(encode_entry, lines)))
+    assert [one.deletion_ms for one in emptied_segments(list_partition(made.path))] == [deletion_ms]
 
 
 def test_a_segment_that_is_no_plain_file_is_strange_and_its_indexes_are_not_alone(made: PartitionDir) -> None:
