@@ -99,8 +99,10 @@ def case_of(planned: PartitionPlan, seen: Observations, request: Request, broker
         seen: the known facts beside those of the plan.
         request, broker: as for the plan.
     """
-    confirmed = replace(request, confirmed=True)
-    intended = plan_partition(planned.facts, planned.waiting or planned.policy, confirmed, broker)
+    intended = planned
+    if planned.guard is not None or planned.waiting is not None:  # else there is nothing that a person could confirm
+        confirmed = replace(request, confirmed=True)
+        intended = plan_partition(planned.facts, planned.waiting or planned.policy, confirmed, broker)
     planned = replace(planned, facts=intended.facts)  # with the high watermark that --assume-committed gave it
     return Case(planned, intended, _fates(planned, intended, seen, request), seen, request, broker)
 

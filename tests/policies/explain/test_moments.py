@@ -10,11 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policies.config.policy import TopicPolicy
+from policies.config.policy import BrokerPolicy, TopicPolicy
 from policies.explain.changes import ChangeCode
+from policies.explain.fates import case_of
 from policies.explain.observations import ActiveUse
 from policies.explain.rolling import jitter_max_ms, roll_of
-from policies.plan import PartitionPlan
+from policies.plan import PartitionPlan, Request
+from policies.planning import plan_partition
 from policies.reasons import INT64_MAX, Action, ReasonCode
 from policies.retention import retention
 from storage.log.config import LogConfig
@@ -43,6 +45,14 @@ COUNTED_BY_FILE_NO_MORE: Final = drawn(
     a_policy(retention_ms=20, retention_future_timestamps="mtime"),
 )
 """The second segment expires by its file time, until its newest record no longer lies in the future."""
+
+
+@settings(max_examples=EXAMPLES_MAX)
+@given(partitions(), st.booleans())
+def test_the_intended_plan_is_that_of_a_run_that_a_person_confirms(found: Drawn, confirmed: bool) -> None:
+    asked = Request(NOW_MS, confirmed=confirmed)
+    planned = plan_partition(found.facts, found.policy, asked)
+    assert case_of(planned, found.seen, asked, BrokerPolicy()).intended == found.planned(NOW_MS)
 
 
 @settings(max_examples=EXAMPLES_MAX)

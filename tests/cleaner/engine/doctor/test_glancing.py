@@ -34,8 +34,12 @@ def made(tmp_path: Path) -> PartitionDir:
 
 
 def glance(made: PartitionDir, circumstances: Circumstances = CLEAN, end: LogEnd | None = None, **named: Any) -> Glance:
-    given = {"is_unfinished": False, "keys": None} | named
-    return glance_at(Glanced.at(list_partition(made.path)), circumstances, end or LogEnd(3, 0), **given)
+    """Look twice: as every command does, and as the doctor does, which reads what is small at once."""
+    given, listing = {"is_unfinished": False, "keys": None} | named, list_partition(made.path)
+    glances = [Glanced.at(listing, small, with_keys=True) for small in (None, SmallSegments())]
+    one, other = (glance_at(glanced, circumstances, end or LogEnd(3, 0), **given) for glanced in glances)
+    assert one == other
+    return one
 
 
 def test_a_glance_knows_sizes_ends_and_the_first_epoch_of_each_segment(made: PartitionDir) -> None:
