@@ -8,7 +8,7 @@ Source:     Kafka 4.3 ``LogLoader``, ``LogSegment.recover``, ``ProducerStateMana
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -200,8 +200,9 @@ class Loading:
         self._add(base)
 
     def _add(self, base: int) -> None:
-        if base not in self.bases:
-            insort(self.bases, base)
+        place = bisect_left(self.bases, base)  # a partition may have a hundred thousand segments
+        if self.bases[place : place + 1] != [base]:
+            self.bases.insert(place, base)
 
     def _txn_index_failure(self, base: int, name: str) -> KafkaFailure | None:
         return self._contents.txn_index_failure(self._name_before(name), base) if name in self.files.sizes else None

@@ -18,6 +18,7 @@ from policies.preflight.facts import (
     Replicas,
 )
 from policies.preflight.identity import Identities
+from policies.preflight.loading import Loading
 from policies.preflight.prediction import StartSurroundings, predict
 from policies.preflight.start import LogStart, PartitionFate, Start, StartStepKind
 from storage.names import TopicPartition
@@ -373,3 +374,20 @@ def test_partition_without_a_directory_begins_in_the_log_dir_that_the_metadata_s
     start = predict(dirs, StartSurroundings(KAFKA_4, identities, "/first", None, replicas))
     assert [one.path for one in start.log_dirs if one.steps] == here
     assert [str(one) for one in start.unplaced] == anywhere
+
+
+class Ascending(list[int]):
+    """Base offsets that nobody may compare one by one: with n segments there would be n * n comparisons."""
+
+    def __contains__(self, _: object) -> bool:
+        raise AssertionError("every segment is compared with every other")
+
+
+def test_the_loading_of_very_many_segments_compares_none_with_every_other() -> None:
+    names = [name for base in (10, 0, 20, 30) for name in segment(base)]
+    files = tuple(FileBefore(name, 100) for name in (*names, *segment(10, ".snapshot"), "+00000000000000000020.log"))
+    before = PartitionBefore("orders-0", ORDERS, files, None, ReadTopicId(TOPIC_ID), FakeContents())
+    loading = Loading(before, is_clean=True, recovery_point=40, log_start=0)
+    loading.bases = Ascending()
+    loading.run()
+    assert loading.bases == [0, 10, 20, 30]
