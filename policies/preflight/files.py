@@ -8,6 +8,7 @@ Source: Kafka ``LocalLog.parseTopicPartitionName``, ``LogFileUtils.offsetFromFil
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+SNAPSHOT: Final = ".snapshot"
 SNAPSHOT_DELETED: Final = ".checkpoint.deleted"
 OFFSET_MAX: Final = (1 << 63) - 1
 _PARTITION: Final = re.compile(r"[+-]?\d+", re.ASCII)
@@ -44,10 +46,29 @@ class Files:
         self.steps: list[StartStep] = []
         self.renamed: dict[str, str] = {}
         """The present names of the files that got other names."""
+        named = [name for name in self.sizes if name.endswith(SNAPSHOT)]
+        self._snapshots = sorted(offset for name in named if (offset := _snapshot_offset(name)) is not None)
+        """The offsets of the producer snapshots that Kafka named, ascending: it asks for them before each recovery of
+        one of perhaps a hundred thousand segments."""
+        self._has_odd_snapshots = len(self._snapshots) < len(named)
 
     def names(self) -> list[str]:
         """Return the names, sorted as Kafka sorts them."""
         return sorted(self.sizes)
+
+    def snapshots(self) -> list[int]:
+        """Return the offsets of the producer snapshots, ascending. Raises: LoadingStopped where a name is no offset."""
+        if self._has_odd_snapshots:
+            return sorted({base_offset_of(name) for name in self.names() if name.endswith(SNAPSHOT)})
+        return self._snapshots.copy()
+
+    def write_snapshot(self, offset: int, why: str) -> None:
+        """Write a producer snapshot; one that is there is written anew without a step."""
+        name = snapshot_name(offset)
+        if name not in self.sizes:
+            self.note(StartStepKind.WRITE, name, why)
+            add_to(self._snapshots, offset)
+        self.sizes[name] = 0
 
     def net_steps(self) -> tuple[StartStep, ...]:
         """Return the steps, without files that are both deleted and written anew, as producer snapshots are."""
@@ -63,13 +84,13 @@ class Files:
 
     def delete(self, name: str, why: str) -> None:
         """Unlink a file at once."""
-        size_bytes = self.sizes.pop(name, None)
+        size_bytes = self._taken(name)
         if size_bytes is not None:
             self.note(StartStepKind.DELETE, name, why, size_bytes=size_bytes)
 
     def retire(self, name: str, why: str) -> None:
         """Rename a file to ``.deleted``; it is unlinked after the delay."""
-        size_bytes = self.sizes.pop(name, None)
+        size_bytes = self._taken(name)
         if size_bytes is not None:
             self.waiting.add(name + DELETED)
             self.note(StartStepKind.DELETE_LATER, name, why, size_bytes=size_bytes)
@@ -78,6 +99,7 @@ class Files:
         """Give a file another name; what had that name is gone."""
         self.sizes[target] = self.sizes.pop(name)
         self.renamed[target] = name
+        self._has_odd_snapshots |= target.endswith(SNAPSHOT)
         self.note(StartStepKind.RENAME, name, why)
 
     def create(self, name: str, why: str) -> None:
@@ -85,6 +107,13 @@ class Files:
         if name not in self.sizes:
             self.sizes[name] = 0
             self.note(StartStepKind.CREATE, name, why)
+
+    def _taken(self, name: str) -> int | None:
+        """Take a file out. Return its size; None if it is not there."""
+        size_bytes = self.sizes.pop(name, None)
+        if size_bytes is not None and name.endswith(SNAPSHOT) and (offset := _snapshot_offset(name)) is not None:
+            remove_from(self._snapshots, offset)
+        return size_bytes
 
 
 def parse_kafka_name(name: str, *, knows_stray: bool = True) -> TopicPartition | None:
@@ -153,4 +182,25 @@ def names_of(base_offset: int) -> SegmentNames:
 
 def snapshot_name(offset: int) -> str:
     """Return the name of a producer snapshot."""
-    return f"{offset:020d}.snapshot"
+    return f"{offset:020d}{SNAPSHOT}"
+
+
+def _snapshot_offset(name: str) -> int | None:
+    """Return the offset of a producer snapshot that Kafka named; None for another name."""
+    offset = offset_if_any(name)
+    return offset if offset is not None and snapshot_name(offset) == name else None
+
+
+def add_to(ascending: list[int], offset: int) -> None:
+    """Put an offset into a list in its place, unless it is there."""
+    place = bisect_left(ascending, offset)  # a partition may have a hundred thousand segments
+    if ascending[place : place + 1] != [offset]:
+        ascending.insert(place, offset)
+
+
+def remove_from(ascending: list[int], offset: int) -> bool:
+    """Take an offset out of an ascending list. Return whether it was there."""
+    place = bisect_left(ascending, offset)
+    is_there = ascending[place : place + 1] == [offset]
+    del ascending[place : place + is_there]
+    return is_there

@@ -8,7 +8,7 @@ Source:     Kafka 4.3 ``LogLoader``, ``LogSegment.recover``, ``ProducerStateMana
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,10 +23,12 @@ from policies.preflight.files import (
     Files,
     LoadingStopped,
     SegmentNames,
+    add_to,
     base_offset_of,
     log_name,
     names_of,
     offset_if_any,
+    remove_from,
     snapshot_name,
 )
 from policies.preflight.start import StartStepKind
@@ -197,12 +199,7 @@ class Loading:
                 self._recover_segment(base)
             elif failure:
                 raise LoadingStopped(failure, names.txn_index)
-        self._add(base)
-
-    def _add(self, base: int) -> None:
-        place = bisect_left(self.bases, base)  # a partition may have a hundred thousand segments
-        if self.bases[place : place + 1] != [base]:
-            self.bases.insert(place, base)
+        add_to(self.bases, base)
 
     def _txn_index_failure(self, base: int, name: str) -> KafkaFailure | None:
         return self._contents.txn_index_failure(self._name_before(name), base) if name in self.files.sizes else None
@@ -288,8 +285,9 @@ class Loading:
         return [base for base in self.bases if floor is None or base >= floor]
 
     def _retire(self, bases: list[int], why: str) -> None:
+        going = set(bases)
+        self.bases = [base for base in self.bases if base not in going]
         for base in bases:
-            self.bases.remove(base)
             log = log_name(base)
             if self.files.sizes[log]:
                 size_bytes = self.files.sizes[log]
@@ -387,10 +385,7 @@ class Producers:
         self._files, self._contents, self._fresh = files, contents, fresh
         self.map_end = 0
         self._snap_end = 0
-        self._snapshots = self._listed()
-
-    def _listed(self) -> set[int]:
-        return {base_offset_of(name) for name in self._files.names() if name.endswith(".snapshot")}
+        self._snapshots = files.snapshots()
 
     def rebuild(
         self, bases: Sequence[int], log_start: int, end_offset: int, replay: Replay, *, trusts_absence: bool
@@ -427,15 +422,15 @@ class Producers:
         self.write()
 
     def _truncate(self, log_start: int, end_offset: int) -> None:
-        for offset in sorted(self._snapshots):
-            if offset > end_offset or offset <= log_start:
-                self._delete(offset, "lies outside the log, or at its start")
+        first, end = bisect_right(self._snapshots, log_start), bisect_right(self._snapshots, end_offset)
+        for offset in (*self._snapshots[:first], *self._snapshots[max(first, end) :]):
+            self._delete(offset, "lies outside the log, or at its start")
         if end_offset == self.map_end:
             self.map_end = max(self.map_end, log_start)
-            self._snap_end = max(self._snapshots, default=log_start)
+            self._snap_end = self._snapshots[-1] if self._snapshots else log_start
             return
         while self._snapshots:
-            newest = max(self._snapshots)
+            newest = self._snapshots[-1]
             if newest in self._fresh or self._contents.snapshot_is_valid(snapshot_name(newest)):
                 self.map_end = self._snap_end = newest
                 return
@@ -445,19 +440,16 @@ class Producers:
     def write(self) -> None:
         """Write a snapshot of the state, unless there is one."""
         if self.map_end > self._snap_end:
-            name = snapshot_name(self.map_end)
-            if name not in self._files.sizes:
-                self._files.note(StartStepKind.WRITE, name, "the producer state at that offset")
-            self._files.sizes[name] = 0
+            self._files.write_snapshot(self.map_end, "the producer state at that offset")
             self._fresh.add(self.map_end)
-            self._snapshots.add(self.map_end)
+            add_to(self._snapshots, self.map_end)
             self._snap_end = self.map_end
 
     def remove_strays(self, bases: Sequence[int]) -> None:
         """Delete the snapshots at which no segment begins, but for the newest, if that lies behind all segments."""
         kept: int | None = None
-        self._snapshots = self._listed()
-        for offset in sorted(self._snapshots - set(bases)):
+        self._snapshots, begin = self._files.snapshots(), set(bases)
+        for offset in [offset for offset in self._snapshots if offset not in begin]:
             if kept is not None:
                 self._delete(kept, "no segment begins there")
             kept = offset
@@ -467,23 +459,22 @@ class Producers:
     def retire(self, bases: Sequence[int]) -> None:
         """Have the snapshots of segments that go wait for their deletion, too."""
         for base in bases:
-            if base in self._snapshots:
-                self._snapshots.discard(base)
+            if remove_from(self._snapshots, base):
                 self._files.retire(snapshot_name(base), "its segment goes")
 
     def start_at(self, offset: int) -> None:
         """Forget everything: the log begins anew."""
-        for known in sorted(self._snapshots):
+        for known in self._snapshots.copy():
             self._delete(known, "the log begins anew")
         self._snap_end, self.map_end = 0, offset
 
     def _delete(self, offset: int, why: str) -> None:
-        self._snapshots.discard(offset)
+        remove_from(self._snapshots, offset)
         self._fresh.discard(offset)
         self._files.delete(snapshot_name(offset), why)
 
 
 def _in_range(bases: Sequence[int], from_offset: int, to_offset: int) -> list[int]:
     """Return the segments from the one that holds an offset on. Source: Kafka ``LogSegments.values``."""
-    floor = max((base for base in bases if base <= from_offset), default=None)
-    return [base for base in bases if (floor is None or base >= floor) and base < to_offset]
+    first = max(bisect_right(bases, from_offset) - 1, 0)
+    return list(bases[first : bisect_left(bases, to_offset)])

@@ -25,6 +25,7 @@ from policies.preflight.files import (
     OFFSET_MAX,
     SWAP,
     LoadingStopped,
+    add_to,
     base_offset_of,
     log_name,
     names_of,
@@ -258,7 +259,8 @@ class OldLoading(Loading):
             producers.map_end = found.producers_end
         producers.write()
         end = base if found.next_offset is None else found.next_offset
-        replaced = [old for old in self.bases if base <= old < end or old == self._floor(base)] if end > base else []
+        floor = self._floor(base)
+        replaced = [old for old in self.bases if base <= old < end or old == floor] if end > base else []
         replaced = [old for old in replaced if self._end_of(old) > base]
         for old in replaced:
             self.bases.remove(old)
@@ -269,7 +271,7 @@ class OldLoading(Loading):
         if found.aborts:
             self.files.sizes[names_of(base).txn_index] = 0
         self._recovered[base] = found
-        self._add(base)
+        add_to(self.bases, base)
 
     def _floor(self, offset: int) -> int | None:
         return max((base for base in self.bases if base <= offset), default=None)

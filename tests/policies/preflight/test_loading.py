@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,6 +17,7 @@ from policies.preflight.facts import (
     Release,
     Replicas,
 )
+from policies.preflight.files import Files
 from policies.preflight.identity import Identities
 from policies.preflight.loading import Loading
 from policies.preflight.prediction import StartSurroundings, predict
@@ -391,3 +392,57 @@ def test_the_loading_of_very_many_segments_compares_none_with_every_other() -> N
     loading.bases = Ascending()
     loading.run()
     assert loading.bases == [0, 10, 20, 30]
+
+
+class Looks(list[int]):
+    """Base offsets, and how often somebody looked at all of them."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.count += 1
+        return super().__iter__()
+
+
+def looks_at_all(segments: int, monkeypatch: pytest.MonkeyPatch, *, is_clean: bool) -> tuple[int, int]:
+    """Return how often a loading that recovers each segment looks at all names, and at all segments."""
+    suffixes = (".log", ".timeindex", ".snapshot") if is_clean else (".log", ".index", ".timeindex", ".snapshot")
+    names = [name for base in range(0, segments * 10, 10) for name in segment(base, *suffixes)]
+    files = tuple(FileBefore(name, 100) for name in names)
+    before = PartitionBefore("orders-0", ORDERS, files, None, ReadTopicId(TOPIC_ID), FakeContents())
+    asked: list[Files] = []
+    names_of = Files.names
+    monkeypatch.setattr(Files, "names", lambda self: asked.append(self) or names_of(self))
+    loading = Loading(before, is_clean=is_clean, recovery_point=0, log_start=0)
+    loading.bases = bases = Looks()
+    loading.run()
+    assert [step.file for step in loading.files.steps if step.kind is StartStepKind.RECOVER] == [
+        name for name in names if name.endswith(".log")
+    ]
+    monkeypatch.undo()
+    return len(asked), bases.count
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_recovery_of_very_many_segments_looks_at_all_of_them_no_more_often(
+    monkeypatch: pytest.MonkeyPatch, is_clean: bool
+) -> None:
+    """Somebody removed every ``.index``, or the recovery point is lost: each segment is recovered."""
+    assert looks_at_all(60, monkeypatch, is_clean=is_clean) == looks_at_all(6, monkeypatch, is_clean=is_clean)
+
+
+def test_snapshots_of_a_directory_are_told_after_every_step() -> None:
+    files = Files([FileBefore(name, 1) for name in (*segment(10, ".snapshot"), *segment(30, ".snapshot"), "x.log")])
+    files.write_snapshot(20, "why")
+    files.write_snapshot(20, "why")
+    files.delete(*segment(10, ".snapshot"), "why")
+    files.delete(*segment(40, ".snapshot"), "why")
+    assert files.snapshots() == [20, 30]
+    files.retire(*segment(30, ".snapshot"), "why")
+    assert files.snapshots() == [20]
+    assert [step.kind for step in files.steps] == [
+        StartStepKind.WRITE, StartStepKind.DELETE, StartStepKind.DELETE_LATER
+    ]  # fmt: skip
+    odd = Files([FileBefore(name, 1) for name in ("+5.snapshot", *segment(5, ".snapshot"), *segment(7, ".snapshot"))])
+    odd.delete(*segment(5, ".snapshot"), "why")
+    assert odd.snapshots() == [5, 7]
