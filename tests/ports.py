@@ -14,10 +14,10 @@ _DRAW: Final = random.SystemRandom()  # the workers of one run, and their seeded
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on, and that the system gives to no client.
+    """Return a port of the loopback that nobody listens on, below those that the system gives to clients.
 
     A client that connects again and again to a stopped server may get the server's own port, and keep it: the client
-    then talks to itself, and the server does not start. So no port of the range that clients get is returned.
+    then talks to itself, and the server does not start. Where clients get nearly all ports, one of theirs is returned.
     """
     first_of_clients = int(_OF_CLIENTS.read_text(encoding="ascii").split()[0])
     while True:

@@ -8,8 +8,8 @@ Source: Kafka ``LocalLog.parseTopicPartitionName``, ``LogFileUtils.offsetFromFil
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from policies.preflight.facts import FileBefore, KafkaFailure
@@ -196,6 +196,11 @@ def add_to(ascending: list[int], offset: int) -> None:
     place = bisect_left(ascending, offset)  # a partition may have a hundred thousand segments
     if ascending[place : place + 1] != [offset]:
         ascending.insert(place, offset)
+
+
+def floor_place(ascending: Sequence[int], offset: int) -> int:
+    """Return the place of the last base offset at or below an offset; 0 if all lie above it."""
+    return max(bisect_right(ascending, offset) - 1, 0)
 
 
 def remove_from(ascending: list[int], offset: int) -> bool:

@@ -25,6 +25,7 @@ from policies.preflight.files import (
     SegmentNames,
     add_to,
     base_offset_of,
+    floor_place,
     log_name,
     names_of,
     offset_if_any,
@@ -279,10 +280,7 @@ class Loading:
                 return
 
     def _from(self, offset: int) -> list[int]:
-        if offset == OFFSET_MAX:
-            return []
-        floor = max((base for base in self.bases if base <= offset), default=None)
-        return [base for base in self.bases if floor is None or base >= floor]
+        return [] if offset == OFFSET_MAX else self.bases[floor_place(self.bases, offset) :]
 
     def _retire(self, bases: list[int], why: str) -> None:
         going = set(bases)
@@ -476,5 +474,4 @@ class Producers:
 
 def _in_range(bases: Sequence[int], from_offset: int, to_offset: int) -> list[int]:
     """Return the segments from the one that holds an offset on. Source: Kafka ``LogSegments.values``."""
-    first = max(bisect_right(bases, from_offset) - 1, 0)
-    return list(bases[first : bisect_left(bases, to_offset)])
+    return list(bases[floor_place(bases, from_offset) : bisect_left(bases, to_offset)])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.anomalies import (
     ABORT,
@@ -58,8 +59,14 @@ def empty_batches_in(table: Table) -> tuple[int, int]:
     """Return how many batches of v2 hold no record, and are no markers, and their bytes."""
     if table["record_count"].all():
         return 0, 0
-    empty = (table["record_count"] == 0) & (table["attributes"] & CONTROL == 0)
+    empty = are_empty(table)
     return int(empty.sum()), int(table["size"][empty].sum())
+
+
+def are_empty(table: Table) -> npt.NDArray[np.bool_]:
+    """Return of each batch of v2 whether it holds no record, and is no marker."""
+    empty: npt.NDArray[np.bool_] = (table["record_count"] == 0) & (table["attributes"] & CONTROL == 0)
+    return empty
 
 
 class BatchHistory:

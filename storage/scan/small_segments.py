@@ -27,7 +27,7 @@ from storage.log.end import SegmentEdges, SegmentEnd
 from storage.names import FileKind
 from storage.records.v2 import ATTRIBUTE_TRANSACTIONAL, NO_TIMESTAMP, OFFSET_MAX, V2_HEADER_BYTES, parse_header
 from storage.scan.files import Buffer
-from storage.scan.segment_contents import TxnSteps
+from storage.scan.segment_contents import TxnSteps, are_empty
 from storage.scan.slices import Slice
 from storage.segment import Segment, reading
 
@@ -226,7 +226,7 @@ def _are_segments(table: Table, firsts: Integers, starts: Integers, bases: Integ
 
 def _empty_batches(table: Table, firsts: Integers) -> tuple[list[int], list[int]]:
     """Return of each segment what ``empty_batches_in`` does."""
-    empty = (table["record_count"] == 0) & (table["attributes"] & CONTROL == 0)
+    empty = are_empty(table)
     bytes_ = np.where(empty, table["size"], 0)
     return np.add.reduceat(empty, firsts, dtype=np.int64).tolist(), np.add.reduceat(bytes_, firsts).tolist()
 

@@ -66,18 +66,19 @@ def emptied_segments(listing: Listing) -> Iterator[EmptiedSegment]:
     """
     empty = {segment.base_offset: segment for segment in listing.segments if not segment.size_bytes}
     of_empty = [file for segment in empty.values() for kind in _INDEXES if (file := segment.files.get(kind))]
-    told: set[int] = set()
+    told: dict[int, str] = {}
     for file in (*of_empty, *lone_indexes(listing)):
         base_offset = file.name.base_offset
         if base_offset not in told and has_entries(file):
-            told.add(base_offset)
-            is_gone = base_offset not in empty
-            deletion_ms = _begun_deletion_ms(listing, base_offset) if is_gone else None
-            yield EmptiedSegment(base_offset, file.file_name, is_gone, deletion_ms)
+            told[base_offset] = file.file_name
+    deletions = _begun_deletions(listing) if told.keys() - empty.keys() else {}
+    for base_offset, index_name in told.items():
+        is_gone = base_offset not in empty
+        yield EmptiedSegment(base_offset, index_name, is_gone, deletions.get(base_offset) if is_gone else None)
 
 
-def _begun_deletion_ms(listing: Listing, base_offset: int) -> int | None:
-    """Return when a deletion began that was to take a segment, epoch ms; None if it is none that waits for its end.
+def _begun_deletions(listing: Listing) -> dict[int, int]:
+    """Return for each segment that a deletion was to take when that began, epoch ms; none if it waits for no end.
 
     The newest line of the partition must tell of it, and name every segment below its new log start: then all that it
     left, and no more, goes with it. Raises: UnreadableFile.
@@ -86,13 +87,13 @@ def _begun_deletion_ms(listing: Listing, base_offset: int) -> int | None:
     told = (e for e in read_journal(listing.directory.parent) if partition_of(e) == of_it and e["what"] != EVIDENCE)
     newest = deque(told, maxlen=1)
     if of_it is None or not newest or newest[0]["what"] != "delete":
-        return None
+        return {}
     try:
         named, start = {one["base_offset"] for one in newest[0]["segments"]}, newest[0]["log_start_offset"]
         left = {one.base_offset for one in listing.segments if one.base_offset < start}
     except (KeyError, TypeError):
-        return None
-    return newest[0]["time_ms"] if base_offset in named and left and left <= named else None
+        return {}
+    return dict.fromkeys(named, newest[0]["time_ms"]) if left and left <= named else {}
 
 
 def lone_indexes(listing: Listing) -> list[SegmentFile]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -377,6 +377,12 @@ def test_partition_without_a_directory_begins_in_the_log_dir_that_the_metadata_s
     assert [str(one) for one in start.unplaced] == anywhere
 
 
+def a_loading(names: Sequence[str], recovery_point: int, *, is_clean: bool) -> Loading:
+    files = tuple(FileBefore(name, 100) for name in names)
+    before = PartitionBefore("orders-0", ORDERS, files, None, ReadTopicId(TOPIC_ID), FakeContents())
+    return Loading(before, is_clean=is_clean, recovery_point=recovery_point, log_start=0)
+
+
 class Ascending(list[int]):
     """Base offsets that nobody may compare one by one: with n segments there would be n * n comparisons."""
 
@@ -386,9 +392,7 @@ class Ascending(list[int]):
 
 def test_the_loading_of_very_many_segments_compares_none_with_every_other() -> None:
     names = [name for base in (10, 0, 20, 30) for name in segment(base)]
-    files = tuple(FileBefore(name, 100) for name in (*names, *segment(10, ".snapshot"), "+00000000000000000020.log"))
-    before = PartitionBefore("orders-0", ORDERS, files, None, ReadTopicId(TOPIC_ID), FakeContents())
-    loading = Loading(before, is_clean=True, recovery_point=40, log_start=0)
+    loading = a_loading([*names, *segment(10, ".snapshot"), "+00000000000000000020.log"], 40, is_clean=True)
     loading.bases = Ascending()
     loading.run()
     assert loading.bases == [0, 10, 20, 30]
@@ -408,12 +412,10 @@ def looks_at_all(segments: int, monkeypatch: pytest.MonkeyPatch, *, is_clean: bo
     """Return how often a loading that recovers each segment looks at all names, and at all segments."""
     suffixes = (".log", ".timeindex", ".snapshot") if is_clean else (".log", ".index", ".timeindex", ".snapshot")
     names = [name for base in range(0, segments * 10, 10) for name in segment(base, *suffixes)]
-    files = tuple(FileBefore(name, 100) for name in names)
-    before = PartitionBefore("orders-0", ORDERS, files, None, ReadTopicId(TOPIC_ID), FakeContents())
     asked: list[Files] = []
     names_of = Files.names
     monkeypatch.setattr(Files, "names", lambda self: asked.append(self) or names_of(self))
-    loading = Loading(before, is_clean=is_clean, recovery_point=0, log_start=0)
+    loading = a_loading(names, 0, is_clean=is_clean)
     loading.bases = bases = Looks()
     loading.run()
     assert [step.file for step in loading.files.steps if step.kind is StartStepKind.RECOVER] == [

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cleaner.engine.journal import encode_entry
+from cleaner.engine.verify import hollow
 from cleaner.engine.verify.hollow import (
     claims_on,
     emptied_segments,
@@ -94,6 +95,19 @@ def test_a_deletion_that_a_power_loss_stopped_is_known_by_the_newest_line(
     (made.path / name(5, ".index")).write_bytes(ENTRY)
     (made.path.parent / JOURNAL_FILE).write_bytes(b"".join(map(encode_entry, lines)))
     assert [one.deletion_ms for one in emptied_segments(list_partition(made.path))] == [deletion_ms]
+
+
+def test_the_journal_is_read_once_for_all_segments_that_are_gone(
+    made: PartitionDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for base in (5, 6, 7):
+        (made.path / name(base, ".index")).write_bytes(ENTRY)
+    (made.path.parent / JOURNAL_FILE).write_bytes(encode_entry(deletion(0, 2, 5, 7)))
+    read: list[Path] = []
+    journal = hollow.read_journal
+    monkeypatch.setattr(hollow, "read_journal", lambda log_dir: read.append(log_dir) or journal(log_dir))
+    assert [one.deletion_ms for one in emptied_segments(list_partition(made.path))] == [7, None, 7]
+    assert read == [made.path.parent]
 
 
 def test_a_segment_that_is_no_plain_file_is_strange_and_its_indexes_are_not_alone(made: PartitionDir) -> None:
