@@ -46,9 +46,11 @@ def run(command: Sequence[str]) -> Cost:
     process.wait()
     seconds = time.perf_counter() - started
     process.stdout.close()
+    # Before the check: the thread would watch forever a process that failed, and later another one of its number.
+    resident_bytes, anonymous_bytes = peaks.stop()
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    return Cost(seconds, *peaks.stop(), _used_by_children() - used_before)
+    return Cost(seconds, resident_bytes, anonymous_bytes, _used_by_children() - used_before)
 
 
 def _used_by_children() -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -23,7 +24,9 @@ def test_memory_is_that_of_the_process_whatever_its_parent_takes() -> None:
     assert cost.seconds > 0.3
 
 
-def test_a_command_that_fails_tells_what_it_said() -> None:
+def test_a_command_that_fails_tells_what_it_said_and_nobody_watches_it_any_more() -> None:
+    threads_before = threading.active_count()
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run(python("print('no space'); raise SystemExit(3)"))
     assert (failed.value.returncode, failed.value.output) == (3, b"no space\n")
+    assert threading.active_count() == threads_before
