@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from cleaner.engine.journal import EVIDENCE, partition_of, read_journal
 from policies.findings.findings import Circumstances, LogHistory, Noted
@@ -62,23 +62,43 @@ def _is_base(name: str) -> bool:
 def emptied_segments(listing: Listing) -> Iterator[EmptiedSegment]:
     """Yield the segments whose ``.log`` is empty or gone, and whose index files have entries.
 
+    What a deletion of ours left when it was stopped tells of no loss: it took the ``.log`` by policy.
+
     Raises: UnreadableFile.
     """
     empty = {segment.base_offset: segment for segment in listing.segments if not segment.size_bytes}
     of_empty = [file for segment in empty.values() for kind in _INDEXES if (file := segment.files.get(kind))]
-    told: dict[int, str] = {}
+    told: dict[int, SegmentFile] = {}
     for file in (*of_empty, *lone_indexes(listing)):
         base_offset = file.name.base_offset
         if base_offset not in told and has_entries(file):
-            told[base_offset] = file.file_name
-    deletions = _begun_deletions(listing) if told.keys() - empty.keys() else {}
-    for base_offset, index_name in told.items():
+            told[base_offset] = file
+    deletion = _newest_deletion(listing) if told.keys() - empty.keys() else None
+    for base_offset, file in told.items():
         is_gone = base_offset not in empty
-        yield EmptiedSegment(base_offset, index_name, is_gone, deletions.get(base_offset) if is_gone else None)
+        named = deletion if is_gone and deletion and base_offset in deletion.bases else None
+        if named is None or not named.took(file):
+            begun_ms = named.time_ms if named and not named.is_whole else None
+            yield EmptiedSegment(base_offset, file.file_name, is_gone, begun_ms)
 
 
-def _begun_deletions(listing: Listing) -> dict[int, int]:
-    """Return for each segment that a deletion was to take when that began, epoch ms; none if it waits for no end.
+class _Deletion(NamedTuple):
+    """The deletion of which the newest line of a partition tells."""
+
+    time_ms: int
+    bases: frozenset[int]
+    is_whole: bool
+    """Whether no segment is left below its new log start."""
+
+    def took(self, file: SegmentFile) -> bool:
+        """Return whether it took the ``.log`` of an index file, which must be older than the line: offsets can come
+        back with a new topic of the same name.
+        """
+        return self.is_whole and file.identity.mtime_ms <= self.time_ms
+
+
+def _newest_deletion(listing: Listing) -> _Deletion | None:
+    """Return the deletion that is whole, or whose end is still due; None if it waits for no end.
 
     The newest line of the partition must tell of it, and name every segment below its new log start: then all that it
     left, and no more, goes with it. Raises: UnreadableFile.
@@ -87,13 +107,14 @@ def _begun_deletions(listing: Listing) -> dict[int, int]:
     told = (e for e in read_journal(listing.directory.parent) if partition_of(e) == of_it and e["what"] != EVIDENCE)
     newest = deque(told, maxlen=1)
     if of_it is None or not newest or newest[0]["what"] != "delete":
-        return {}
+        return None
     try:
-        named, start = {one["base_offset"] for one in newest[0]["segments"]}, newest[0]["log_start_offset"]
+        time_ms, start = int(newest[0]["time_ms"]), newest[0]["log_start_offset"]
+        named = frozenset(base for one in newest[0]["segments"] if (base := one["base_offset"]) < start)
         left = {one.base_offset for one in listing.segments if one.base_offset < start}
-    except (KeyError, TypeError):
-        return {}
-    return dict.fromkeys(named, newest[0]["time_ms"]) if left and left <= named else {}
+    except (KeyError, TypeError, ValueError):
+        return None
+    return _Deletion(time_ms, named, is_whole=not left) if listing.segments and left <= named else None
 
 
 def lone_indexes(listing: Listing) -> list[SegmentFile]:

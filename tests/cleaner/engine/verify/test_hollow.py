@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -95,6 +96,32 @@ def test_a_deletion_that_a_power_loss_stopped_is_known_by_the_newest_line(
     (made.path / name(5, ".index")).write_bytes(ENTRY)
     (made.path.parent / JOURNAL_FILE).write_bytes(b"".join(map(encode_entry, lines)))
     assert [one.deletion_ms for one in emptied_segments(list_partition(made.path))] == [deletion_ms]
+
+
+@pytest.mark.parametrize(
+    ("line", "mtime_ms", "left"),
+    [
+        (deletion(5, start=8), 7, []),
+        (deletion(5, start=8), 8, [5]),  # a new topic of the same name
+        (deletion(5, start=8, what="restore"), 7, [5]),
+        (deletion(3, start=8), 7, [5]),
+        (deletion(5, start=9), 7, [5]),  # it was to take the first segment, too, and does not name it
+        (deletion(5, start=5), 7, [5]),
+    ],
+)
+def test_index_files_that_a_deletion_left_when_it_was_stopped_tell_of_no_loss(
+    tmp_path: Path, line: dict[str, object], mtime_ms: int, left: list[int]
+) -> None:
+    made = PartitionDir(tmp_path).segment(8, keyed(8, "a=1"))
+    index = made.path / name(5, ".index")
+    index.write_bytes(ENTRY)
+    os.utime(index, ns=(mtime_ms * 1_000_000,) * 2)
+    (made.path.parent / JOURNAL_FILE).write_bytes(encode_entry(line))
+    listing = list_partition(made.path)
+    assert [(one.base_offset, one.deletion_ms) for one in emptied_segments(listing)] == [(base, None) for base in left]
+    index.rename(made.path / name(9, ".index"))
+    (made.path.parent / JOURNAL_FILE).write_bytes(encode_entry(deletion(9, start=8)))
+    assert [one.base_offset for one in emptied_segments(list_partition(made.path))] == [9]
 
 
 def test_the_journal_is_read_once_for_all_segments_that_are_gone(
