@@ -34,6 +34,8 @@ class FileSeen(NamedTuple):
     """The facts about a certified file, as it is now."""
 
     is_there: bool
+    has_hash: bool = True
+    """Whether the certificate has its hash."""
     is_same: bool = False
     """Whether it begins with the certified bytes; of a sealed segment, whether it has no others."""
     is_longer: bool = False
@@ -82,6 +84,8 @@ def judge_file(seen: FileSeen) -> FileVerdict:  # noqa: PLR0911 - a table of rul
     if seen.returned_offset is not None:
         text = f"offset {seen.returned_offset} was erased and has a record again: prove-erased says of which key"
         return FileVerdict(CertifiedState.RETURNED, text)
+    if not seen.has_hash:
+        return FileVerdict(CertifiedState.REWRITTEN, "it could not be read when the certificate was made: no hash")
     if journalled:
         return FileVerdict(CertifiedState.REWRITTEN, journalled)
     if seen.is_untouched:

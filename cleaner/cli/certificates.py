@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cleaner.cli.exit_status import ExitStatus, complain
+from cleaner.cli.record_keys import OPERAND
 from cleaner.cli.showing import show
 from cleaner.journald import Level
 from storage.errors import InvalidConfig, LogCleanerError
@@ -61,7 +62,8 @@ def check_certificate_usage(args: argparse.Namespace) -> None:
             raise InvalidConfig("--check", str(args.check), "does not go with --pending")
         for name in _OF_A_DEED:
             if getattr(args, name):
-                raise InvalidConfig(option, None, f"erases nothing, so it does not go with --{name.replace('_', '-')}")
+                given = OPERAND if name == "key" else f"--{name.replace('_', '-')}"
+                raise InvalidConfig(option, None, f"erases nothing, so it does not go with {given}")
         return
     for option, given in (("--secret", args.secret), ("--sign", args.sign)):
         if given and not args.certificate:

@@ -144,8 +144,8 @@ def _erase(args: argparse.Namespace) -> int:
             asked = asked._replace(certified_as=prepared.secret.request)
             certifying = _Certifying(args, opened.cleaner, asked, prepared)
         erasure, signalled = _act(args, opened.cleaner, asked, bar, certifying)
+    written = certifying.write() if certifying else ExitStatus.DONE  # before stdout, which may take nothing
     _tell(args, erasure)
-    written = certifying.write() if certifying else ExitStatus.DONE
     return signalled or _status(erasure, is_whole=not opened.missing) or written
 
 

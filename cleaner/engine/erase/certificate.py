@@ -240,6 +240,7 @@ def _check_file(file: Mapping[str, Any]) -> None:
         _are(int, file["after"]["bytes"])
         _are(str, file["after"]["sha256"])
     for deed in file["deeds"]:
+        _are(int, deed["first_offset"], deed["last_offset"])
         for first, last in deed["ranges"]:
             _are(int, first, last)
 

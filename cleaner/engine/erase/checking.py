@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,13 @@ from policies.certificates import (
     judge_file,
     pending_replicas,
 )
-from storage.arrays import Table
+from storage.arrays import Integers, Table
 from storage.checkpoints import LeaderEpochEntry
 from storage.directory import close, open_file, pread, status_of
 from storage.errors import ErrorKind, LogCleanerError, UnreadableFile, as_unreadable
 from storage.kernels.layout import OFFSET
 from storage.log.leader_epochs import read_leader_epochs
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir, LogDirNotThere
 from storage.names import LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.scan.chunks import every_chunk
@@ -141,13 +142,34 @@ def check(path: Path, log_dirs: Sequence[Path]) -> CheckedCertificate:
     found: list[JudgedFile] = []
     for partition in certificate["partitions"]:
         name = TopicPartition(partition["topic"], partition["partition"])
-        own = path_of_text(partition["log_dir"])
+        own, erased = path_of_text(partition["log_dir"]), _Erased.of(partition["files"])
+        judged: list[JudgedFile] = []
         for file in partition["files"]:
             here = [d.path for d in opened if (d.path / file["path"]).exists()] or [d.path for d in opened]
             place = own if own in here else here[0]
-            seen = _seen(place / file["path"], file, since[place], name, is_home=place == own)
-            found.append(JudgedFile(place / file["path"], judge_file(seen)))
+            seen = _seen(place / file["path"], file, since[place], name, erased, is_home=place == own)
+            judged.append(JudgedFile(place / file["path"], judge_file(seen)))
+        found += judged
+        found += _wrong_among_others(opened, name, erased, {one.path for one in judged})
     return CheckedCertificate(path, certificate, tuple(found))
+
+
+def _wrong_among_others(
+    opened: Sequence[LogDir], name: TopicPartition, erased: _Erased, judged: Collection[Path]
+) -> Iterator[JudgedFile]:
+    """Yield the segments of a partition that are not certified and have a record at an erased offset, or hide one.
+
+    A replica that is fetched anew, and a compaction that merges, end their segments elsewhere.
+    """
+    for log_dir in opened:
+        for directory in [path for found, path in log_dir.partitions() if found == name]:
+            for segment in list_partition(directory).segments:
+                if segment.log.path in judged or segment.base_offset > erased.last_offset:
+                    continue
+                found = _Searched.of(segment.log.path, segment.base_offset, erased)
+                verdict = judge_file(FileSeen(True, damage=found.damage, returned_offset=found.returned_offset))
+                if verdict.state.is_wrong:
+                    yield JudgedFile(segment.log.path, verdict)
 
 
 def _opened(path: Path, certificate: ErasureCertificateDocument, named: Sequence[Path]) -> list[LogDir]:
@@ -298,7 +320,9 @@ def _bases(entry: Mapping[str, Any]) -> frozenset[int] | None:
     return None
 
 
-def _seen(path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, *, is_home: bool) -> FileSeen:
+def _seen(
+    path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, erased: _Erased, *, is_home: bool
+) -> FileSeen:
     act, start = since.act_on(name, file["base_offset"]), since.starts.get(name, 0)
     try:
         status = status_of(path)
@@ -307,12 +331,13 @@ def _seen(path: Path, file: CertifiedFile, since: _Since, name: TopicPartition, 
     after = file["after"]
     size_bytes = status.st_size
     if after is None:
-        return FileSeen(True, journalled=act or "no hash: the file could not be read when the certificate was made")
+        found = _Searched.of(path, file["base_offset"], erased)
+        return FileSeen(True, has_hash=False, damage=found.damage, returned_offset=found.returned_offset)
     is_longer = file["active"] and size_bytes > after["bytes"]
     head_bytes = after["bytes"] if is_longer else size_bytes
     if head_bytes == after["bytes"] and _head_sha256(path, head_bytes) == after["sha256"]:
         return FileSeen(True, is_same=True, is_longer=is_longer)
-    found = _Searched.of(path, file)
+    found = _Searched.of(path, file["base_offset"], erased)
     is_same_file = status.st_ino == file["inode"] if is_home else None
     return FileSeen(
         True,
@@ -340,6 +365,38 @@ def _head_sha256(path: Path, size_bytes: int) -> str:
     return hashed.hexdigest()
 
 
+class _Erased(NamedTuple):
+    """The offsets of a partition that lost their records, as ranges that ascend."""
+
+    firsts: Integers
+    lasts: Integers
+
+    @classmethod
+    def of(cls, files: Iterable[CertifiedFile]) -> _Erased:
+        """Take them from a partition's files. A deed that the journal told has its first and its last offset alone."""
+        pairs = [
+            pair
+            for file in files
+            for deed in file["deeds"]
+            for pair in deed["ranges"] or [[deed[end], deed[end]] for end in ("first_offset", "last_offset")]
+        ]
+        pairs.sort()
+        return cls(np.array([one for one, _ in pairs], np.int64), np.array([one for _, one in pairs], np.int64))
+
+    @property
+    def last_offset(self) -> int:
+        """The last one; -1 if there is none."""
+        return int(self.lasts[-1]) if self.lasts.size else -1
+
+    def first_of(self, offsets: Integers) -> int | None:
+        """Return the first of some offsets that is among these; None if none is."""
+        if not self.firsts.size:
+            return None
+        places = np.searchsorted(self.firsts, offsets, "right") - 1
+        back = offsets[(places >= 0) & (offsets <= self.lasts[places])]
+        return int(back[0]) if back.size else None
+
+
 class _Searched(NamedTuple):
     """The facts in the batches of a file that has other bytes than the certified ones."""
 
@@ -350,10 +407,8 @@ class _Searched(NamedTuple):
     """As ``FileSeen.was_cut``."""
 
     @classmethod
-    def of(cls, path: Path, file: CertifiedFile) -> _Searched:
+    def of(cls, path: Path, base_offset: int, erased: _Erased) -> _Searched:
         """Read a file."""
-        pairs = sorted((first, last) for deed in file["deeds"] for first, last in deed["ranges"])
-        firsts, lasts = np.array([one for one, _ in pairs], np.int64), np.array([one for _, one in pairs], np.int64)
         epochs, damage, returned = _Epochs.of(path.parent), None, None
         try:
             with open_whole(WitnessFile(path)) as reader:
@@ -362,14 +417,11 @@ class _Searched(NamedTuple):
                         damage = damage or f"at byte {found.error.position}: {found.error.cause}"
                         continue
                     epochs.take(found.table)
-                    offsets = found.located[OFFSET]
-                    places = np.searchsorted(firsts, offsets, "right") - 1
-                    if pairs and returned is None:
-                        back = offsets[(places >= 0) & (offsets <= lasts[places])]
-                        returned = int(back[0]) if back.size else None
+                    if returned is None:
+                        returned = erased.first_of(found.located[OFFSET])
         except UnreadableFile as error:
             damage = damage or error.cause
-        return cls(damage, returned, epochs.begin_after(file["base_offset"]))
+        return cls(damage, returned, epochs.begin_after(base_offset))
 
 
 class _Epochs:

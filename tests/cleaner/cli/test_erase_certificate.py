@@ -124,6 +124,58 @@ def test_erased_records_that_are_back_are_found(log_dir, tmp_path, capsys) -> No
     assert "RETURNED" in states
 
 
+def test_erased_records_that_are_back_in_a_segment_of_another_base_offset_are_found(log_dir, tmp_path, capsys) -> None:
+    """As a replica that was fetched anew from one that was not erased has them: its segments end elsewhere."""
+    log, certificate = sealed_log(log_dir), tmp_path / "cert.json"
+    data = log.read_bytes()
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    second = 12 + int.from_bytes(data[8:12], "big")
+    base_offset = int.from_bytes(data[second : second + 8], "big")
+    log.unlink()
+    assert checked(certificate, capsys) == (0, ["GONE", *["AS_CERTIFIED"] * 3])
+    log.with_name(f"{base_offset:020d}.log").write_bytes(data[second:])
+    assert checked(certificate, capsys) == (4, ["GONE", *["AS_CERTIFIED"] * 3, "RETURNED"])
+    other = (log_dir / "orders-0").rename(tmp_path / "orders-0")
+    log.parent.mkdir()
+    log.write_bytes(b"".join(path.read_bytes() for path in sorted(other.glob("*.log"))))  # as merged into the first
+    status, states = checked(certificate, capsys)
+    assert (status, states[0]) == (4, "RETURNED")
+
+
+def test_erased_records_that_are_back_are_found_by_a_certificate_made_of_the_journal(log_dir, tmp_path, capsys) -> None:
+    log, certificate = sealed_log(log_dir), tmp_path / "cert.json"
+    before = log.read_bytes()
+    for _ in range(2):
+        certificate.unlink(missing_ok=True)
+        assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    (partition,) = read(certificate)["partitions"]
+    assert [deed["ranges"] for deed in partition["files"][0]["deeds"]] == [[]]
+    log.unlink()
+    log.write_bytes(before)
+    assert checked(certificate, capsys) == (4, ["RETURNED", *["AS_CERTIFIED"] * 3])
+
+
+def test_a_file_that_could_not_be_read_for_the_certificate_is_told_as_such(log_dir, tmp_path, capsys) -> None:
+    certificate = tmp_path / "cert.json"
+    assert erase(log_dir, certificate) == 0
+    document = read(certificate)
+    document["partitions"][0]["files"][0]["after"] = None
+    certificate.write_text(json.dumps(document))
+    assert check(certificate) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "REWRITTEN: it could not be read when the certificate was made: no hash" in told
+
+
+def test_the_certificate_is_written_though_stdout_takes_no_report(log_dir, tmp_path, monkeypatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("cleaner.cli.change.erase.show", gone)
+    assert erase(log_dir, tmp_path / "cert.json") == 1
+    (partition,) = read(tmp_path / "cert.json")["partitions"]
+    assert all(deed["ranges"] for file in partition["files"] for deed in file["deeds"])
+
+
 def test_a_repacked_segment_is_told_by_the_journal(log_dir, tmp_path, capsys) -> None:
     certificate = tmp_path / "cert.json"
     assert erase(log_dir, certificate) == 0
@@ -314,7 +366,7 @@ def test_a_signed_certificate_is_checked_by_its_signature(log_dir, tmp_path, cap
     [
         (("--topic", "orders", KEY, "-n", "--certificate", "c"), "does not go with --dry-run"),
         (("--topic", "orders", KEY, "--secret", "c"), "needs --certificate"),
-        (("--check", "c", KEY), "erases nothing"),
+        (("--check", "c", KEY), "erases nothing, so it does not go with RECORD-KEY"),
         (("--check", "c", "--pending", "d"), "does not go with --pending"),
     ],
 )
