@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.compactor import Local
 from cleaner.engine.journal import read_journal
 from storage.checkpoints import parse_offset_checkpoint
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
@@ -48,6 +49,21 @@ def test_threads_leave_what_one_thread_leaves(tmp_path):
     assert checkpointed(together) == checkpointed(alone)
     assert len(checkpointed(together)) == 12
     assert sum(entry["what"] == "compact" for entry in read_journal(together)) == 12
+
+
+@pytest.mark.parametrize(("threads", "topics", "at_most"), [(2, 12, 8), (5, 12, 10), (9, 12, 12), (2, 3, 3)])
+def test_those_at_work_share_the_memory_for_keys(tmp_path, monkeypatch, threads, topics, at_most):
+    asked: list[int] = []
+    compact = Local.compact
+    monkeypatch.setattr(
+        Local,
+        "compact",
+        lambda self, round_, means: (asked.append(means.side_by_side), compact(self, round_, means))[1],
+    )
+    log_dir = a_log_dir(tmp_path / "data")
+    some = request(topics=tuple(f"orders{n}" for n in range(topics)))
+    a_cleaner(log_dir, LAYERS, threads=threads).clean(some)
+    assert asked == [at_most] * topics
 
 
 class FullForOthers(FileSystem):
