@@ -170,6 +170,9 @@ class Fetch:
             directories |= {name for name in moment.directories if self._wants(f"{name}/")}
         with self._opened(directories) as noted:
             here = self._kept(wanted, noted)
+            for path in sorted(path for path in self.unfinished.iterdir() if path.is_dir()):
+                if path.name not in directories:  # of an earlier run that wanted other partitions
+                    self._means.fs.remove_dir(path, Purpose.COPY)
             self._bring(wanted, here)
             self._ensure_unchanged(moment)
             fetched = Fetched(

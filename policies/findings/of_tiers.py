@@ -45,6 +45,8 @@ class RemoteSegmentFacts(NamedTuple):
     problem: str = ""
     size_bytes: int | None = None
     """The original size of its log."""
+    wrong_epochs: tuple[str, str] | None = None
+    """The file of its leader epochs, and what is wrong with it."""
 
 
 class TierPartitionFacts(NamedTuple):
@@ -130,6 +132,10 @@ def _of_content(segment: RemoteSegmentFacts) -> Iterator[Finding]:
         yield Finding(
             FindingCode.TIER_CORRUPT, Harm.DATA_LOST, path, text, remedy, None, segment.start_offset, None, None, found
         )
+    if segment.wrong_epochs is not None:
+        path, cause = segment.wrong_epochs
+        text, remedy_of_epochs = f"Segment {segment.name}: {cause}.", f"{_RESTORE}; restore-tier makes it anew."
+        yield Finding(FindingCode.EPOCHS_WRONG, Harm.WRONG_ANSWER, path, text, remedy_of_epochs)
     if segment.problem:
         text = f"Segment {segment.name} cannot be read: {segment.problem}."
         yield Finding(
@@ -228,6 +234,7 @@ _IN_SHORT: Final = {
     FindingCode.TIER_UNKNOWN: "name the log dirs that tell",
 }
 _OF_INDEXES: Final = frozenset({
+    FindingCode.EPOCHS_WRONG,
     FindingCode.OFFSET_INDEX_CORRUPT, FindingCode.OFFSET_INDEX_WRONG, FindingCode.TIME_INDEX_CORRUPT,
     FindingCode.TIME_INDEX_WRONG, FindingCode.TXN_INDEX_CORRUPT, FindingCode.TXN_INDEX_WRONG,
     FindingCode.ABORTED_UNINDEXED, FindingCode.SNAPSHOT_CORRUPT,

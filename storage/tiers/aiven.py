@@ -589,6 +589,7 @@ class AivenLayout:
                 event_ms=int(metadata["eventTimestampMs"]),
                 broker_id=int(metadata["brokerId"]),
                 size_bytes=found.chunks.file_bytes,
+                problem="" if LOG in segment.stored.objects else "its .log is not there",
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             return replace(segment, problem=f"its manifest does not tell its offsets: {error}")
@@ -605,7 +606,10 @@ class AivenLayout:
         if found is None:
             raise CorruptTier(self._directory(stored.name.partition), f"{stored.name.segment_id} has no manifest")
         if found.path not in self._manifests:
-            self._manifests[found.path] = parse_manifest(read_all(found), found.path)
+            parsed = parse_manifest(read_all(found), found.path)
+            if (named := _id_in(parsed.metadata)) not in (None, stored.name.segment_id):
+                raise CorruptTier(found.path, f"is the manifest of segment {named}")
+            self._manifests[found.path] = parsed
         return self._manifests[found.path]
 
     def missing(self, stored: StoredSegment) -> list[str]:
@@ -643,6 +647,12 @@ def _topic_in(metadata: Mapping[str, Any]) -> str:
     for key in ("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic"):
         found = found.get(key) if isinstance(found, Mapping) else None
     return found if isinstance(found, str) else ""
+
+
+def _id_in(metadata: Mapping[str, Any]) -> object:
+    """Return the id of the segment that a manifest names; None if it names none."""
+    found = metadata.get("remoteLogSegmentId") if isinstance(metadata, Mapping) else None
+    return found.get("id") if isinstance(found, Mapping) else None
 
 
 def parse_topic(name: str, prefix: str = "") -> tuple[str, str] | None:

@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.checkpoints import LeaderEpochEntry, parse_leader_epochs
+from storage.checkpoints import LeaderEpochEntry, parse_leader_epochs, truncate_from_start
 from storage.directory import status_of
 from storage.errors import LogCleanerError
 from storage.indexes import last_time_index_entry
 from storage.log.end import next_offset_of
 from storage.names import FileKind, FileState, SegmentFileName, parse_topic_partition
+from storage.records.v2 import MAGIC_POSITION, MAGIC_V2
 from storage.segment import Segment, SegmentFile, listed
 from storage.tiers.errors import CorruptTier
 from storage.tiers.objects import listed as listed_objects
@@ -38,6 +39,7 @@ from storage.tiers.segments import (
 ROOT: Final = "kafka-tiered-storage"
 _DIRECTORY: Final = re.compile(r"(?P<topic_partition>.+)-(?P<id>[A-Za-z0-9_-]{22})", re.ASCII)
 _FILE: Final = re.compile(r"(?P<start>\d{1,20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_]+)", re.ASCII)
+_EPOCH_POSITION: Final = 12
 _OPTIONAL: Final = frozenset({TierFile.TXN_INDEX})
 _KINDS: Final = {
     TierFile.LOG: FileKind.LOG,
@@ -120,11 +122,13 @@ class LocalLayout:
         size_bytes = segment.size_bytes or stored.objects[TierFile.LOG].size_bytes
         epochs, end, newest_ms = segment.epochs, segment.end_offset, segment.max_timestamp_ms
         if epochs is None and (found := stored.objects.get(TierFile.LEADER_EPOCHS)):
-            epochs = epochs_within(parse_leader_epochs(read_all(found), found.path), segment.start_offset)
+            epochs = tuple(truncate_from_start(parse_leader_epochs(read_all(found), found.path), segment.start_offset))
+            if epochs and not _fits(epochs[0], segment.start_offset, stored.objects[TierFile.LOG]):
+                epochs = None
         if end is None:
             listed_segment = _segment_of(stored)
             end = next_offset_of(listed_segment) - 1
-            if end < segment.start_offset and size_bytes:
+            if end < segment.start_offset:
                 raise CorruptTier(stored.objects[TierFile.LOG].path, "does not begin with a batch")
             if index := listed_segment.files.get(FileKind.TIME_INDEX):
                 entry = last_time_index_entry(index.path, segment.start_offset)
@@ -150,11 +154,12 @@ class LocalLayout:
         return self.root / f"{partition}-{partition.topic_id}"
 
 
-def epochs_within(entries: list[LeaderEpochEntry], start_offset: int) -> tuple[LeaderEpochEntry, ...]:
-    """Return the epochs of a segment's records, of the epochs of the whole log up to its end."""
-    older = [entry for entry in entries if entry.start_offset <= start_offset]
-    newer = [entry for entry in entries if entry.start_offset > start_offset]
-    return (*((LeaderEpochEntry(older[-1].epoch, start_offset),) if older else ()), *newer)
+def _fits(entry: LeaderEpochEntry, start_offset: int, log: StoredObject) -> bool:
+    """Return whether the first batch of a log has the epoch that an entry states at its start."""
+    header = read_range(log, 0, MAGIC_POSITION + 1)
+    if entry.start_offset != start_offset or len(header) <= MAGIC_POSITION or header[MAGIC_POSITION] != MAGIC_V2:
+        return True
+    return int.from_bytes(header[_EPOCH_POSITION:MAGIC_POSITION], "big", signed=True) == entry.epoch
 
 
 def _segment_of(stored: StoredSegment) -> Segment:

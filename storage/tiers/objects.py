@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from storage.directory import close, entries, open_plain, pread, read_whole
+from storage.errors import UnreadableFile
 from storage.stores.errors import ObjectChanged
 from storage.stores.paths import StoredPath
 from storage.stores.store import StoredEntry
@@ -30,17 +31,25 @@ def listed(directory: Path) -> Iterator[tuple[str, StoredObject | None]]:
 
 
 def read_range(found: StoredObject, start: int, end: int) -> memoryview:
-    """Read ``[start, end)`` of a file as it was listed, by one request. Raises: ObjectChanged, OSError, as a store."""
+    """Read ``[start, end)`` of a file as it was listed, by one request.
+
+    Raises: ObjectChanged, FileNotFoundError, UnreadableFile, as a store.
+    """
     end = min(end, found.size_bytes)
     if end <= start:
         return memoryview(b"")
     if isinstance(found.path, StoredPath):
         return StoredFile(found.path, found.size_bytes, found.version).range(start, end).data
-    file = open_plain(found.path)
     try:
-        data, status = memoryview(pread(file, end - start, start)), os.fstat(file)
-    finally:
-        close(file)
+        file = open_plain(found.path)
+        try:
+            data, status = memoryview(pread(file, end - start, start)), os.fstat(file)
+        finally:
+            close(file)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnreadableFile(found.path, error.strerror or str(error)) from error
     if len(data) != end - start or _version(status.st_ino, status.st_mtime_ns) != found.version:
         raise ObjectChanged(str(found.path))
     return data

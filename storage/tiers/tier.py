@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leader_epochs
+from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leader_epochs, truncate_from_start
 from storage.errors import LogCleanerError, as_unreadable
 from storage.tiers.aiven import AivenLayout, parse_topic
 from storage.tiers.errors import NotATier
@@ -128,12 +128,37 @@ class Tier:
         wrong = [
             WrongSize(found[suffix].path, found[suffix].size_bytes, due)
             for suffix, due in self.layout.sizes(segment).items()
-            if found[suffix].size_bytes != due
+            if suffix in found and found[suffix].size_bytes != due
         ]
         log, due = files.get(TierFile.LOG), segment.size_bytes
         if not wrong and segment.has_metadata and due is not None and log is not None and log.size_bytes != due:
             wrong.append(WrongSize(found[TierFile.LOG].path, log.size_bytes, due))
         return wrong
+
+    def wrong_epochs(self, segment: RemoteSegment) -> CorruptCheckpoint | None:
+        """Return what is wrong with the leader epochs that were copied with a segment; None if nothing is.
+
+        Raises: LogCleanerError, FileNotFoundError if they cannot be read.
+        """
+        try:
+            self._epochs_with(segment)
+        except CorruptCheckpoint as error:
+            return error
+        return None
+
+    def _epochs_with(self, segment: RemoteSegment) -> list[LeaderEpochEntry]:
+        """Return the leader epochs that were copied with a segment; none without that file.
+
+        Raises: CorruptCheckpoint, also if its records have others; as ``Layout.files``.
+        """
+        found = self.layout.files(segment).get(TierFile.LEADER_EPOCHS)
+        if found is None:
+            return []
+        path = found.found.path
+        entries = parse_leader_epochs(bytes(found.read(0, found.size_bytes)), path)
+        if _within(entries, segment) != _within(segment.epochs or (), segment):
+            raise CorruptCheckpoint(path, 0, "it has other leader epochs than the segment")
+        return entries
 
     def readable(self, partition: TieredPartition) -> list[RemoteSegment]:
         """Return the segments that a broker reads, as far as is known, and whose files are there."""
@@ -153,13 +178,17 @@ class Tier:
         last = newest(segments)
         if last is not None:
             try:
-                found = self.layout.files(last).get(TierFile.LEADER_EPOCHS)
-                if found is not None:
-                    data = bytes(found.read(0, found.size_bytes))
-                    return with_older(parse_leader_epochs(data, self.path), epochs)
+                if found := self._epochs_with(last):
+                    return with_older(found, epochs)
             except (CorruptCheckpoint, LogCleanerError, FileNotFoundError):
                 pass  # verify tells of the file; the segments tell of the epochs
         return merged_epochs(epochs)
+
+
+def _within(epochs: Sequence[LeaderEpochEntry], segment: RemoteSegment) -> list[LeaderEpochEntry]:
+    """Return the epochs of the offsets of a segment."""
+    end = segment.start_offset if segment.end_offset is None else segment.end_offset
+    return [entry for entry in truncate_from_start(epochs, segment.start_offset) if entry.start_offset <= end]
 
 
 def layout_of(path: Path, keys: Sequence[str] = ()) -> Layout:

@@ -367,11 +367,21 @@ class TierView:
                 causes = [self.left_out[one.path] for one in stored if one.path in self.left_out]
                 self._note(segment, causes[0] if causes else "its .log is not there")
                 continue
-            if self.restored is not None and (wrong := self.tier.wrong_sizes(segment)):
-                self._note(segment, f"{wrong[0].path} has {wrong[0].size_bytes:,} bytes, not {wrong[0].due_bytes:,}")
+            wrong = self._wrong_size(segment)
+            if wrong and self.restored is not None:
+                self._note(segment, wrong)
                 continue
+            if wrong:  # what there is of it is shown
+                self.problems[f"{segment}: {wrong}"] = None
             found[segment.segment_id] = segment
         return found
+
+    def _wrong_size(self, segment: RemoteSegment) -> str:
+        """Return which file has another size than was copied, in words; of a log dir as it is, the log alone counts."""
+        wrong = self.tier.wrong_sizes(segment)
+        counted = (one for one in wrong if self.restored is not None or one.path.name.endswith(TierFile.LOG))
+        one = next(counted, None)
+        return f"{one.path} has {one.size_bytes:,} bytes, not {one.due_bytes:,}" if one else ""
 
     def _files(self, segment: RemoteSegment) -> dict[TierFile, OriginalFile]:
         """Return the files of a segment, but for those that are left out. Raises: as ``Layout.files``."""

@@ -98,9 +98,11 @@ def _facts(view: TierView, segment: RemoteSegment, problems: list[str], locked: 
     layout, stored, problem = view.tier.layout, segment.stored, segment.problem
     missing = tuple(layout.missing(stored)) if stored else (TierFile.LOG.value,)
     wrong: list[tuple[str, int, int]] = []
+    wrong_epochs = None
     if stored and not missing and not problem:
         try:
             wrong = [(str(path), found, due) for path, found, due in view.tier.wrong_sizes(segment)]
+            wrong_epochs = view.tier.wrong_epochs(segment) if segment.is_readable and not wrong else None
         except LOCKED as error:
             if (problem_of_all := f"{segment.partition}: {error.cause}") not in problems:
                 problems.append(problem_of_all)
@@ -122,6 +124,7 @@ def _facts(view: TierView, segment: RemoteSegment, problems: list[str], locked: 
         tuple(wrong),
         problem,
         segment.size_bytes,
+        (str(wrong_epochs.path), wrong_epochs.cause) if wrong_epochs else None,
     )
 
 
