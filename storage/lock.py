@@ -284,14 +284,30 @@ def type_of(path: PurePath, mount_info: str) -> str | None:
         path: absolute, symlinks resolved.
         mount_info: lines of ``/proc/PID/mountinfo``, in the order of the mounts: of two at one place the later holds.
     """
-    deepest, found = -1, None
+    return fields[0] if (fields := _mounted(path, mount_info)) else None
+
+
+def is_read_only(path: Path, mount_info: Path = MOUNT_INFO) -> bool:
+    """Return whether a file system is read-only for every process, as after errors of its disk; a mount for one
+    container does not count.
+    """
+    try:
+        fields = _mounted(path.resolve(), mount_info.read_text(errors="surrogateescape"))
+    except (OSError, RuntimeError):
+        return False
+    return "ro" in fields[-1].split(",") if fields else False
+
+
+def _mounted(path: PurePath, mount_info: str) -> list[str]:
+    """Return type, source and options of the file system that a path lies on; nothing if no line tells."""
+    deepest, found = -1, list[str]()
     for line in mount_info.splitlines():
         fields = line.split(" ")
         if _SEPARATOR not in fields[_MOUNT_POINT + 1 : -1]:
             continue
         point = PurePath(_OCTAL.sub(_character, fields[_MOUNT_POINT]))
         if path.is_relative_to(point) and len(point.parts) >= deepest:
-            deepest, found = len(point.parts), fields[fields.index(_SEPARATOR, _MOUNT_POINT) + 1]
+            deepest, found = len(point.parts), fields[fields.index(_SEPARATOR, _MOUNT_POINT) + 1 :]
     return found
 
 

@@ -120,11 +120,11 @@ class Worker:
         Returns:
             Whether there was a job to do.
         """
+        self._is_once = is_once
         if self._clock.seconds() < self._rests_until_seconds or not self._due():
             return False
         if self._round_began_seconds is None:
             self._rounds, self._round_began_seconds = self._rounds + 1, self._clock.seconds()
-        self._is_once = is_once
         self._teller.begin_round(self._rounds)
         with Turn(self._configuration.loaded.log_dirs, self._on_refusal, self._clock.seconds) as round_:
             while not self._pulse.stopping() and not self._must_let_go(round_) and (jobs := self._due()):

@@ -15,7 +15,7 @@ from cleaner.report.page import ATTENTION, LINES_MAX, Page, sparse
 from cleaner.report.rollup.listing import WORD_WIDTH, compacted, list_order, list_topics, summarize
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.runs import STYLES, Stretch, policy_of, runs_of, told, where
-from cleaner.report.runways import documents, opening
+from cleaner.report.runways import documents, lacks_journal_space, opening
 from cleaner.report.totals import Totals, log_dir_errors
 from policies.facts import NO_TIMESTAMP, SegmentFacts, UnreadablePartition
 from policies.findings.only_copies import KeptFile
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from cleaner.report.overview.values import Overview
     from cleaner.report.page import Lines
 
-_JOURNAL_BYTES: Final = 4096
-"""One block of the file system, for the journal's next lines."""
 
 SCHEMA: Final = "logcleaner.plan/1"
 
@@ -347,13 +345,9 @@ def _refusals(planned: LogDirPlan, outcome: Outcome, plan: Plan) -> Iterator[str
         return
     if facts.locked_by:
         yield f"held by {facts.locked_by}: a run without --dry-run would be refused"
-    if not plan.request.is_at_once and facts.free_bytes < _JOURNAL_BYTES and _has_work(planned):
+    if lacks_journal_space(plan, planned):
         words = "the file system has no space for the journal, so a run changes nothing here"
         yield f"{words}; logcleaner free, or --delete-delay 0, makes space first"
-
-
-def _has_work(planned: LogDirPlan) -> bool:
-    return any(isinstance(p, PartitionPlan) and p.has_work for p in planned.partitions)
 
 
 def _tell_partition(planned: Planned, outcome: Outcome, page: Page) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.report.page import Page
 from policies.forecast.births import DAY_MS, WINDOW_MS, seen_ms
-from policies.plan import Plan
+from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import counted, duration, moment, size
 
 if TYPE_CHECKING:
@@ -76,7 +76,15 @@ def closing(plan: Plan) -> str:
     """Return the last line of a dry run that found something to do."""
     if ahead_ms(plan):
         return "DRY RUN - nothing was changed. This plan is for a later time: a run without --now does what is due now."
+    if any(lacks_journal_space(plan, log_dir) for log_dir in plan.log_dirs):
+        return "DRY RUN - nothing was changed. On a full disk a run needs --delete-delay 0, or logcleaner free before."
     return "DRY RUN - nothing was changed. To do it, run the same command without --dry-run."
+
+
+def lacks_journal_space(plan: Plan, planned: LogDirPlan) -> bool:
+    """Return whether a run would change nothing of a log dir because its file system is full."""
+    is_short = not plan.request.is_at_once and planned.facts.free_bytes < _FULL_BELOW_BYTES
+    return is_short and any(isinstance(p, PartitionPlan) and p.has_work for p in planned.partitions)
 
 
 def documents(runways: Sequence[Runway]) -> list[dict[str, Any]]:

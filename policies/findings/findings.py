@@ -336,6 +336,7 @@ OTHER_TOPIC: Final = (
     " them."
 )
 UNOWNED: Final = "If nobody misses its records, leave it to the broker; else copy the directory before the next start."
+UNKNOWN_METADATA: Final = f"If the cluster metadata lies in another log dir, name that one, too. {UNOWNED}"
 STRANGE_DIRECTORY: Final = (
     "Move it out of the log dir; beside lost+found, use a directory below the mount point as log dir."
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from policies.findings.findings import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.findings import OTHER_TOPIC, UNKNOWN_METADATA, UNOWNED, WRITE_TOPIC_ID
 from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.facts import KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
 from policies.preflight.files import (
@@ -505,15 +505,16 @@ def _stray(partition: PartitionBefore, around: StartSurroundings) -> _Stray | No
         return None
     topic_id, topic_partition = partition.topic_id.id, partition.topic_partition
     is_known = topic_partition.topic in around.replicas.names.values()
+    unowned = UNOWNED if around.replicas.names else UNKNOWN_METADATA
     if topic_id is None:
         if around.release < STRAY_SINCE:
             return None
         why = "has no partition.metadata, so its topic id is not known"
-        return _Stray(why, WRITE_TOPIC_ID if is_known else UNOWNED)
+        return _Stray(why, WRITE_TOPIC_ID if is_known else unowned)
     brokers = around.replicas.brokers.get((topic_id, topic_partition.partition), ())
     if not brokers:
         why = f"the cluster metadata know no partition {topic_partition.partition} of topic id {topic_id}"
-        return _Stray(why, OTHER_TOPIC if is_known else UNOWNED)
+        return _Stray(why, OTHER_TOPIC if is_known else unowned)
     if around.replicas.node_id not in brokers:
         hosts = ", ".join(map(str, brokers))
         return _Stray(f"the cluster metadata place it on {hosts}, not on node {around.replicas.node_id}", None)

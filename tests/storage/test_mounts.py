@@ -4,7 +4,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from storage.lock import MOUNT_INFO, shared_type, type_of
+from storage.lock import MOUNT_INFO, is_read_only, shared_type, type_of
 
 MOUNTS = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -57,3 +57,20 @@ def test_without_the_list_of_mounts_nothing_is_known_to_be_shared(tmp_path):
 def test_every_mount_of_this_machine_has_a_type():
     points = [PurePath("/"), PurePath("/proc")]
     assert all(type_of(point, MOUNT_INFO.read_text()) for point in points)
+
+
+@pytest.mark.parametrize(
+    ("mount", "options", "expected"),
+    [
+        ("ro,relatime", "ro,errors=remount-ro", True),  # remounted, by a person or by errors of the disk
+        ("ro,relatime", "rw,errors=remount-ro", False),  # a volume that one container may only read
+        ("rw,relatime", "rw", False),
+    ],
+)
+def test_a_file_system_is_read_only_by_its_own_options(
+    tmp_path: Path, mount: str, options: str, expected: bool
+) -> None:
+    lines = f"24 1 8:1 / / rw - ext4 /dev/sda1 rw\n25 24 8:2 / {tmp_path} {mount} shared:2 - ext4 /dev/sdb1 {options}\n"
+    (tmp_path / "mountinfo").write_text(lines)
+    assert is_read_only(tmp_path / "data", tmp_path / "mountinfo") == expected
+    assert not is_read_only(tmp_path, tmp_path / "missing")

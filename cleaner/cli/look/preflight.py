@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Final
 
 from cleaner.cli.exit_status import ExitStatus, help_on
@@ -103,10 +104,10 @@ def node_of(loaded: LoadedLayers, release: Release, *, named: bool) -> Node:
 
 
 def _check_dirs(log_dirs: Sequence[Path]) -> None:
-    """Refuse a path that is no log dir. A missing log dir is part of the prediction, unless all are missing."""
+    """Refuse a path that is no log dir. A log dir that is missing or shut is part of the prediction, unless all are."""
     from storage.log_dir import IsAPartitionDir, LogDir
 
-    is_any_there = any(path.is_dir() for path in log_dirs)
+    is_any_there = any(os.access(path, os.R_OK | os.X_OK) and path.is_dir() for path in log_dirs)
     for path in log_dirs:
         try:
             LogDir.open(path)

@@ -33,7 +33,7 @@ from policies.preflight.start import (
 from policies.preflight.texts import leader_epochs_failure, read_offset_checkpoint, read_topic_id
 from storage.directory import opened
 from storage.errors import CorruptBatch, InvalidRecord, LogCleanerError, UnreadableFile, as_unreadable
-from storage.lock import holder_of
+from storage.lock import holder_of, is_read_only
 from storage.log.file_records import CorruptRecord, walk
 from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Placements
@@ -273,6 +273,8 @@ def _unusable(path: Path, user: User) -> KafkaFailure | None:
         return KafkaFailure("IOException", error.strerror or str(error), is_io=True)
     if not stat.S_ISDIR(status.st_mode) or not user.may(status, _READ):
         return KafkaFailure("IOException", "is not a readable log directory", is_io=True)
+    if is_read_only(path):
+        return KafkaFailure("FileSystemException", "its file system is read-only", is_io=True)
     if not user.may(status, _ALL):
         missing = [name for name in (LOCK_FILE, *_CHECKPOINTS) if not (path / name).exists()]
         cause = f"user {user.uid} may not write to it" + (f", and {missing[0]} is missing" if missing else "")

@@ -212,11 +212,11 @@ def test_a_dry_run_of_another_user_says_that_the_run_would_be_refused(public: Pa
 
 
 @needs_root
-@pytest.mark.parametrize("command", ["clean", "run", "topics"])
+@pytest.mark.parametrize("command", ["clean", "run", "topics", "preflight"])
 def test_another_user_is_told_the_drop_in_where_the_directory_above_is_shut(public: Path, command: str) -> None:
     (public / "kafka").mkdir(0o700)
     brokers = a_log_dir(public / "kafka" / "data")
-    arguments = ["--log-dir", str(brokers), *(POLICY if command != "topics" else ())]
+    arguments = ["--log-dir", str(brokers), *(POLICY if command in ("clean", "run") else ())]
     arguments += ["--once"] if command == "run" else []
     done = subprocess.run(
         [sys.executable, "-c", AS_OTHER_USER, str(a_log_dir(public / "own")), command, *arguments],

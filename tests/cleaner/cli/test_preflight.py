@@ -15,7 +15,7 @@ import pytest
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
 from cleaner.engine.preflight.preflight import Node, predict_start
-from policies.findings.findings import OTHER_TOPIC, UNOWNED, WRITE_TOPIC_ID
+from policies.findings.findings import OTHER_TOPIC, UNKNOWN_METADATA, UNOWNED, WRITE_TOPIC_ID
 from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.start import Start
 from storage.filesystem import FileSystem
@@ -108,6 +108,10 @@ def test_partition_that_the_metadata_do_not_know_is_set_aside(
     text = " ".join(capsys.readouterr().out.split())
     assert "set aside as -stray: nobody will read their records:" in text
     assert UNOWNED in text
+    assert UNKNOWN_METADATA not in text
+    shutil.rmtree(log_dir / "__cluster_metadata-0")
+    main(["preflight", "--log-dir", str(log_dir)])
+    assert UNKNOWN_METADATA in " ".join(capsys.readouterr().out.split())
 
 
 def test_partition_without_its_topic_id_is_set_aside_with_the_remedy_of_the_doctor(

@@ -72,6 +72,14 @@ def test_who_asks_for_a_round_is_answered(world, observing):
     assert [fields for fields in world.log.rounds[1:] if "asked_by" in fields] == []
 
 
+def test_nobody_asked_for_the_only_round_of_a_run_once(world):
+    world.start()
+    world.worker.want(Schedule.asked_for_everything)
+    assert world.worker.tick(is_once=True)
+    assert [fields for fields in world.log.rounds if "asked_by" in fields] == []
+    assert world.log.rounds
+
+
 def test_a_round_beside_a_broker_says_who_holds_the_log_dir(world):
     with LogDirLock.acquire(world.log_dir, FileSystem()):
         world.worker.want(Schedule.asked_for_everything)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.engine.preflight import preflight
 from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget, recover
 from cleaner.engine.preflight.preflight import Node, predict_start, read_placements
 from policies.preflight.facts import KafkaFailure, RecoveredLog, Release
@@ -178,6 +179,14 @@ def test_mode_of_a_file_takes_its_log_dir_offline_if_kafka_opens_it_so(
     finally:
         path.chmod(0o755)
     assert bool(start.offline) == is_offline
+
+
+def test_log_dir_on_a_read_only_file_system_goes_offline(owned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not predict_start([owned], Node(Release(2, 8))).offline
+    monkeypatch.setattr(preflight, "is_read_only", lambda path: path == owned)
+    start = predict_start([owned], Node(Release(2, 8)))
+    assert start.offline
+    assert start.refusals[0].failure.cause == "its file system is read-only"
 
 
 def test_log_dir_that_may_not_be_written_and_lacks_a_checkpoint_stops_the_broker(owned: Path) -> None:
