@@ -148,6 +148,14 @@ class CertifiedReplica(NamedTuple):
         return self.source != other.source and self.host == other.host and other.log_dir in self.searched
 
 
+class UnseenPartition(NamedTuple):
+    """A partition that the cluster metadata names, and none of the log dirs of a certificate has."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+
 class PendingReplica(NamedTuple):
     """A replica, and what is known about it."""
 
@@ -165,8 +173,12 @@ class PendingReplica(NamedTuple):
         return self.state is not ReplicaState.ERASED
 
 
-def pending_replicas(certified: Iterable[CertifiedReplica]) -> tuple[PendingReplica, ...]:
-    """Return every replica of the certified partitions, ascending by topic, partition and broker.
+def pending_replicas(
+    certified: Iterable[CertifiedReplica], unseen: Iterable[UnseenPartition] = ()
+) -> tuple[PendingReplica, ...]:
+    """Return every replica of the partitions that certificates tell of, ascending by topic, partition and broker.
+
+    A partition that one of them did not see, and no other certified, is owed by all its brokers.
 
     The newest certificate that knows them says which replicas there are. Of a broker, the newest certificate of each
     place counts: a copied log dir has the ids of its broker, and nothing tells which place is the broker's. So a
@@ -188,7 +200,11 @@ def pending_replicas(certified: Iterable[CertifiedReplica]) -> tuple[PendingRepl
             )
         if assigned is None:
             found.append(PendingReplica(topic, partition, None, ReplicaState.UNKNOWN, None))
-    return tuple(found)
+    owed = {
+        (one.topic, one.partition, node) for one in unseen if one[:2] not in groups for node in one.replicas
+    }
+    found += [PendingReplica(*replica, ReplicaState.OWED, None) for replica in sorted(owed)]
+    return tuple(sorted(found, key=lambda one: (one.topic, one.partition)))
 
 
 def _standing(group: Sequence[CertifiedReplica]) -> dict[int | None, list[CertifiedReplica]]:

@@ -112,6 +112,17 @@ class CertifiedPartition(PartitionPlace):
     """Its `.log` files, ascending."""
 
 
+class UnseenPartition(TypedDict):
+    """A partition that the request names, by the cluster metadata, and that no log dir here has."""
+
+    topic: str
+    """The topic's name."""
+    partition: Count
+    """The number of the partition."""
+    replicas: list[int]
+    """The node ids of the brokers that the cluster metadata assigns it to."""
+
+
 class CertificateHolder(TypedDict):
     """A file that still holds keys."""
 
@@ -162,6 +173,8 @@ class ErasureCertificateDocument(TypedDict):
     """The tier that was searched, too; null if none was named."""
     partitions: list[CertifiedPartition]
     """The partitions that the request names."""
+    unseen: list[UnseenPartition]
+    """Those among them that no log dir here has: another log dir or broker must erase them, too."""
     holders: list[CertificateHolder]
     """The files of these topics that still held a key then, as `prove-erased` finds them."""
     not_searched: list[str]
@@ -262,6 +275,15 @@ class PendingHolder(TypedDict):
     """The records of the keys that have a value."""
 
 
+class PendingUnsearched(TypedDict):
+    """A file that could not be searched, or not in full."""
+
+    certificate: str
+    """The path of the certificate that names it."""
+    text: str
+    """The file on that machine, and why."""
+
+
 class ErasurePendingDocument(TypedDict):
     """The document that `erase --pending --json` prints."""
 
@@ -270,10 +292,12 @@ class ErasurePendingDocument(TypedDict):
     request: str
     """The id of the request."""
     pending: bool
-    """True if a replica is owed, or a file holds a key that nothing removes: exit status 10."""
+    """True if a replica is owed, a file holds a key that nothing removes, or was not searched: exit status 10."""
     replicas: list[PendingPartition]
     """The replicas of all partitions that the certificates name."""
     copies: list[PendingCopy]
     """The log dirs in which nothing counts as a replica."""
     holders: list[PendingHolder]
     """The files that nothing removes."""
+    not_searched: list[PendingUnsearched]
+    """The files that may hold a key for all that is known."""

@@ -107,6 +107,7 @@ class PendingReport:
                 {"certificate": str(path), "path": holder["path"], "values": holder["values"]}
                 for path, holder in self.pending.holders
             ],
+            "not_searched": [{"certificate": str(path), "text": what} for path, what in self.pending.not_searched],
         }
 
     def text(self, page: Page) -> Iterator[Lines]:
@@ -147,6 +148,8 @@ class PendingReport:
         for (original, path), values in originals.items():
             text = f"{original}: {_keyed(values)}: a copy was made without them, and this is the original ({path})"
             page.line(text, "bold red", hanging=2)
+        for path, what in self.pending.not_searched:
+            page.line(f"{what}: not searched, so nobody knows ({path})", "bold red", hanging=2)
         owed = sum(one.is_owed for one in replicas)
         done = f"{counted(len(replicas) - owed, 'replica')} erased"
         page.line(f"{done}; {owed:,} owed" if owed else f"{done}; none is owed")

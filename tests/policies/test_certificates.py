@@ -7,7 +7,14 @@ from typing import Any, Final
 
 import pytest
 
-from policies.certificates import CertifiedReplica, ErasureOutcome, PendingReplica, ReplicaState, pending_replicas
+from policies.certificates import (
+    CertifiedReplica,
+    ErasureOutcome,
+    PendingReplica,
+    ReplicaState,
+    UnseenPartition,
+    pending_replicas,
+)
 
 DATA: Final = "/data"
 BACKUP: Final = "/backup"
@@ -27,6 +34,14 @@ def states(*found: CertifiedReplica) -> dict[int | None, ReplicaState]:
 
 def of(node_id: int, *found: CertifiedReplica) -> PendingReplica:
     return next(one for one in pending_replicas(found) if one.node_id == node_id)
+
+
+def test_a_partition_that_no_certified_log_dir_has_is_owed_by_all_its_brokers() -> None:
+    unseen = [UnseenPartition("orders", partition, (1, 2)) for partition in (0, 1, 1)]
+    found = pending_replicas((certified(), certified(2)), unseen)
+    assert [(one.partition, one.node_id, one.state) for one in found] == [
+        (0, 1, ReplicaState.ERASED), (0, 2, ReplicaState.ERASED), (1, 1, ReplicaState.OWED), (1, 2, ReplicaState.OWED)
+    ]  # fmt: skip
 
 
 def test_a_later_certificate_of_the_same_log_dir_takes_the_place_of_an_earlier_one() -> None:

@@ -46,7 +46,7 @@ from storage.errors import ErrorKind, LogCleanerError, Stopped
 from storage.log.leader_epochs import topic_id_if_readable
 from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
-from storage.names import META_PROPERTIES_FILE, FileState, TopicPartition
+from storage.names import META_PROPERTIES_FILE, FileState, TopicPartition, is_named
 from storage.properties import read_properties
 from storage.stores.paths import StoredPath, path_of_text
 from storage.tiers.view import segments_of, view_at
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         CertifiedFile,
         CertifiedPartition,
         ErasureCertificateDocument,
+        UnseenPartition,
     )
 
 SCHEMA: Final = "logcleaner.erasure_certificate/1"
@@ -175,6 +176,7 @@ class Certifier:
                 _partition(one, deeds, live.get((one.log_dir, one.topic_partition), ()), assigned)
                 for one in done.partitions
             ],
+            "unseen": list(_unseen(self.asked.request.topics, done, assigned)),
             "holders": [_holder(evidence, proof) for evidence in proof.holding],
             "not_searched": list(_not_searched(proof)),
             "errors": list(done.errors),
@@ -211,7 +213,8 @@ def _check_fields(document: Mapping[str, Any]) -> None:
     _are((int, type(None)), document["node_id"])
     _are(dict, document["keys"])
     _are(bool, document["with_tombstones"])
-    _are(list, *(document[name] for name in ("log_dirs", "holders", "partitions")))
+    _are(list, *(document[name] for name in ("log_dirs", "holders", "partitions", "unseen", "not_searched")))
+    _are(str, *document["not_searched"])
     if not document["log_dirs"]:
         raise ValueError("it names no log dir")
     _are(str, *(one["path"] for one in (*document["log_dirs"], *document["holders"])))
@@ -219,6 +222,10 @@ def _check_fields(document: Mapping[str, Any]) -> None:
     for one in document["holders"]:
         _are(int, one["values"])
         _are((int, type(None)), one["gone_by_ms"])
+    for one in document["unseen"]:
+        _are(str, one["topic"])
+        _are(list, one["replicas"])
+        _are(int, one["partition"], *one["replicas"])
     for one in document["partitions"]:
         _are(str, one["topic"], one["log_dir"])
         _are(int, one["partition"])
@@ -386,6 +393,16 @@ def _replicas(name: TopicPartition, assigned: Assignments | None) -> list[int] |
     return list(found.replicas) if found else None
 
 
+def _unseen(globs: Sequence[str], done: Erasure, assigned: Assignments | None) -> Iterator[UnseenPartition]:
+    """Yield the partitions that globs match and no log dir has, by the cluster metadata."""
+    seen = {one.topic_partition for one in done.partitions}
+    names = {topic_id: topic for topic, topic_id in assigned.topic_ids.items()} if assigned else {}
+    for (topic_id, partition), found in sorted(assigned.partitions.items()) if assigned else ():
+        name = TopicPartition(names.get(topic_id, ""), partition)
+        if name.topic and name not in seen and is_named(name, globs):
+            yield {"topic": name.topic, "partition": partition, "replicas": list(found.replicas)}
+
+
 def _holder(evidence: FileEvidence, proof: ErasureProof) -> CertificateHolder:
     departures = [proof.departures[evidence.place.path, hits.key] for hits in evidence.hits]
     times_ms = [one.at_ms for one in departures if one.at_ms is not None]
@@ -406,7 +423,7 @@ def _not_searched(proof: ErasureProof) -> Iterator[str]:
             where = "" if part.position is None else f" at byte {part.position}"
             yield f"{evidence.place.path}{where}: {part.cause}"
     if not proof.is_settled:
-        yield "new files kept appearing"
+        yield from (f"{place}/: new files kept appearing" for place in proof.question.log_dirs)
 
 
 def copy_of(log_dir: Path) -> str | None:

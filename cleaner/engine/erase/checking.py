@@ -20,6 +20,7 @@ from policies.certificates import (
     FileSeen,
     FileVerdict,
     PendingReplica,
+    UnseenPartition,
     judge_file,
     pending_replicas,
 )
@@ -207,11 +208,13 @@ class Pending:
     """The path of a certificate, and a log dir of it that is a copy: no replica of its broker."""
     holders: tuple[tuple[Path, CertificateHolder], ...]
     """The path of a certificate, and a file for which no time is known from which on it holds no key."""
+    not_searched: tuple[tuple[Path, str], ...]
+    """The path of a certificate, and what it could not search, and why."""
 
     @property
     def is_pending(self) -> bool:
-        """True if a replica is owed, or something holds a key that nothing removes."""
-        return bool(self.holders) or any(one.is_owed for one in self.replicas)
+        """True if a replica is owed, something holds a key that nothing removes, or was not searched."""
+        return bool(self.holders or self.not_searched) or any(one.is_owed for one in self.replicas)
 
 
 def pending(paths: Sequence[Path]) -> Pending:
@@ -227,12 +230,24 @@ def pending(paths: Sequence[Path]) -> Pending:
         ):
             raise MixedRequests(path, paths[0], "another cluster")
     replicas = [one for source, found in enumerate(certificates) for one in _certified(found, source)]
+    unseen = [
+        UnseenPartition(one["topic"], one["partition"], tuple(one["replicas"]))
+        for found in certificates
+        if found["kind"] == "in_place"
+        for one in found["unseen"]
+    ]
     holders = [
         (path, holder)
         for path, one in zip(paths, certificates, strict=True)
         for holder in one["holders"]
         if holder["values"] and _counts(holder, one)
-        if not any(_is_searched_later(holder, one, other) for other in certificates)
+        if not any(_is_searched_later(holder["path"], one, other) for other in certificates)
+    ]
+    not_searched = [
+        (path, what)
+        for path, one in zip(paths, certificates, strict=True)
+        for what in one["not_searched"]
+        if not any(_is_searched_later(what, one, other) for other in certificates)
     ]
     copies = [
         (path, log_dir)
@@ -241,27 +256,28 @@ def pending(paths: Sequence[Path]) -> Pending:
         for log_dir in one["log_dirs"]
         if log_dir["copy_of"] is not None
     ]
-    return Pending(tuple(paths), tuple(certificates), pending_replicas(replicas), tuple(copies), tuple(holders))
+    owed = pending_replicas(replicas, unseen)
+    return Pending(tuple(paths), tuple(certificates), owed, tuple(copies), tuple(holders), tuple(not_searched))
 
 
 def _counts(holder: CertificateHolder, certificate: ErasureCertificateDocument) -> bool:
     """Return whether a file with keys is still to be seen to. Nobody cleans a copy, or a backup that it was made of."""
-    if certificate["kind"] == "copy" or any(_is_in(holder, copy) for copy in _copies_in(certificate)):
+    if certificate["kind"] == "copy" or any(_is_in(holder["path"], copy) for copy in _copies_in(certificate)):
         return True
     return holder["gone_by_ms"] is None and not _is_told(holder, certificate)
 
 
 def _is_searched_later(
-    holder: CertificateHolder, own: ErasureCertificateDocument, other: ErasureCertificateDocument
+    path: str, own: ErasureCertificateDocument, other: ErasureCertificateDocument
 ) -> bool:
-    """Return whether a later certificate of the same machine tells of the directory in which a file held keys."""
+    """Return whether a later certificate of the same machine tells of the directory in which a file lies."""
     is_later = other["time_ms"] > own["time_ms"] and other["host"] == own["host"]
     searched = [*(one["path"] for one in other["log_dirs"]), other["original"], other["tier"]]
-    return is_later and any(_is_in(holder, place) for place in searched)
+    return is_later and any(_is_in(path, place) for place in searched)
 
 
-def _is_in(holder: CertificateHolder, directory: str | None) -> bool:
-    return directory is not None and holder["path"].startswith(directory.rstrip("/") + "/")
+def _is_in(path: str, directory: str | None) -> bool:
+    return directory is not None and path.startswith(directory.rstrip("/") + "/")
 
 
 def _copies_in(certificate: ErasureCertificateDocument) -> frozenset[str]:

@@ -285,6 +285,42 @@ def known_to_metadata(certificate: Path, *replicas: int) -> None:
     certificate.write_text(json.dumps(document))
 
 
+def test_a_partition_that_lies_elsewhere_is_owed_until_it_is_certified_there(log_dir, tmp_path, capsys) -> None:
+    """Another disk that nobody named, and a broker that has no partition in common with this one, look the same."""
+    (log_dir / "meta.properties").write_text(IDS)
+    other = tmp_path / "other"
+    shutil.copytree(log_dir, other, ignore=shutil.ignore_patterns("[a-z]*-?"))
+    (log_dir / "orders-1").rename(other / "orders-1")
+    here, there = tmp_path / "1.json", tmp_path / "2.json"
+    words = ["erase", "--topic", "orders", KEY, "--yes", "--delete-delay", "0", "--certificate"]
+    assert main([*words, str(here), "--log-dir", str(log_dir)]) == 0
+    assert [one["partition"] for one in read(here)["unseen"]] == [1]
+    status, told = pending(capsys, here)
+    assert status == 10
+    assert "orders-1 broker 1 owed: no certificate speaks of it" in told
+    assert main([*words, str(there), "--secret", f"{here}.secret", "--log-dir", str(other)]) == 0
+    assert pending(capsys, here, there)[0] == 0
+
+
+def test_what_could_not_be_searched_is_pending_until_it_was(log_dir, tmp_path, capsys) -> None:
+    certificate, again = tmp_path / "1.json", tmp_path / "2.json"
+    stray = shutil.copytree(log_dir / "orders-0", log_dir / f"orders-0.{'0' * 32}-stray")
+    log = min(stray.glob("*.log"))
+    log.write_bytes(b"\0\1" * 100)
+    for other in stray.glob("*"):
+        if other != log:
+            other.unlink()
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    known_to_metadata(certificate, 1)
+    status, told = pending(capsys, certificate)
+    assert (status, "none is owed" in told) == (10, True)
+    assert f"{log} at byte 0" in told
+    shutil.rmtree(stray)
+    assert erase(log_dir, again, "--delete-delay", "0", "--secret", f"{certificate}.secret") == 0
+    known_to_metadata(again, 1)
+    assert pending(capsys, certificate, again)[0] == 0
+
+
 def test_the_certificate_of_a_copied_log_dir_makes_no_broker_erased(log_dir, tmp_path, capsys) -> None:
     (log_dir / "meta.properties").write_text(IDS)
     copied, checkpoint = shutil.copytree(log_dir, tmp_path / "copied"), log_dir / HIGH_WATERMARK_CHECKPOINT
