@@ -200,9 +200,7 @@ def pending_replicas(
             )
         if assigned is None:
             found.append(PendingReplica(topic, partition, None, ReplicaState.UNKNOWN, None))
-    owed = {
-        (one.topic, one.partition, node) for one in unseen if one[:2] not in groups for node in one.replicas
-    }
+    owed = {(one.topic, one.partition, node) for one in unseen if one[:2] not in groups for node in one.replicas}
     found += [PendingReplica(*replica, ReplicaState.OWED, None) for replica in sorted(owed)]
     return tuple(sorted(found, key=lambda one: (one.topic, one.partition)))
 

@@ -112,7 +112,7 @@ class CertifiedPartition(PartitionPlace):
     """Its `.log` files, ascending."""
 
 
-class UnseenPartition(TypedDict):
+class UncertifiedPartition(TypedDict):
     """A partition that the request names, by the cluster metadata, and that no log dir here has."""
 
     topic: str
@@ -173,7 +173,7 @@ class ErasureCertificateDocument(TypedDict):
     """The tier that was searched, too; null if none was named."""
     partitions: list[CertifiedPartition]
     """The partitions that the request names."""
-    unseen: list[UnseenPartition]
+    unseen: list[UncertifiedPartition]
     """Those among them that no log dir here has: another log dir or broker must erase them, too."""
     holders: list[CertificateHolder]
     """The files of these topics that still held a key then, as `prove-erased` finds them."""

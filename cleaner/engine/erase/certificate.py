@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         CertifiedFile,
         CertifiedPartition,
         ErasureCertificateDocument,
-        UnseenPartition,
+        UncertifiedPartition,
     )
 
 SCHEMA: Final = "logcleaner.erasure_certificate/1"
@@ -393,7 +393,7 @@ def _replicas(name: TopicPartition, assigned: Assignments | None) -> list[int] |
     return list(found.replicas) if found else None
 
 
-def _unseen(globs: Sequence[str], done: Erasure, assigned: Assignments | None) -> Iterator[UnseenPartition]:
+def _unseen(globs: Sequence[str], done: Erasure, assigned: Assignments | None) -> Iterator[UncertifiedPartition]:
     """Yield the partitions that globs match and no log dir has, by the cluster metadata."""
     seen = {one.topic_partition for one in done.partitions}
     names = {topic_id: topic for topic, topic_id in assigned.topic_ids.items()} if assigned else {}

@@ -267,9 +267,7 @@ def _counts(holder: CertificateHolder, certificate: ErasureCertificateDocument) 
     return holder["gone_by_ms"] is None and not _is_told(holder, certificate)
 
 
-def _is_searched_later(
-    path: str, own: ErasureCertificateDocument, other: ErasureCertificateDocument
-) -> bool:
+def _is_searched_later(path: str, own: ErasureCertificateDocument, other: ErasureCertificateDocument) -> bool:
     """Return whether a later certificate of the same machine tells of the directory in which a file lies."""
     is_later = other["time_ms"] > own["time_ms"] and other["host"] == own["host"]
     searched = [*(one["path"] for one in other["log_dirs"]), other["original"], other["tier"]]
