@@ -108,7 +108,7 @@ class TierRestoreReport:
             words = f"group {printable(clamp.found.group)}: {where} clamped from {clamp.found.offset} to {clamp.end}"
             page.line(words, hanging=2)
         if renewed := len(self.plan.commits) - len(self.plan.clamped):
-            page.line(f"{counted(renewed, 'committed offset')} of groups lose the leader epochs of old")
+            page.line(f"{counted(renewed, 'committed offset')} of groups: the leader epochs of old go")
         if self.fetched is None:
             page.line(f"Dry run: nothing was written to {printable(self.directory)}.")
         elif self.checked is not None:

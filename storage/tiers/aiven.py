@@ -580,11 +580,11 @@ class AivenLayout:
                 segment, size_bytes=found.chunks.file_bytes, problem="its manifest does not tell its offsets"
             )
         try:
-            epochs = sorted((int(epoch), int(offset)) for epoch, offset in metadata["segmentLeaderEpochs"].items())
+            end, epochs = _end_and_epochs(metadata, segment.start_offset)
             return replace(
                 segment,
-                end_offset=int(metadata["endOffset"]),
-                epochs=tuple(LeaderEpochEntry(*entry) for entry in epochs),
+                end_offset=end,
+                epochs=epochs,
                 max_timestamp_ms=int(metadata["maxTimestampMs"]),
                 event_ms=int(metadata["eventTimestampMs"]),
                 broker_id=int(metadata["brokerId"]),
@@ -647,6 +647,15 @@ def _topic_in(metadata: Mapping[str, Any]) -> str:
     for key in ("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic"):
         found = found.get(key) if isinstance(found, Mapping) else None
     return found if isinstance(found, str) else ""
+
+
+def _end_and_epochs(metadata: Mapping[str, Any], start_offset: int) -> tuple[int, tuple[LeaderEpochEntry, ...]]:
+    """Return the last offset and the leader epochs of a segment. Raises: ValueError, KeyError, TypeError."""
+    end = int(metadata["endOffset"])
+    epochs = sorted((int(epoch), int(offset)) for epoch, offset in metadata["segmentLeaderEpochs"].items())
+    if end < start_offset or any(epoch < 0 for epoch, _ in epochs):
+        raise ValueError(f"an end of {end}, leader epochs {epochs}")
+    return end, tuple(LeaderEpochEntry(*entry) for entry in epochs)
 
 
 def _id_in(metadata: Mapping[str, Any]) -> object:

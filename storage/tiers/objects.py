@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.directory import close, entries, open_plain, pread, read_whole
 from storage.errors import UnreadableFile
-from storage.stores.errors import ObjectChanged
+from storage.stores.errors import ObjectChanged, not_there
 from storage.stores.paths import StoredPath
 from storage.stores.store import StoredEntry
 from storage.stores.stored_file import StoredFile
@@ -46,8 +46,8 @@ def read_range(found: StoredObject, start: int, end: int) -> memoryview:
             data, status = memoryview(pread(file, end - start, start)), os.fstat(file)
         finally:
             close(file)
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        raise not_there(str(found.path)) from error
     except OSError as error:
         raise UnreadableFile(found.path, error.strerror or str(error)) from error
     if len(data) != end - start or _version(status.st_ino, status.st_mtime_ns) != found.version:

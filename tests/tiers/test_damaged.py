@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cleaner.cli.exit_status import ExitStatus
 from cleaner.cli.main import main
+from cleaner.engine.verify import checking
+from storage.anomalies import CheckedSegment
 from storage.errors import UnreadableFile
+from storage.scan.segment_contents import read_segment_contents
 from storage.tiers.objects import listed, read_range
 from tests.tiers.drawn import DrawnSegment, MetadataWriter, a_batch, aiven_key, segment_of, write_aiven, write_local
 
@@ -98,6 +103,18 @@ def test_manifest_of_another_segment_is_named(which: int, tmp_path: Path, capsys
     assert exported(["--tier", str(tier)], capsys)[0] == ExitStatus.FAILED
 
 
+@pytest.mark.parametrize("lie", [{"endOffset": -1}, {"endOffset": 7}, {"segmentLeaderEpochs": {"-1": 8}}])
+def test_offsets_that_no_segment_can_have_are_named(lie: dict[str, object], tmp_path: Path) -> None:
+    segments = drawn()
+    tier = write_aiven(tmp_path / "tier", segments)
+    path = file_of(tier, segments[2], ".rsm-manifest")
+    manifest = json.loads(path.read_text())
+    manifest["remoteLogSegmentMetadata"] |= lie
+    path.write_text(json.dumps(manifest))
+    assert main(["verify", "--tier", str(tier)]) == ExitStatus.DAMAGED
+    assert main(["restore-tier", str(tier), "--output", str(tmp_path / "restored")]) == ExitStatus.FAILED
+
+
 def test_log_that_is_gone_is_found_by_its_manifest_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     segments = drawn()
     tier = write_aiven(tmp_path / "tier", segments)
@@ -126,6 +143,27 @@ def test_partition_that_the_next_run_does_not_want_leaves_no_directory(tmp_path:
     assert main(restore) == ExitStatus.DAMAGED
     assert main([*restore, "--topic", "orders-1"]) == ExitStatus.DONE
     assert [path.name for path in restored.iterdir() if path.is_dir()] == ["orders-1"]
+
+
+@pytest.mark.parametrize("goes", [Path.unlink, Path.touch])
+def test_object_that_changes_while_it_is_checked_ends_no_check_of_the_others(
+    goes: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments, tier = drawn(), tmp_path / "tier"
+    write_local(tier, segments)
+    log = file_of(tier, segments[1], ".log")
+
+    def read(*arguments: Any, **options: Any) -> CheckedSegment:
+        if log.exists() and log.stat().st_mtime_ns == segments[1].mtime_ms * 1_000_000:
+            goes(log)
+        return read_segment_contents(*arguments, **options)
+
+    monkeypatch.setattr(checking, "read_segment_contents", read)
+    assert main(["verify", "--tier", str(tier), "--threads", "1"]) == ExitStatus.FAILED
+    said = capsys.readouterr()
+    assert str(log) in said.err
+    assert ".remote" not in said.err
+    assert f"{len(segments[0].log) + len(segments[2].log)} bytes verified" in said.out
 
 
 def test_file_that_may_not_be_read_is_named_with_its_directory(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -57,6 +57,8 @@ from storage.names import (
 from storage.scan.segment_contents import read_segment_contents
 from storage.scan.walking import Hand
 from storage.segment import Segment
+from storage.stores.paths import path_of_text
+from storage.tiers.view import is_of_tier
 from storage.txn_index import AbortedTxn
 
 SCHEMA: Final = "logcleaner.verify-notes/1"
@@ -298,7 +300,9 @@ class _Check:
         if not hasattr(self._own, "hand"):
             self._own.hand = Hand()
         try:
-            facts = read_segment_contents(task.segment, task.upper_offset, self._own.hand, self._spend, is_deep=is_deep)
+            with _as_unreadable(task.segment.log.path):
+                hand = self._own.hand
+                facts = read_segment_contents(task.segment, task.upper_offset, hand, self._spend, is_deep=is_deep)
         except Stopped:
             raise
         except LogCleanerError as error:
@@ -348,7 +352,7 @@ class _Check:
         listing = group[0][0].listing if group else UnreadableFile(place.path, "vanished")
         if isinstance(listing, LogCleanerError):
             errors.append(listing)
-        if any(_is_passing(error) for error in errors):
+        if any(_is_passing(error) for error in errors) and not is_of_tier(place.path):
             return None, []
         facts = [result for _, result in group if isinstance(result, CheckedSegment)]
         if errors or isinstance(listing, LogCleanerError):
@@ -356,8 +360,9 @@ class _Check:
             self._checked.corrupt += [error for error in errors if isinstance(error, Corrupt)]
             return [], facts
         try:
-            noted = place.dir.checkpoints.noted(place.name)
-            findings = partition_findings(place.name, listing, facts, noted, _circumstances(place), place.dir.rule)
+            noted, circumstances = place.dir.checkpoints.noted(place.name), _circumstances(place)
+            with _as_unreadable(place.path):
+                findings = partition_findings(place.name, listing, facts, noted, circumstances, place.dir.rule)
             if place.name.topic != CLUSTER_METADATA_TOPIC:
                 self._note_id(read_id_of(place.path, place.name))
         except UnreadableFile as error:
@@ -426,6 +431,17 @@ def _anew(place: _Place) -> _Place:
         checkpoints = CheckpointFiles.read(place.dir.log_dir.path, lambda _: None)
         return place._replace(dir=replace(place.dir, checkpoints=checkpoints))
     return place
+
+
+@contextmanager
+def _as_unreadable(path: Path) -> Iterator[None]:
+    """Raise UnreadableFile for what a store refuses, which is read long after it was opened; name objects of a tier."""
+    try:
+        yield
+    except OSError as error:
+        is_object = is_of_tier(path) and isinstance(error.filename, str)
+        named = path_of_text(error.filename) if is_object else path
+        raise UnreadableFile(named, error.strerror or str(error)) from error
 
 
 def _listed(place: _Place) -> Listing | LogCleanerError:
