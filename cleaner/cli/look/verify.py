@@ -399,7 +399,8 @@ def _notes(
         if args.notes or args.resume:
             where = str(args.notes) if args.notes else None
             raise InvalidConfig("--notes" if args.notes else "--resume", where, f"cannot be used: {error}") from error
-        complain(f"{error}; so an interrupted check cannot go on, unless --notes names a file", Level.INFO)
+        cause = f"{cache_root()}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
+        complain(f"{cause}; so an interrupted check cannot go on, unless --notes names a file", Level.INFO)
         return None, lambda: None
     return notes, lambda: directory.remove(name)
 

@@ -183,6 +183,14 @@ def started(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
+def test_a_cache_that_cannot_be_made_is_named_and_stops_no_check(tmp_path, log_dir, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "file" / "cache"))
+    assert main(["verify", str(log_dir)]) == ExitStatus.DONE
+    told = capsys.readouterr().err
+    assert f"logcleaner: {tmp_path}/file/cache: Not a directory; so an interrupted check cannot go on" in told
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_signal_ends_it_soon_and_it_goes_on(tmp_path, log_dir, number, status, threads):
