@@ -68,6 +68,7 @@ LIMITS: Final = (
     "Keys of records were compared. Values and headers were not: a record of another key may hold the same data.",
     "Records that are written or replicated after this time are not covered.",
 )
+LIMIT_OF_LINKS: Final = "A file that was replaced has another hard link, which keeps the old bytes."
 LIMIT_OF_COPY: Final = "Of a copy: the log dir that it was made of keeps the records, until somebody removes it."
 
 
@@ -180,7 +181,7 @@ class Certifier:
             "holders": [_holder(evidence, proof) for evidence in proof.holding],
             "not_searched": list(_not_searched(proof)),
             "errors": list(done.errors),
-            "limits": list(LIMITS),
+            "limits": [*LIMITS, *([LIMIT_OF_LINKS] if _has_links(done) else ())],
         }
 
 
@@ -391,6 +392,12 @@ def _replicas(name: TopicPartition, assigned: Assignments | None) -> list[int] |
         return None
     found = assigned.partitions.get((assigned.topic_ids[name.topic], name.partition))
     return list(found.replicas) if found else None
+
+
+def _has_links(done: Erasure) -> bool:
+    """Return whether the old bytes of a segment stay under another name."""
+    changed = (one for one in done.partitions if one.done_segments)
+    return done.output is None and any(segment.links > 1 for one in changed for segment in one.segments)
 
 
 def _unseen(globs: Sequence[str], done: Erasure, assigned: Assignments | None) -> Iterator[UncertifiedPartition]:

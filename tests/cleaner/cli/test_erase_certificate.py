@@ -302,6 +302,15 @@ def test_a_partition_that_lies_elsewhere_is_owed_until_it_is_certified_there(log
     assert pending(capsys, here, there)[0] == 0
 
 
+def test_a_hard_link_that_keeps_the_old_bytes_is_in_the_certificate(log_dir, tmp_path) -> None:
+    for number, links in enumerate((0, 1)):
+        copied = shutil.copytree(log_dir, tmp_path / str(number))
+        if links:
+            os.link(sealed_log(copied), tmp_path / "link")
+        assert erase(copied, tmp_path / f"{number}.json") == 0
+        assert any("hard link" in one for one in read(tmp_path / f"{number}.json")["limits"]) == bool(links)
+
+
 def test_what_could_not_be_searched_is_pending_until_it_was(log_dir, tmp_path, capsys) -> None:
     certificate, again = tmp_path / "1.json", tmp_path / "2.json"
     stray = shutil.copytree(log_dir / "orders-0", log_dir / f"orders-0.{'0' * 32}-stray")

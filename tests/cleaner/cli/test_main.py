@@ -216,8 +216,8 @@ def test_value_of_an_option_may_begin_with_a_dash_and_a_digit(demo: Path, capsys
     assert main(["clean", "--dry-run", "--log-dir", str(demo), "--now", "-36h"]) == 0
 
 
-def run_in_shell(command: str, demo: Path) -> subprocess.CompletedProcess[str]:
-    line = f"{sys.executable} -m cleaner {command.format(demo=demo)}"
+def run_in_shell(command: str, demo: Path, variables: str = "") -> subprocess.CompletedProcess[str]:
+    line = f"{variables} {sys.executable} -m cleaner {command.format(demo=demo)}"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True, cwd=ROOT, env=buffered)
 
@@ -272,9 +272,10 @@ def test_closed_stdout_is_a_failure_of_a_command_that_had_something_to_say(
     assert capsys.readouterr().err == ("" if told is None else line)
 
 
+@pytest.mark.parametrize("variables", ["", "PYTHONUNBUFFERED=1"])
 @pytest.mark.parametrize("command", ["topics --log-dir {demo}", "clean --dry-run --log-dir {demo}", "--help"])
-def test_full_stdout_is_told_in_one_line_and_is_a_failure(command: str, demo: Path) -> None:
-    done = run_in_shell(f"{command} >/dev/full", demo)
+def test_full_stdout_is_told_in_one_line_and_is_a_failure(command: str, variables: str, demo: Path) -> None:
+    done = run_in_shell(f"{command} >/dev/full", demo, variables)
     assert done.stderr == "logcleaner: stdout: cannot be written: No space left on device\n"
     assert done.returncode == 1
 
