@@ -10,6 +10,7 @@ from cleaner.report.page import Page
 from policies.forecast.births import DAY_MS, WINDOW_MS, seen_ms
 from policies.plan import LogDirPlan, PartitionPlan, Plan
 from policies.reasons import counted, duration, moment, size
+from storage.directory import is_stored
 
 if TYPE_CHECKING:
     from policies.forecast.runway import Runway
@@ -78,7 +79,13 @@ def closing(plan: Plan) -> str:
         return "DRY RUN - nothing was changed. This plan is for a later time: a run without --now does what is due now."
     if any(lacks_journal_space(plan, log_dir) for log_dir in plan.log_dirs):
         return "DRY RUN - nothing was changed. On a full disk a run needs --delete-delay 0, or logcleaner free before."
-    return "DRY RUN - nothing was changed. To do it, run the same command without --dry-run."
+    into = ", and with --output DIR" if is_of_store(plan) else ""
+    return f"DRY RUN - nothing was changed. To do it, run the same command without --dry-run{into}."
+
+
+def is_of_store(plan: Plan) -> bool:
+    """Return whether a plan is of log dirs in a store or a tier, which a run copies, and never changes."""
+    return any(is_stored(log_dir.facts.path) for log_dir in plan.log_dirs)
 
 
 def lacks_journal_space(plan: Plan, planned: LogDirPlan) -> bool:

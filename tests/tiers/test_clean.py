@@ -176,3 +176,14 @@ def test_a_log_dir_that_a_broker_uses_is_not_copied(tmp_path: Path) -> None:
         assert broker.answer == "locked"
         assert main(command) == ExitStatus.LOCKED
     assert main(command) == ExitStatus.DONE
+
+
+def test_dry_run_frees_nothing_and_names_the_output_that_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier = write_local(tmp_path / "tier", drawn())
+    assert main(["clean", "--tier", str(tier), *RETENTION, "--dry-run"]) == ExitStatus.DONE
+    said = capsys.readouterr().out
+    assert "Would leave out" in said
+    assert "Would free" not in said
+    assert "and with --output DIR." in said

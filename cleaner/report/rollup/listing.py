@@ -14,7 +14,7 @@ from cleaner.printable import printable
 from cleaner.report.page import ATTENTION, NAME_MIN, Page, in_columns, two_sizes
 from cleaner.report.rollup.rolled import Concern, Fate, TopicRoll, freed_words, rolled
 from cleaner.report.runs import STYLES, policy_of, told, where
-from cleaner.report.runways import closing, lines
+from cleaner.report.runways import closing, is_of_store, lines
 from cleaner.report.totals import Totals
 from policies.findings.only_copies import KeptFile
 from policies.guards import may_drop_unkeyed
@@ -102,6 +102,7 @@ def summarize(page: Page, plan: Plan, outcome: Outcome, *, ended_ms: int | None,
         is_copy: whether the run wrote a copy, and so freed nothing.
     """
     totals = Totals.of(plan, outcome)
+    is_copy = is_copy or is_of_store(plan)  # nothing there is changed
     if ended_ms is None:
         ended_ms = plan.request.now_ms + round(outcome.seconds * 1000)
     for label, words in _figures(totals, outcome):
