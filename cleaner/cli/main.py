@@ -134,11 +134,11 @@ def prepare_streams() -> None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Unread()), encoding="utf-8")
-    raw = getattr(sys.stdout, "buffer", None)
-    if sys.stdout is sys.__stdout__ and isinstance(raw, io.RawIOBase):
+    out, is_replaced = sys.stdout, sys.stdout is not sys.__stdout__
+    raw = getattr(out, "buffer", None)
+    if not is_replaced and isinstance(raw, io.RawIOBase):
         # PYTHONUNBUFFERED, as in many images: without a buffer nothing tells that an error is that of a full stdout
-        lines = sys.stdout.isatty()
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=sys.stdout.encoding, line_buffering=lines)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=out.encoding, line_buffering=out.isatty())
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as above
     for stream in (sys.stdout, sys.stderr):
