@@ -380,10 +380,11 @@ def _head_sha256(path: Path, size_bytes: int) -> str:
 
 
 class _Erased(NamedTuple):
-    """The offsets of a partition that lost their records, as ranges that ascend."""
+    """The offsets of a partition that lost their records, as ranges that ascend by their first offset."""
 
     firsts: Integers
     lasts: Integers
+    """The last offset of a range, or of one before it that reaches further: ranges of several deeds may overlap."""
 
     @classmethod
     def of(cls, files: Iterable[CertifiedFile]) -> _Erased:
@@ -395,7 +396,8 @@ class _Erased(NamedTuple):
             for pair in deed["ranges"] or [[deed[end], deed[end]] for end in ("first_offset", "last_offset")]
         ]
         pairs.sort()
-        return cls(np.array([one for one, _ in pairs], np.int64), np.array([one for _, one in pairs], np.int64))
+        firsts, lasts = (np.array([pair[end] for pair in pairs], np.int64) for end in (0, 1))
+        return cls(firsts, np.maximum.accumulate(lasts))
 
     @property
     def last_offset(self) -> int:

@@ -142,6 +142,21 @@ def test_erased_records_that_are_back_in_a_segment_of_another_base_offset_are_fo
     assert (status, states[0]) == (4, "RETURNED")
 
 
+def test_erased_records_that_are_back_are_found_where_the_ranges_of_two_deeds_overlap(log_dir, tmp_path, capsys) -> None:
+    log, certificate = sealed_log(log_dir), tmp_path / "cert.json"
+    data = log.read_bytes()
+    assert erase(log_dir, certificate, "--delete-delay", "0") == 0
+    second = 12 + int.from_bytes(data[8:12], "big")
+    base_offset = int.from_bytes(data[second : second + 8], "big")
+    document = read(certificate)
+    document["partitions"][0]["files"][0]["deeds"][0]["ranges"] = [[0, base_offset], [1, 1]]
+    certificate.write_text(json.dumps(document))
+    log.unlink()
+    log.with_name(f"{base_offset:020d}.log").write_bytes(data[second:])
+    assert base_offset > 1
+    assert checked(certificate, capsys) == (4, ["GONE", *["AS_CERTIFIED"] * 3, "RETURNED"])
+
+
 def test_erased_records_that_are_back_are_found_by_a_certificate_made_of_the_journal(log_dir, tmp_path, capsys) -> None:
     log, certificate = sealed_log(log_dir), tmp_path / "cert.json"
     before = log.read_bytes()
