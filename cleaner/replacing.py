@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from storage.errors import InvalidConfig
 
 _MODE: Final = 0o644
 """The mode of the new file: other users must be able to read it."""
@@ -35,6 +38,36 @@ def target_of(path: Path) -> Path:
     if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
     return path
+
+
+def check_replaceable(key: str, path: Path, log_dirs: Iterable[Path], example: str) -> None:
+    """Refuse a file that ``replace_file`` could not write, before anything is done.
+
+    Args:
+        key: the option or key that names the file.
+        path: the file.
+        log_dirs: no file is written into one of them.
+        example: a name that such a file could have.
+
+    Raises: InvalidConfig.
+    """
+    no_file = InvalidConfig(key, str(path), f"is no file; name the file to write, such as {example}")
+    if str(path) in {"-", "."}:
+        raise no_file
+    try:
+        target = target_of(path)
+    except OSError:
+        raise no_file from None
+    parent = target.parent
+    if not parent.is_dir():
+        raise InvalidConfig(key, str(path), f"cannot be written, because there is no directory {parent}; make it")
+    if not os.access(parent, os.W_OK):
+        raise InvalidConfig(key, str(path), f"cannot be written, because this user may not write to {parent}")
+    if target.exists() and not target.stat().st_mode & 0o222:
+        raise InvalidConfig(key, str(path), "is write-protected; chmod u+w it, or name another file")
+    for log_dir in log_dirs:
+        if path.resolve().is_relative_to(log_dir.resolve()):
+            raise InvalidConfig(key, str(path), f"lies in the log dir {log_dir}; name a file elsewhere")
 
 
 def replace_file(path: Path, contents: bytes) -> None:

@@ -71,7 +71,7 @@ def run_as_of(args: argparse.Namespace) -> int:
     from cleaner.engine.as_of.copying import copy_as_of, look_as_of
     from cleaner.engine.as_of.deciding import offsets_document, read_offsets
     from cleaner.events import EventLog, format_of
-    from cleaner.replacing import replace_file
+    from cleaner.replacing import check_replaceable, replace_file
     from cleaner.report.as_of import AsOfReport
     from policies.plan import Request
 
@@ -82,6 +82,8 @@ def run_as_of(args: argparse.Namespace) -> int:
     with ProgressBar("reading") as bar:
         listener = EventLog(args.verbose, format_of(args.log_format), bar.advance, bar.expect)
         opened = open_cleaner(args, listener, one_log_dir_for="--output" if args.output else None)
+        if args.write_offsets:
+            check_replaceable("--write-offsets", args.write_offsets, opened.loaded.log_dirs, "offsets.json")
         if args.dry_run:
             found = look_as_of(opened.cleaner, request, until_ms, offsets)
         else:

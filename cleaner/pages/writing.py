@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,26 +26,10 @@ def check_page(key: str, path: Path, log_dirs: Iterable[Path] = ()) -> None:
 
     Raises: InvalidConfig.
     """
-    from cleaner.replacing import target_of  # noqa: PLC0415 - few runs make a page
+    from cleaner.replacing import check_replaceable  # noqa: PLC0415 - few runs make a page
 
     check_drawable(key, path)
-    no_file = InvalidConfig(key, str(path), "is no file; name the file to write, such as report.html")
-    if str(path) in {"-", "."}:
-        raise no_file
-    try:
-        target = target_of(path)
-    except OSError:
-        raise no_file from None
-    parent = target.parent
-    if not parent.is_dir():
-        raise InvalidConfig(key, str(path), f"cannot be written, because there is no directory {parent}; make it")
-    if not os.access(parent, os.W_OK):
-        raise InvalidConfig(key, str(path), f"cannot be written, because this user may not write to {parent}")
-    if target.exists() and not target.stat().st_mode & 0o222:
-        raise InvalidConfig(key, str(path), "is write-protected; chmod u+w it, or name another file")
-    for log_dir in log_dirs:
-        if path.resolve().is_relative_to(log_dir.resolve()):
-            raise InvalidConfig(key, str(path), f"lies in the log dir {log_dir}; name a file elsewhere")
+    check_replaceable(key, path, log_dirs, "report.html")
 
 
 def check_drawable(key: str, path: Path) -> None:

@@ -534,10 +534,13 @@ def _check_empty(path: Path) -> None:
         raise UnusableOutput(path, "is a symlink, which is not followed", f"name {path.resolve()} itself")
     if not path.exists():
         if not is_stored(path) and not path.parent.is_dir():
-            raise UnusableOutput(path, f"{path.parent} does not exist", "make it first")
+            what = "is no directory" if path.parent.exists() else "does not exist"
+            raise UnusableOutput(path, f"{path.parent} {what}", "make it first")
+        _check_writable(path, path.parent)
         return
     if not path.is_dir():
         raise UnusableOutput(path, "is no directory", "name a new or an empty one")
+    _check_writable(path, path)
     list_anew(path)  # a whole bucket may be empty, and is there
     names = {entry.name for entry in path.iterdir()}
     if MANIFEST_FILE in names:
@@ -546,6 +549,14 @@ def _check_empty(path: Path) -> None:
         raise UnusableOutput(path, f"holds {INCOMPLETE_LOG_DIR}", _ANOTHER)
     if names:
         raise UnusableOutput(path, "is not empty", "name a new or an empty one")
+
+
+def _check_writable(path: Path, directory: Path) -> None:
+    """Refuse a directory in which this user can make no file. A store does not tell before one is written."""
+    if not is_stored(path) and not os.access(directory, os.W_OK | os.X_OK):
+        raise UnusableOutput(
+            path, f"this user cannot write to {directory}", "name another one, or give it to this user"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,21 @@ def test_committed_offsets_above_the_end_are_clamped_and_named(
     assert main(["verify", "--log-dir", str(copy), "--deep"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("missing/cuts.json", "no directory"), ("{}/cuts.json", "lies in the log dir")]
+)
+def test_offsets_that_cannot_be_written_are_told_before_anything_is_copied(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
+    cuts, copy = tmp_path / name.format(log_dir), tmp_path / "copy"
+    assert (
+        main(["clean", str(log_dir), "--until", str(UNTIL_MS), "--output", str(copy), "--write-offsets", str(cuts)])
+        == 2
+    )
+    assert told in capsys.readouterr().err
+    assert not copy.exists()
+
+
 def test_offsets_of_one_broker_cut_the_others_alike(
     log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,7 +142,9 @@ def test_erased_records_that_are_back_in_a_segment_of_another_base_offset_are_fo
     assert (status, states[0]) == (4, "RETURNED")
 
 
-def test_erased_records_that_are_back_are_found_where_the_ranges_of_two_deeds_overlap(log_dir, tmp_path, capsys) -> None:
+def test_erased_records_that_are_back_are_found_where_the_ranges_of_two_deeds_overlap(
+    log_dir, tmp_path, capsys
+) -> None:
     log, certificate = sealed_log(log_dir), tmp_path / "cert.json"
     data = log.read_bytes()
     assert erase(log_dir, certificate, "--delete-delay", "0") == 0

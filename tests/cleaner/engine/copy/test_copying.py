@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -190,6 +191,7 @@ def read_fails(copy):
         ("data", "lies in the log dir"),
         ("missing/copy", "does not exist"),
         ("file", "is no directory"),
+        ("file/copy", "file is no directory"),
         ("full", "is not empty"),
         ("finished", "holds a finished log dir already"),
         ("finished/copy", "lies in .*/finished, which holds a finished log dir"),
@@ -208,6 +210,14 @@ def test_output_that_cannot_be_is_refused_before_anything_is_written(tmp_path, o
     with pytest.raises(UnusableOutput, match=told):
         copied(original, tmp_path / place)
     assert states(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["closed", "closed/copy"])
+def test_output_where_this_user_can_make_no_file_is_refused_by_a_dry_run_too(tmp_path, original, place, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr("os.access", lambda path, _mode: Path(path) != tmp_path / "closed")  # root may write anywhere
+    with pytest.raises(UnusableOutput, match=r"this user cannot write to .*/closed"):
+        output_module.check_usable(tmp_path / place, LogDir(original))
 
 
 def test_empty_directory_that_is_there_is_taken(tmp_path, original):
