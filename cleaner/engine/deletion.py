@@ -12,9 +12,10 @@ The checkpoints of the log dir are the executor's, once for all partitions.
 ``retire_segments`` does this. On a full disk a longer name, or the leader epochs, may find no room: then every step is
 undone.
 
-``remove_segments`` unlinks in the same order, which works with 0 bytes free. Step 4 needs a block. Step 2 has freed
-one, unless others fill the disk. So the caller does step 4, and can try again. A log without step 4 is sound: a broker,
-too, cuts its leader epochs some time after a deletion.
+``remove_segments`` unlinks in the same order, which works with 0 bytes free. The caller's journal line may wait until
+the first file has made space for it: then the line tells whose index files a kill left. Step 4 needs a block. Step 2
+has freed one, unless others fill the disk. So the caller does step 4, and can try again. A log without step 4 is sound:
+a broker, too, cuts its leader epochs some time after a deletion.
 
 Source: Kafka UnifiedLog.deleteSegments, LeaderEpochFileCache.truncateFromStart.
 """
@@ -67,10 +68,18 @@ def retire_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
         raise
 
 
-def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapshot_at_end: Callable[[], bytes]) -> None:
+def remove_segments(
+    fs: FileSystem,
+    listing: Listing,
+    deletion: Deletion,
+    snapshot_at_end: Callable[[], bytes],
+    *,
+    made_space: Callable[[], None] = lambda: None,
+) -> None:
     """Unlink the segments of a deletion; the leader epochs are left to the caller.
 
-    Arguments and errors as above. OutOfSpace is raised only if all segments go, before any is unlinked.
+    Arguments and errors as above; ``made_space`` is called behind each file, until all have gone. OutOfSpace is raised
+    only if all segments go, before any is unlinked.
     """
     doomed = _checked(listing, deletion)
     for segment in doomed:
@@ -79,6 +88,7 @@ def remove_segments(fs: FileSystem, listing: Listing, deletion: Deletion, snapsh
     for files in _in_order(listing, doomed):
         for file in files:
             fs.unlink(file.path, Purpose.REMOVE)
+            made_space()
         fs.fsync_dir(listing.directory, Purpose.REMOVE)
 
 

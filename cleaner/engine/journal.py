@@ -138,6 +138,13 @@ class Journal:
         finally:
             self._close_file()
 
+    def try_again(self) -> None:
+        """Write the waiting lines, if there is space by now; what fails is left to ``close``."""
+        with self._turn:
+            if self._waiting:
+                with suppress(OutOfSpace, OSError):
+                    self._write_waiting()
+
     def _try_to_write(self) -> None:
         """Write all lines that wait. Those that are due fail if they cannot be written, unless lines may wait."""
         tried = tuple(self._waiting)

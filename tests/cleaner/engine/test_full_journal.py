@@ -15,10 +15,12 @@ from cleaner.engine.cleaner import Cleaner
 from cleaner.engine.journal import read_journal
 from cleaner.engine.means import Means, Silent
 from cleaner.engine.restore import Restorer
+from cleaner.engine.verify.hollow import emptied_segments, lone_indexes
 from policies.config.config_layers import Configured
 from policies.facts import Boot
 from policies.plan import Only
 from storage.filesystem import FileSystem, Purpose
+from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import JOURNAL_FILE
 from tests.faults import FullDisk
@@ -226,6 +228,23 @@ def test_free_and_no_delay_go_on_and_tell_what_they_could_not_write(disk):
     assert offsets(log_dir, "clicks-0") == [5]
     assert ("journal_waits", "recover") in events
     assert ("journal_waits", "delete") in events
+
+
+def test_line_of_a_deletion_is_there_before_its_index_files_go_so_that_a_kill_leaves_no_riddle(disk):
+    log_dir = a_log_dir(disk / "data")
+    fill(disk)
+    seen = []
+
+    class LookingAtIndexes(FileSystem):
+        def unlink(self, path: Path, purpose: Purpose) -> None:
+            if path.suffix == ".index":
+                listing = list_partition(path.parent)
+                told = [entry for entry in read_journal(log_dir) if entry["partition"] == path.parent.name]
+                seen.append((len(told), list(emptied_segments(listing)), bool(lone_indexes(listing))))
+            super().unlink(path, purpose)
+
+    a_cleaner(log_dir, LAYERS, LookingAtIndexes()).clean(request(only=Only.RETENTION, delete_delay_ms=0))
+    assert seen == [(1, [], True)] * 10
 
 
 def test_wrong_clock_that_a_person_confirmed_still_needs_the_journal(disk):

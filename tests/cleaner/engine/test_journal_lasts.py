@@ -160,7 +160,8 @@ def test_journal_that_cannot_be_closed_is_told_and_the_run_goes_on(log_dir):
     for one in made:
         one.segment(0, keyed(0, "a=1", timestamp_ms=OLD_MS), mtime_ms=OLD_MS).segment(1, keyed(1, "b=1"))
     committed(log_dir, *made)
-    fs = Failing(full(), full(), *[broken()] * 9)
+    tries = 2 * (1 + 3)  # before the first of three files of a segment goes, and behind each of them
+    fs = Failing(*[full()] * tries, *[broken()] * 9)
     _, outcome = a_cleaner(log_dir, configured(clicks=EXPIRING, views=EXPIRING), fs).clean(request(delete_delay_ms=0))
     assert [error for error in outcome.errors if "Input/output error" in error] == list(outcome.errors)
     assert len(outcome.errors) == 1
