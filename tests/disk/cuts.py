@@ -9,7 +9,8 @@ Of what came later a kind of disk keeps:
   with it what the journal had before the last change of that file or directory. Of files the same as ``posix``: a
   size may come without its data here, too, as zeros, since blocks are given out as unwritten.
 - ``writeback`` (ext4, ``data=writeback``): the same.
-- ``xfs``: the names as ``ordered``; and no size comes without its data, but one that was set (``ftruncate``).
+- ``xfs``: the names as ``ordered``; and no size comes without its data, but one that was set (``ftruncate``), or that a
+  write past the page cache reached: what the page cache holds below it may come later.
 
 What was written past the page cache (``O_DIRECT``) is on the disk as far as the disk says so: it keeps that or not, as
 all else before the fsync. An fsync that fails takes the pages that it should have written for clean: no later one
@@ -67,6 +68,8 @@ class File:
     truncations: list[tuple[int, int]] = field(default_factory=list)
     growths: list[tuple[int, int, int]] = field(default_factory=list)
     """Of what was written behind the end: number of the operation, and the sizes before and behind it."""
+    direct_ends: list[int] = field(default_factory=list)
+    """Where writes past the page cache ended, since the last fsync."""
     attributes_since: list[tuple[int, Attributes]] = field(default_factory=list)
     lasting: Attributes | None = None
     """Attributes as of the last fsync; None of a file that never had one."""
@@ -140,6 +143,7 @@ class File:
         self.sizes.clear()
         self.truncations.clear()
         self.growths.clear()
+        self.direct_ends.clear()
 
     def old(self, sector: int) -> bytes:
         """A sector as of the last fsync; zeros where the file did not reach."""
@@ -213,9 +217,11 @@ class Disk:
                 self._change(number, operation)
             case Linked() | Moved() | Unlinked():
                 self._change(number, operation)
-            case Wrote(inode, offset, data, _, mtime_ns):
+            case Wrote(inode, offset, data, is_direct, mtime_ns):
                 file = self.files[inode]
                 file.write(number, offset, data)
+                if is_direct:
+                    file.direct_ends.append(offset + len(data))
                 self._attribute(number, inode, file.attributes._replace(mtime_ns=mtime_ns))
             case Truncated(inode, size, mtime_ns):
                 file = self.files[inode]
@@ -499,7 +505,7 @@ def versions_of(file: File, kind: str, sector: int, size: int) -> list[bytes]:
     """What a sector of a file of some size may hold: the oldest first, the newest last."""
     start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, size)
     since = [*file.doubtful.get(sector, ()), *file.dirty.get(sector, ())]
-    set_to = max((size for _, size in file.truncations), default=0)
+    set_to = max((*(size for _, size in file.truncations), *file.direct_ends), default=0)
     if kind == XFS and since and end > max(len(file.disk), set_to):
         return [held for held in since if len(held) >= end - start] or since[-1:]
     return [file.old(sector), *since]

@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 
 from tests.disk.__main__ import in_memory
-from tests.disk.cuts import ORDERED, WRITEBACK, XFS
+from tests.disk.cuts import ORDERED, WRITEBACK, XFS, Disk
 from tests.disk.mount import mounted
 from tests.disk.real import check_against, lived
-from tests.disk.recording import Recording, Wrote
+from tests.disk.recording import Attributes, Begun, Recording, Wrote
 from tests.sampled import day, is_whole
 
 STEPS: Final = 120
@@ -28,6 +28,20 @@ def test_what_a_real_disk_leaves_is_allowed(kind: str) -> None:
         different, wrong = check_against(kind, life, scratch / "life", IMAGES, Random(day()))
     assert wrong == []
     assert different > 3
+
+
+@pytest.mark.parametrize(("is_direct", "reason"), [(True, False), (False, True)])
+def test_on_xfs_a_write_past_the_page_cache_brings_a_size_without_what_is_cached_below_it(
+    is_direct: bool, reason: bool
+) -> None:
+    attributes = Attributes(0o100644, 0, 0, 0)
+    began = (Begun(".", 1, attributes, None), Begun("a", 2, attributes, b""))
+    cached, last = Wrote(2, 0, b"c" * 1024, False, 0), Wrote(2, 8192, b"d" * 512, is_direct, 0)
+    disk = Disk(Recording(began, (cached, last), (0, 1)))
+    disk.play(2)
+    left = bytes(8192) + b"d" * 512
+    assert bool(disk.why_not(XFS, {"a": left})) is reason
+    assert disk.why_not(ORDERED, {"a": left}) is None
 
 
 def test_a_write_past_the_page_cache_is_recorded_as_one(tmp_path: Path) -> None:
