@@ -50,8 +50,6 @@ The file holds a line for each partition, so writing it behind each one would ta
 their number. A crash in between costs another round of the partitions whose lines were lost."""
 SIDE_BY_SIDE: Final = 2
 """How many small compactions run side by side for each thread: while some wait for an fsync, others compute."""
-SIDE_BY_SIDE_MIN: Final = 8
-"""How many run side by side if there are few threads: fsyncs that wait together share a commit of the file system."""
 _MAKE_SPACE: Final = "lower a retention, or move something that is not Kafka's off this disk"
 
 
@@ -151,7 +149,7 @@ class Executor:
         Return the partitions that found no free space, because other compactions took it.
         """
         without_space: list[PartitionPlan] = []
-        side_by_side = min(len(steps), max(SIDE_BY_SIDE_MIN, self._means.threads * SIDE_BY_SIDE))
+        side_by_side = min(len(steps), self._means.threads * SIDE_BY_SIDE)
         means = replace(self._means, threads=1, side_by_side=side_by_side)
 
         def compact_beside(partition: PartitionPlan, before: PartitionResult) -> PartitionResult:

@@ -51,7 +51,7 @@ def test_threads_leave_what_one_thread_leaves(tmp_path):
     assert sum(entry["what"] == "compact" for entry in read_journal(together)) == 12
 
 
-@pytest.mark.parametrize(("threads", "topics", "at_most"), [(2, 12, 8), (5, 12, 10), (9, 12, 12), (2, 3, 3)])
+@pytest.mark.parametrize(("threads", "topics", "at_most"), [(2, 12, 4), (5, 12, 10), (9, 12, 12), (2, 3, 3)])
 def test_those_at_work_share_the_memory_for_keys(tmp_path, monkeypatch, threads, topics, at_most):
     asked: list[int] = []
     compact = Local.compact
