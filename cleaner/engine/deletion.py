@@ -78,8 +78,8 @@ def remove_segments(
 ) -> None:
     """Unlink the segments of a deletion; the leader epochs are left to the caller.
 
-    Arguments and errors as above; ``made_space`` is called behind each file, until all have gone. OutOfSpace is raised
-    only if all segments go, before any is unlinked.
+    Arguments and errors as above. ``made_space`` is called each time a file has gone. OutOfSpace is raised only if all
+    segments go, before any is unlinked.
     """
     doomed = _checked(listing, deletion)
     for segment in doomed:

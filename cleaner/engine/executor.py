@@ -270,8 +270,8 @@ class Executor:
         ensure_changeable(listing.directory, deletion.base_offsets)
         undo = {} if self._request.is_at_once else {"undo": undo_of(facts, deletion, listing)}
         self._record("delete", facts.topic_partition, **deletion_entry(deletion), **undo)
-        at_once = partial(remove_segments, made_space=self._journal.try_again)
-        remove = at_once if self._request.is_at_once else retire_segments
+        unlink = partial(remove_segments, made_space=self._journal.try_again)
+        remove = unlink if self._request.is_at_once else retire_segments
         state_of = partial(producer_state_of, facts, listing, self._request.now_ms, self._means)
         remove(self._means.fs, listing, deletion, lambda: state_of().to_snapshot_bytes())
         self._deleted.append(partition)
