@@ -305,6 +305,18 @@ def pread(file: OpenFile, size_bytes: int, position: int) -> bytes:
     return os.pread(file, size_bytes, position) if isinstance(file, int) else bytes(file.pread(size_bytes, position))
 
 
+def pread_within(parent: int, name: str, size_bytes: int) -> bytes:
+    """Read so many bytes from the beginning of a file in an open directory, fewer where it ends.
+
+    Three system calls, and nothing else. Raises: OSError, also for symlinks, and for anything that has no positions.
+    """
+    descriptor = os.open(name, READ_FLAGS, dir_fd=parent)
+    try:
+        return os.pread(descriptor, size_bytes, 0)
+    finally:
+        os.close(descriptor)
+
+
 def view(file: OpenFile, size_bytes: int, position: int) -> bytes | memoryview:
     """Read as ``pread`` does; what a store holds in memory already is not copied. Raises: as ``pread``."""
     return os.pread(file, size_bytes, position) if isinstance(file, int) else file.pread(size_bytes, position)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ from policies.compaction import refusal
 from policies.config.policy import BrokerPolicy
 from policies.explain.observations import Observations, SegmentTimes
 from policies.facts import PartitionFacts, SegmentFacts
-from policies.plan import PartitionPlan, Request
+from policies.plan import Only, PartitionPlan, Request
 from policies.planning import plan_partition
 from policies.reasons import Reason, ReasonCode, Verdict
 from policies.retention import retention
@@ -126,14 +126,14 @@ def with_times(facts: PartitionFacts, planned: PartitionPlan, seen: Observations
         else segment
         for segment, times in zip(facts.segments, seen.times, strict=True)
     )
-    return replace(facts, segments=segments)
+    return facts if segments == facts.segments else replace(facts, segments=segments)
 
 
 def _fates(
     planned: PartitionPlan, intended: PartitionPlan, seen: Observations, request: Request
 ) -> tuple[SegmentFate, ...]:
     facts, asks = planned.facts, not is_exempt(intended)
-    verdicts = retention(with_times(facts, planned, seen), planned.policy, request.now_ms).verdicts if asks else ()
+    verdicts = _by_retention(planned, seen, request) if asks else ()
     compaction = _by_compaction(intended, request) if asks else {}
     return tuple(
         SegmentFate(
@@ -146,6 +146,15 @@ def _fates(
         )
         for place, segment in enumerate(facts.segments)
     )
+
+
+def _by_retention(planned: PartitionPlan, seen: Observations, request: Request) -> Sequence[Verdict]:
+    """Return the verdicts of retention, which are those of the plan if nothing else was asked, and no time is newer."""
+    facts = with_times(planned.facts, planned, seen)
+    asks_it_alone = not planned.policy.cleanup_compact and request.only is not Only.COMPACTION
+    if asks_it_alone and planned.guard is None and planned.waiting is None and facts is planned.facts:
+        return planned.verdicts
+    return retention(facts, planned.policy, request.now_ms).verdicts
 
 
 def _by_compaction(intended: PartitionPlan, request: Request) -> Mapping[int, Reason]:

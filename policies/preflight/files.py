@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from policies.preflight.facts import FileBefore, KafkaFailure
@@ -151,6 +152,7 @@ def offset_if_any(name: str) -> int | None:
     return _long(text) if dot else None
 
 
+@lru_cache(maxsize=64)  # the files of a segment follow each other
 def _long(text: str) -> int | None:
     """Return the number that Kafka reads as a long; None if it reads none."""
     digits = text[1:] if text.startswith(("+", "-")) else text
@@ -174,6 +176,7 @@ class SegmentNames(NamedTuple):
     txn_index: str
 
 
+@lru_cache(maxsize=64)  # asked for several times in a row, of perhaps a hundred thousand segments
 def names_of(base_offset: int) -> SegmentNames:
     """Return the names of the files of a segment."""
     stem = f"{base_offset:020d}"

@@ -50,6 +50,7 @@ class Loading:
     def __init__(self, before: PartitionBefore, *, is_clean: bool, recovery_point: int, log_start: int) -> None:
         self._before, self._contents = before, before.contents
         self._by_name = {file.name: file for file in before.files}
+        self._may_write_all = all(file.is_writable for file in before.files)
         self._is_clean, self._recovery_point, self._checkpointed_start = is_clean, recovery_point, log_start
         self.files = Files(before.files)
         self._fresh_snapshots: set[int] = set()
@@ -104,6 +105,8 @@ class Loading:
 
         Raises: LoadingStopped where the broker's user may not.
         """
+        if self._may_write_all:
+            return
         for file in files:
             name = self._on_disk(file)
             if name is not None and not self._by_name[name].is_writable:
@@ -181,7 +184,7 @@ class Loading:
                     self._made_for[base] = name
                     self.files.create(names.log, f"{name} stands for it, which has not 20 digits")
                 self._load_segment(base, names)
-            elif log_name(base) not in self.files.sizes:
+            elif names_of(base).log not in self.files.sizes:
                 self.files.delete(name, "an index without its .log")
 
     def _load_segment(self, base: int, names: SegmentNames) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from storage.anomalies import TxnEvent
 from storage.arrays import Bytes, Integers, Table
 from storage.codecs.compression import Compression
-from storage.directory import close, open_file, pread
+from storage.directory import pread, pread_within, size_of
 from storage.errors import UnreadableFile
 from storage.kernels import check_usable
 from storage.kernels.crc import first_bad_crc
@@ -25,7 +25,14 @@ from storage.kernels.scan import scan_batches
 from storage.kernels.status import Status
 from storage.log.end import SegmentEdges, SegmentEnd
 from storage.names import FileKind
-from storage.records.v2 import ATTRIBUTE_TRANSACTIONAL, NO_TIMESTAMP, OFFSET_MAX, V2_HEADER_BYTES, parse_header
+from storage.records.v2 import (
+    ATTRIBUTE_TRANSACTIONAL,
+    NO_TIMESTAMP,
+    OFFSET_MAX,
+    V2_HEADER,
+    V2_HEADER_BYTES,
+    BatchHeader,
+)
 from storage.scan.files import Buffer
 from storage.scan.segment_contents import TxnSteps, are_empty
 from storage.scan.slices import Slice
@@ -35,6 +42,11 @@ BYTES_MAX: Final = 1 << 20
 SMALLEST_BYTES_MAX: Final = 16 << 10
 """To read so much of a file takes hardly longer than to read its first header."""
 TOGETHER_BYTES: Final = 1 << 20
+
+
+_LOG: Final = FileKind.LOG
+_INDEX: Final = FileKind.INDEX
+_new: Final = tuple.__new__
 
 
 class SmallLog(NamedTuple):
@@ -152,7 +164,7 @@ class SmallSegments:
         for read, start, (next_offset, largest_ms, batches, empty, empty_bytes, gaps, lacks) in zip(
             reads, starts.tolist(), columns, strict=True
         ):
-            first = parse_header(data, start, read.segment.files[FileKind.LOG].location, -start)
+            first = _new(BatchHeader, V2_HEADER.unpack_from(data, start))  # the scan has found it sound
             edges = SegmentEdges(first, SegmentEnd(next_offset, 0), max(largest_ms, NO_TIMESTAMP))
             taken = events.get(read.place, ())
             found.append(SmallLog(edges, batches, empty, empty_bytes, gaps, taken, lacks))
@@ -202,19 +214,19 @@ class SmallSegments:
 
 def _whole(segment: Segment, parent: int | None) -> bytes | None:
     """Read one of the smallest segments; None if it is none, if it cannot be read, or if it is not as it was listed."""
-    log, index = segment.files[FileKind.LOG], segment.files.get(FileKind.INDEX)
+    log, index = segment.files[_LOG], segment.files.get(_INDEX)
     size_bytes = log.identity.size_bytes
     if not 0 < size_bytes <= SMALLEST_BYTES_MAX or (index and index.identity.size_bytes):
         return None
     try:
-        file, present_bytes = open_file(log.location, parent)
-        try:
-            data = pread(file, size_bytes, 0)
-        finally:
-            close(file)
+        if parent is not None:
+            data = pread_within(parent, log.file_name, size_bytes + 1)
+        else:
+            with reading(log.location) as file:
+                data = pread(file, size_bytes, 0) if size_of(file) == size_bytes else b""
     except (OSError, UnreadableFile):
         return None
-    return data if len(data) == present_bytes == size_bytes else None
+    return data if len(data) == size_bytes else None
 
 
 def _are_segments(table: Table, firsts: Integers, starts: Integers, bases: Integers) -> bool:

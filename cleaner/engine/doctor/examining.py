@@ -44,7 +44,7 @@ from policies.explain.explanation import PartitionExplanation, explain
 from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.findings.diagnosis import Diagnosis, diagnose
-from policies.findings.findings import NOT_WALKED, HeaderWalk
+from policies.findings.findings import NOT_WALKED, HeaderWalk, SegmentHistory
 from policies.findings.of_history import NO_EPOCHS, ReadEpochs
 from policies.findings.of_log_dir import PartitionNames, TopicId
 from policies.findings.of_tiering import COPY_STARTED, DELETE_STARTED, UNKNOWN_START
@@ -387,7 +387,7 @@ class _Eyes:
             facts, count = walk(logs, [one.facts for one in log.segments], self._with.budget, glanced.logs)
             unread = sum(segment.size_bytes for segment in logs[count:])
             walked = HeaderWalk.of(facts[:count], noted.first_dirty, unread)
-            histories = [one._replace(facts=found) for one, found in zip(log.segments, facts, strict=True)]
+            histories = [SegmentHistory(one.standing, found) for one, found in zip(log.segments, facts, strict=True)]
             log = log._replace(segments=histories)
         return replace(
             losses,

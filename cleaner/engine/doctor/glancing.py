@@ -58,10 +58,12 @@ def glance_at(
     facts: list[CheckedSegment] = []
     unkeyed: list[int] = []
     with as_unreadable(directory), opened_as_parent(directory) as parent:
-        for segment, edges, log, behind in zip_longest(segments, glanced.edges, glanced.logs, segments[1:]):
+        for segment, edges, log, sealed, behind in zip_longest(
+            segments, glanced.edges, glanced.logs, glanced.sealed, segments[1:]
+        ):
             is_rebuilt = floor is not None and segment.base_offset >= floor
             found, first = _glance(segment, edges, behind, end), edges.first
-            if not is_rebuilt:
+            if not (is_rebuilt or sealed):
                 found = _with_time_index(found, segment, edges, parent, is_unfinished=is_unfinished)
             facts.append(found)
             if keys and first and _is_first_unkeyed(segment, first.size_bytes, log, keys, parent):

@@ -41,13 +41,14 @@ from policies.guards import compaction_held_back
 from policies.plan import PartitionPlan, Plan, path_of
 from storage.directory import opened_as_parent, status_of
 from storage.errors import LogCleanerError, UnreadableFile, as_unreadable
+from storage.indexes import TimeIndexEntry, sealed_time_index_end
 from storage.log.end import SegmentEdges, edges_of
 from storage.log.listing import Listing, list_partition
 from storage.log.producer_state import ProducerState, load_producer_state
 from storage.log.read import offset_entries, position_of, read_segment, time_entries
 from storage.log.recovery import plan_recovery
 from storage.log_dir import LogDir
-from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, FileState, TopicPartition
+from storage.names import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, FileKind, FileState, TopicPartition
 from storage.records import BatchHeader, LegacyHeader, iter_headers
 from storage.records.v2 import OFFSET_MAX
 from storage.schemas.coordinator import TRANSACTIONS_TOPIC
@@ -58,6 +59,7 @@ from storage.stores.paths import path_of_text
 if TYPE_CHECKING:
     from storage.scan.small_segments import SmallLog, SmallSegments
 
+_TIME_INDEX: Final = FileKind.TIME_INDEX
 HORIZON_BYTES_MAX: Final = 1 << 30
 """The bytes of a log in which delete horizons are looked for, without ``--exact``: every byte of them is read."""
 _T = TypeVar("_T")
@@ -184,6 +186,8 @@ class Glanced(NamedTuple):
     edges: tuple[SegmentEdges, ...]
     logs: Sequence[SmallLog | None]
     """The contents of the segments, as far as they are small, and somebody asked."""
+    sealed: Sequence[TimeIndexEntry | None]
+    """What ``sealed_time_index_end`` tells of the time indexes; None also without one, and in a store."""
 
     @staticmethod
     def at(listing: Listing, small: SmallSegments | None = None, *, with_keys: bool = False) -> Glanced:
@@ -202,7 +206,15 @@ class Glanced(NamedTuple):
             if small is not None:
                 logs = small.smallest(segments, parent, with_keys=with_keys)
             pairs = zip(segments, logs, strict=True)
-            return Glanced(listing, tuple([log.edges if log else edges_of(one, parent) for one, log in pairs]), logs)
+            edges = tuple([log.edges if log else edges_of(one, parent) for one, log in pairs])
+            return Glanced(listing, edges, logs, [_sealed_end(one, parent) for one in segments])
+
+
+def _sealed_end(segment: Segment, parent: int | None) -> TimeIndexEntry | None:
+    index = segment.files.get(_TIME_INDEX)
+    if index is None or parent is None:
+        return None
+    return sealed_time_index_end(index.file_name, index.identity.size_bytes, segment.base_offset, parent)
 
 
 def observe(
@@ -236,7 +248,8 @@ def observe(
 
     seen = told(lambda: glanced or Glanced.at(listing), None)
     edges = dict(zip(by_base, seen.edges, strict=True)) if seen else {}
-    times = told(lambda: _times(segments, edges), tuple(SegmentTimes() for _ in segments))
+    sealed = dict(zip(by_base, seen.sealed, strict=True)) if seen else {}
+    times = told(lambda: _times(segments, edges, sealed), tuple(SegmentTimes() for _ in segments))
     state = told(lambda: _producers(facts, listing, look), ProducerState())
     at = LogDir(path_of_text(facts.log_dir))
     return Observations(
@@ -369,16 +382,22 @@ def _file_time_ms(path: Path) -> int | None:
     return None
 
 
-def _times(segments: Sequence[Segment], edges: Mapping[int, SegmentEdges]) -> tuple[SegmentTimes, ...]:
+def _times(
+    segments: Sequence[Segment], edges: Mapping[int, SegmentEdges], sealed: Mapping[int, TimeIndexEntry | None]
+) -> tuple[SegmentTimes, ...]:
     if not edges:
         return tuple(SegmentTimes() for _ in segments)
     directory = segments[0].directory
     with as_unreadable(directory), opened_as_parent(directory) as parent:
-        return tuple([_segment_times(segment, edges[segment.base_offset], parent) for segment in segments])
+        return tuple(
+            [
+                _segment_times(sealed[one.base_offset] or one.newest_entry(parent), edges[one.base_offset])
+                for one in segments
+            ]
+        )
 
 
-def _segment_times(segment: Segment, edges: SegmentEdges, parent: int | None) -> SegmentTimes:
-    entry = segment.newest_entry(parent)
+def _segment_times(entry: TimeIndexEntry | None, edges: SegmentEdges) -> SegmentTimes:
     indexed_ms = entry.timestamp_ms if entry else NO_TIMESTAMP
     newest_ms = max(indexed_ms, edges.largest_ms)
     offset = entry.offset if entry and newest_ms == indexed_ms else None

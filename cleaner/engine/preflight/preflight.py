@@ -348,14 +348,20 @@ def read_metadata(log_dir: Path, user: User, release: Release) -> MetadataBefore
 
 
 def _files(directory: Path, user: User) -> Iterator[FileBefore]:
+    rights: dict[tuple[int, int, int], tuple[bool, bool]] = {}  # few, of perhaps hundreds of thousands of files
     with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
             try:
                 status = entry.stat()
             except FileNotFoundError:
                 continue
-            if stat.S_ISREG(status.st_mode):
-                yield FileBefore(entry.name, status.st_size, user.may(status, _READ), user.may(status, _READ_WRITE))
+            whose = status.st_mode, status.st_uid, status.st_gid
+            found = rights.get(whose)
+            if found is None:
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                found = rights[whose] = user.may(status, _READ), user.may(status, _READ_WRITE)
+            yield FileBefore(entry.name, status.st_size, *found)
 
 
 def _offsets(path: Path, user: User, release: Release) -> Offsets | KafkaFailure:

@@ -17,10 +17,11 @@ from storage.errors import LogCleanerError
 from storage.log.file_records import counted_end_of
 from storage.log.listing import Listing
 from storage.log.recovery import has_entries, hollow_swaps, plan_recovery
-from storage.names import FileKind, FileState, parse_topic_partition, segment_file_name
+from storage.names import BASE_OFFSET_DIGITS, FileKind, FileState, parse_topic_partition
 from storage.segment import Segment, SegmentFile
 
 _INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
+_LOG_NAME_LENGTH: Final = BASE_OFFSET_DIGITS + len(FileKind.LOG)
 
 
 def hollow_swap_facts(listing: Listing) -> list[HollowSwapFacts]:
@@ -122,10 +123,13 @@ def lone_indexes(listing: Listing) -> list[SegmentFile]:
 
     Where it is here as ``.deleted`` or ``.swap``, a broker was killed between the renames of a segment's files.
     """
+    beside = {segment.base_offset for segment in listing.segments}
+    lone = [file for file in listing.in_state(FileState.PLAIN) if file.name.base_offset not in beside]
+    if not any(file.name.kind is not FileKind.SNAPSHOT for file in lone):
+        return []
     logs = {file.name.base_offset for file in listing.files if file.name.kind is FileKind.LOG}
     logs.update(int(name.removesuffix(FileKind.LOG)) for name in strange_logs(listing))
-    plain = listing.in_state(FileState.PLAIN)
-    return [file for file in plain if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
+    return [file for file in lone if file.name.kind is not FileKind.SNAPSHOT and file.name.base_offset not in logs]
 
 
 def odd_logs(listing: Listing) -> dict[str, str]:
@@ -133,8 +137,8 @@ def odd_logs(listing: Listing) -> dict[str, str]:
 
     A broker does not read these files, so ``verify`` says nothing else about them.
     """
-    logs = {segment_file_name(one.base_offset, FileKind.LOG): one.log.file_name for one in listing.segments}
-    return {name.removesuffix(FileKind.LOG): file for name, file in logs.items() if name != file}
+    odd = (one for one in listing.segments if len(one.log.file_name) != _LOG_NAME_LENGTH)
+    return {f"{one.base_offset:0{BASE_OFFSET_DIGITS}d}": one.log.file_name for one in odd}
 
 
 def names_in(listing: Listing) -> PartitionNames:
