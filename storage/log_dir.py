@@ -121,6 +121,7 @@ class Space(NamedTuple):
     """The bytes that files take. The rest of the bytes that are not free is kept for root."""
 
 
+_EXT4_OWN_BLOCKS_MAX: Final = 4096
 INCOMPLETE_LOG_DIR: Final = "an incomplete log dir: a copy or a write of Spark was interrupted, or is still under way"
 
 
@@ -386,6 +387,24 @@ def forbidden(path: Path, error: OSError) -> UnreadableFile:
             status = shut.stat()
             return ForbiddenLogDir(path, "Permission denied", shut, status.st_uid, status.st_gid)
     return UnreadableFile(path, error.strerror or str(error))
+
+
+def writable_bytes(directory: Path) -> int:
+    """Return the space that this user can still take; root may take what is kept for root.
+
+    Not even root gets what ext4 keeps for itself: a fiftieth, but at most 4,096 clusters. The fortieth here allows for
+    blocks that ``f_blocks`` leaves out.
+
+    Source: Linux ext4_set_resv_clusters, ext4_has_free_clusters. Raises: UnreadableFile.
+    """
+    if isinstance(directory, StoredPath):
+        return _ENDLESS_BYTES
+    with as_unreadable(directory):
+        space = os.statvfs(directory)
+    blocks = space.f_bavail
+    if os.geteuid() == 0:
+        blocks = max(blocks, space.f_bfree - min(space.f_blocks // 40, _EXT4_OWN_BLOCKS_MAX))
+    return blocks * space.f_frsize
 
 
 def read_file(path: Path) -> bytes | None:

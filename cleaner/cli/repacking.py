@@ -96,7 +96,9 @@ def repacked(
     check_usable()
     asked = _asked(args, plan.request)
     if args.dry_run:
-        return plan_repack(cleaner, asked, plan), 0
+        has_deletion = any(p.deletion for p in plan.partitions)
+        is_freed = outcome.swept_bytes > 0 or (asked.request.is_at_once and has_deletion)
+        return plan_repack(cleaner, asked, plan, is_freed=is_freed), 0
     with stopping_on_signals(cleaner) as signals:
         return repack(cleaner, asked), 128 + signals[0] if signals else 0
 

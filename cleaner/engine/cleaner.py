@@ -41,7 +41,7 @@ from cleaner.engine.inventory import (
     unheard,
     volumes_of,
 )
-from cleaner.engine.journal import Journal, JournalFull, encode_entry
+from cleaner.engine.journal import Journal, JournalFull, encode_entry, ensure_space
 from cleaner.engine.leftovers import kept_files, sweep_log_dir
 from cleaner.engine.locks import AnyLock, Locks, OwnLocks, TakeLock, guarded, lock_and_read
 from cleaner.engine.means import Means, OpenLogDirs
@@ -60,6 +60,7 @@ from storage.errors import ErrorKind, LogCleanerError, Stopped
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log_dir import LogDir, read_file
 from storage.names import LIMITS_FILE, TopicPartition, is_named
+from storage.stores.paths import path_of_text
 
 if TYPE_CHECKING:
     from cleaner.engine.copy.moment import Moment
@@ -176,13 +177,16 @@ class Cleaner:
         rehearsal, doable = Rehearsal(self._means, plan.request), kernels.doable(plan)
         if exact:
             self._expect(doable)
-        results = {p.key: rehearsal.result(p, exact=exact) for p in doable.partitions if p.has_work}
+        full = rehearsal.full(doable)
+        begun = [p for p in doable.partitions if p.has_work and p.facts.log_dir not in full]
+        results = {p.key: rehearsal.result(p, exact=exact) for p in begun}
         swept = rehearsal.swept(plan)
         seconds = self._means.clock.seconds() - start_seconds
         runways = self.runways(plan)
         outcome = Outcome(True, results, swept.size_bytes, seconds, swept_disk_bytes=swept.disk_bytes, runways=runways)
         outcome = replace(outcome, kept=kept_files(plan))
-        return replace(outcome, errors=kernels.errors, no_kernels=kernels.error)
+        errors = (*kernels.errors, *full.values())
+        return replace(outcome, errors=errors, no_kernels=kernels.error, full_log_dirs=full)
 
     def what_if(
         self, plan: Plan, outcome: Outcome, questions: Sequence[Question], *, exact: bool = False
@@ -291,13 +295,24 @@ class Cleaner:
         """
         with ExitStack() as locks:
             self._lock_and_read(locks)
-            return self.plan(request), self.note_limits(())
+            return self.plan(request), self.note_limits((), must_be_written=True)
 
-    def note_limits(self, waiting: Collection[str]) -> tuple[str, ...]:
+    def would_confirm(self, request: Request) -> tuple[Plan, tuple[str, ...]]:
+        """Return what ``confirm_limits`` would, without a lock, and change nothing."""
+        planned, errors = self.plan(request), []
+        for path in sorted(planned.waits):
+            try:
+                ensure_space(path_of_text(path))
+            except LogCleanerError as error:
+                errors.append(told(error))
+        return planned, tuple(errors)
+
+    def note_limits(self, waiting: Collection[str], *, must_be_written: bool = False) -> tuple[str, ...]:
         """Write down in each log dir which limits hold there. The caller has the locks.
 
         Args:
             waiting: log dirs in which some of the saved limits wait, by the plan of everything that comes before.
+            must_be_written: a full disk is an error; else the limits go on waiting, and a later run finds space.
 
         Returns: what failed.
         """
@@ -308,9 +323,9 @@ class Cleaner:
                 if note_limits(log_dir, self._configured, self._means.fs, now_ms, waits=waits) and not waits:
                     place = {"log_dir": str(log_dir.path), "configuration": self._configured.name}
                     self._means.listener.event("limits_confirmed", **place)
-            except OutOfSpace:
-                continue  # the limits go on waiting; a later run finds space
             except (LogCleanerError, OSError) as error:
+                if isinstance(error, OutOfSpace) and not must_be_written:
+                    continue
                 errors.append(told(error))
         return tuple(errors)
 

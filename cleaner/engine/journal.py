@@ -27,7 +27,7 @@ from policies.plan import Compaction, Deletion
 from storage.directory import open_plain
 from storage.errors import LogCleanerError, as_unreadable
 from storage.filesystem import FileSystem, NewFile, OutOfSpace, Purpose
-from storage.log_dir import read_file
+from storage.log_dir import read_file, writable_bytes
 from storage.names import JOURNAL_FILE, ROTATED_JOURNAL_FILE, TopicPartition, parse_topic_partition
 from storage.stores.paths import StoredPath
 
@@ -229,6 +229,25 @@ class Journal:
         if self._file:
             self._file.close()
             self._file = None
+
+
+def ensure_space(log_dir: Path, line_bytes: int | None = None) -> None:
+    """Refuse, in a dry run, a step for whose line the disk has no space.
+
+    Args:
+        log_dir: of the step.
+        line_bytes: the length of the line if the step needs no other space. The last block of the journal may have
+            room for it.
+
+    Raises: JournalFull, UnreadableFile.
+    """
+    if writable_bytes(log_dir):
+        return
+    with as_unreadable(log_dir):
+        path, block_bytes = log_dir / JOURNAL_FILE, os.statvfs(log_dir).f_frsize
+        size_bytes = path.stat().st_size if path.exists() else 0
+    if line_bytes is None or -size_bytes % block_bytes < line_bytes:
+        raise JournalFull(log_dir)
 
 
 def encode_entry(entry: dict[str, Any]) -> bytes:

@@ -43,7 +43,7 @@ from cleaner.engine.copy.copying import OutputDir, as_it_is_bytes
 from cleaner.engine.copy.manifest import CopyDoesNotFit
 from cleaner.engine.copy.moment import SeenDirectory, SourceChanged
 from cleaner.engine.delete_records import count_records
-from cleaner.engine.journal import Journal, partition_of, read_entries
+from cleaner.engine.journal import Journal, ensure_space, partition_of, read_entries
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.private import is_of_a_start, name_of_private, names_in, private_directory, remove_private
 from cleaner.engine.repair.topic_ids import ids_of, read_assigned
@@ -182,6 +182,22 @@ class Mover:
             if needed_bytes > free_bytes:
                 raise CopyDoesNotFit(self._target.path, needed_bytes, free_bytes, _MAKE_ROOM)
         return planned
+
+    def rehearsed(self, wanted: Sequence[TopicPartition]) -> tuple[Move, ...]:
+        """Return what there is to do, with the errors of log dirs that have no space for it. Raises: as ``plan``."""
+        return tuple(self._with_space(move) for move in self.plan(wanted))
+
+    def _with_space(self, move: Move) -> Move:
+        if move.error is not None or move.step is MoveStep.NOTHING:
+            return move
+        source = LogDir(Path(move.source)) if move.source else None
+        try:
+            ensure_space(self._target.path)
+            if source and any(move.topic_partition in source.offsets(name) for name in OFFSET_CHECKPOINTS):
+                ensure_space(source.path)
+        except LogCleanerError as error:
+            return replace(move, error=told(error))
+        return move
 
     def move(self, wanted: Sequence[TopicPartition]) -> Iterator[Move]:
         """Plan again, and move the partitions. Yield each one; a failure stops no other partition.

@@ -25,7 +25,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from cleaner.engine.inventory import Wanted
-from cleaner.engine.journal import DROPPED, GUARDED, SOURCES, Journal, JournalFull, partition_of, read_lines
+from cleaner.engine.journal import (
+    DROPPED,
+    GUARDED,
+    SOURCES,
+    Journal,
+    JournalFull,
+    ensure_space,
+    partition_of,
+    read_lines,
+)
 from cleaner.engine.locks import Locks, OwnLocks, guarded
 from cleaner.engine.means import Means
 from cleaner.engine.repair.reverting import RevertResult, revert_in, survey_reverts
@@ -49,6 +58,7 @@ from storage.names import (
     TopicPartition,
     segment_file_name,
 )
+from storage.stores.paths import path_of_text
 
 if TYPE_CHECKING:
     from cleaner.engine.moving import Move, Mover
@@ -65,6 +75,9 @@ class NoSpaceToRestore(LogCleanerError):
     def __str__(self) -> str:
         remedy = "move something that is not Kafka's off this disk, then run again"
         return f"{self.path}: no space; {remedy} (free and --delete-delay 0 would unlink what waits to be restored)"
+
+
+_WAITS: Final = "make some by other means, since free and clean --delete-delay 0 would unlink what waits to be restored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +141,10 @@ class Restorer:
         now_ms = self._means.clock.now_ms()
         return tuple(result for log_dir in self._log_dirs for result in survey_restores(log_dir, wanted, now_ms))
 
+    def rehearsed(self, wanted: Wanted) -> tuple[RestoreResult, ...]:
+        """Plan, with the errors of log dirs that have no space for it. Raises: as ``plan``."""
+        return tuple(_with_space(result) for result in self.plan(wanted))
+
     def held(self, wanted: Wanted) -> tuple[TopicPartition, ...]:
         """Return the wanted partitions that are on hold. Raises: CorruptHolds, UnreadableFile."""
         return tuple(sorted({tp for log_dir in self._log_dirs for tp in log_dir.holds() if wanted(tp)}))
@@ -154,6 +171,11 @@ class Restorer:
     def repairs(self, wanted: Wanted) -> tuple[RevertResult, ...]:
         """Return the repairs of the wanted partitions that can be taken back; takes no lock. Raises: UnreadableFile."""
         return tuple(result for log_dir in self._log_dirs for result in survey_reverts(log_dir, wanted))
+
+    def repairs_rehearsed(self, wanted: Wanted) -> tuple[RevertResult, ...]:
+        """Return them with the errors of log dirs that have no space for it. Raises: UnreadableFile."""
+        found = self.repairs(wanted)
+        return tuple(replace(one, error=_no_space(one.log_dir)) if one.revertible else one for one in found)
 
     def revert(self, wanted: Wanted) -> tuple[RevertResult, ...]:
         """Take the repairs of the wanted partitions back. Raises: as ``restore``."""
@@ -260,6 +282,20 @@ class Restorer:
         for topic_partition in released:
             self._means.listener.event("partition_released", **topic_partition._asdict())
         return released
+
+
+def _with_space(result: RestoreResult) -> RestoreResult:
+    has_work = result.restoration is not None and result.restoration.has_work
+    return replace(result, error=result.error or _no_space(result.log_dir, _WAITS)) if has_work else result
+
+
+def _no_space(log_dir: str, remedy: str | None = None) -> str | None:
+    """Return the error of a log dir that has no space for a line; None if it has. ``remedy``: instead of the usual."""
+    try:
+        ensure_space(path_of_text(log_dir))
+    except JournalFull as error:
+        return told(JournalFull(error.log_dir, remedy or error.remedy))
+    return None
 
 
 def put_back(fs: FileSystem, log_dir: LogDir, planned: Restoration) -> None:
@@ -440,10 +476,7 @@ def _record(journal: Journal, now_ms: int, planned: Restoration) -> None:
     try:
         journal.record("restore", now_ms, **_journalled(planned))
     except JournalFull as error:
-        remedy = (
-            "make some by other means, since free and clean --delete-delay 0 would unlink what waits to be restored"
-        )
-        raise JournalFull(error.log_dir, remedy) from error
+        raise JournalFull(error.log_dir, _WAITS) from error
 
 
 def _journalled(planned: Restoration) -> dict[str, object]:

@@ -15,7 +15,7 @@ from cleaner.report.page import ATTENTION, LINES_MAX, Page, sparse
 from cleaner.report.rollup.listing import WORD_WIDTH, compacted, list_order, list_topics, summarize
 from cleaner.report.rollup.rolled import Planned, dirty_bytes, in_order
 from cleaner.report.runs import STYLES, Stretch, policy_of, runs_of, told, where
-from cleaner.report.runways import documents, lacks_journal_space, opening
+from cleaner.report.runways import documents, opening
 from cleaner.report.totals import Totals, log_dir_errors
 from policies.facts import NO_TIMESTAMP, SegmentFacts, UnreadablePartition
 from policies.findings.only_copies import KeptFile
@@ -129,7 +129,7 @@ def fill(
     summarize(summary, plan, outcome, ended_ms=ended_ms, is_copy=is_copy)
     if page.view.summary_only:
         for log_dir in plan.log_dirs:
-            for words in _refusals(log_dir, outcome, plan):
+            for words in _refusals(log_dir, outcome):
                 page.line(f"{log_dir.facts.path}: {words}", ATTENTION, hanging=2)
         page.text.extend(summary.text)
         return
@@ -315,7 +315,7 @@ def _tell_log_dir(planned: LogDirPlan, outcome: Outcome, page: Page, plan: Plan)
         page.note(
             f"{counted(len(tiered), 'segment')}, {size(sum(s.size_bytes for s in tiered))}, are in the tier alone"
         )
-    for words in _refusals(planned, outcome, plan):
+    for words in _refusals(planned, outcome):
         page.note(words, ATTENTION)
     if facts.config and (newest_ms := facts.config.metadata_newest_ms) is not None:
         age_ms = seen_ms(plan) - newest_ms
@@ -338,14 +338,14 @@ def _in_tier(planned: Planned) -> Iterator[SegmentFacts]:
         yield from (segment for segment in planned.facts.segments if segment.base_offset in planned.facts.in_tier)
 
 
-def _refusals(planned: LogDirPlan, outcome: Outcome, plan: Plan) -> Iterator[str]:
+def _refusals(planned: LogDirPlan, outcome: Outcome) -> Iterator[str]:
     """Yield why a run would change nothing of a log dir, though the plan of a dry run holds changes."""
     facts = planned.facts
     if not outcome.dry_run:
         return
     if facts.locked_by:
         yield f"held by {facts.locked_by}: a run without --dry-run would be refused"
-    if lacks_journal_space(plan, planned):
+    if facts.path in outcome.full_log_dirs:
         words = "the file system has no space for the journal, so a run changes nothing here"
         yield f"{words}; logcleaner free, or --delete-delay 0, makes space first"
 

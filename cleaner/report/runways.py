@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cleaner.report.page import Page
 from policies.forecast.births import DAY_MS, WINDOW_MS, seen_ms
-from policies.plan import LogDirPlan, PartitionPlan, Plan
+from policies.plan import Plan
 from policies.reasons import counted, duration, moment, size
 from storage.directory import is_stored
 
 if TYPE_CHECKING:
+    from cleaner.engine.outcome import Outcome
     from policies.forecast.runway import Runway
 
 YEARS_MAX: Final = 10
@@ -73,11 +74,11 @@ def opening(plan: Plan) -> str:
     return "DRY RUN - nothing is changed; this is what a run would do"
 
 
-def closing(plan: Plan) -> str:
+def closing(plan: Plan, outcome: Outcome) -> str:
     """Return the last line of a dry run that found something to do."""
     if ahead_ms(plan):
         return "DRY RUN - nothing was changed. This plan is for a later time: a run without --now does what is due now."
-    if any(lacks_journal_space(plan, log_dir) for log_dir in plan.log_dirs):
+    if outcome.full_log_dirs:
         return "DRY RUN - nothing was changed. On a full disk a run needs --delete-delay 0, or logcleaner free before."
     into = ", and with --output DIR" if is_of_store(plan) else ""
     return f"DRY RUN - nothing was changed. To do it, run the same command without --dry-run{into}."
@@ -86,12 +87,6 @@ def closing(plan: Plan) -> str:
 def is_of_store(plan: Plan) -> bool:
     """Return whether a plan is of log dirs in a store or a tier, which a run copies, and never changes."""
     return any(is_stored(log_dir.facts.path) for log_dir in plan.log_dirs)
-
-
-def lacks_journal_space(plan: Plan, planned: LogDirPlan) -> bool:
-    """Return whether a run would change nothing of a log dir because its file system is full."""
-    is_short = not plan.request.is_at_once and planned.facts.free_bytes < _FULL_BELOW_BYTES
-    return is_short and any(isinstance(p, PartitionPlan) and p.has_work for p in planned.partitions)
 
 
 def documents(runways: Sequence[Runway]) -> list[dict[str, Any]]:

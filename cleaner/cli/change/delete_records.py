@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Decide, ask, decide again under the lock, delete, and show what was done."""
     from cleaner.engine.delete_records import UnsurveyedPartition, delete_records, plan_deletion
+    from cleaner.engine.journal import ensure_space
     from cleaner.events import EventLog, format_of
     from cleaner.report.delete_records import RecordDeletionReport, danger_of
     from policies.plan import Request
@@ -84,7 +85,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         shown = _counted(plan_deletion(cleaner, args.topic_partition, before, request))
         if args.dry_run or isinstance(shown.decided, RefusedDeletion):
-            return _show(args, shown)
+            status = _show(args, shown)
+            if not isinstance(shown.decided, RefusedDeletion) and shown.decided.has_work:
+                ensure_space(Path(shown.log_dir))
+            return status
         if shown.decided.has_work:
             confirm(args, danger_of(shown))
         with _telling_of_a_stop(shown):

@@ -93,7 +93,7 @@ def _moves(args: argparse.Namespace, cleaner: Cleaner, target: LogDir) -> list[M
     wanted = list(dict.fromkeys(args.partitions))
     if args.dry_run:
         opened = cleaner.opened()
-        return list(Mover(opened.log_dirs, target, opened.means).plan(wanted))
+        return list(Mover(opened.log_dirs, target, opened.means).rehearsed(wanted))
     done: list[Move] = []
     with cleaner.locked() as opened:
         try:

@@ -96,7 +96,8 @@ def _restore(args: argparse.Namespace, restorer: Restorer, listener: EventLog, l
     wanted = wanted_partitions(args)
     is_asked = args.all or args.topic_partition is not None
     acts = is_asked and not args.dry_run
-    results = restorer.restore(wanted) if acts else restorer.plan(wanted)
+    planned = restorer.rehearsed if is_asked else restorer.plan
+    results = restorer.restore(wanted) if acts else planned(wanted)
     compacted = compactions(log_dirs, wanted)
     told = show(RestoreReport(results, not acts, compacted), as_json=args.json, pager=args.pager and not acts)
     listener.release_failures(told)
@@ -115,7 +116,8 @@ def _revert(args: argparse.Namespace, restorer: Restorer, listener: EventLog) ->
     wanted = wanted_partitions(args)
     is_asked = args.all or args.topic_partition is not None
     acts = is_asked and not args.dry_run
-    results = restorer.revert(wanted) if acts else restorer.repairs(wanted)
+    planned = restorer.repairs_rehearsed if is_asked else restorer.repairs
+    results = restorer.revert(wanted) if acts else planned(wanted)
     told = show(RevertReport(results, dry_run=not acts), as_json=args.json, pager=args.pager and not acts)
     listener.release_failures(told)
     failed = any(result.error or (is_asked and len(result.revertible) < len(result.verdicts)) for result in results)

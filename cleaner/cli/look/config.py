@@ -205,7 +205,7 @@ def _apply(args: argparse.Namespace) -> int:
         )
     request = Request(SystemClock().now_ms())
     would_go = cleaner.plan(replace(request, confirmed=True))
-    plan, errors = (cleaner.plan(request), ()) if args.dry_run else cleaner.confirm_limits(request)
+    plan, errors = cleaner.would_confirm(request) if args.dry_run else cleaner.confirm_limits(request)
     for line in _waiting(plan, would_go):
         sys.stdout.write(f"{line}\n")
     if args.dry_run or not errors:

@@ -33,7 +33,7 @@ from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere, wit
 from cleaner.engine.copy.manifest import sha256_of
 from cleaner.engine.erase.marking import ErasureFates, KeyFinder, MarkedSegment, Stays, mark
 from cleaner.engine.inventory import producer_state_of, whole_log
-from cleaner.engine.journal import SOURCES, Journal
+from cleaner.engine.journal import SOURCES, Journal, ensure_space
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.prove_erased.wanted import WantedKey
@@ -44,8 +44,9 @@ from policies.facts import PartitionFacts, UnreadablePartition
 from policies.plan import LogDirPlan, PartitionPlan, Plan, Request
 from policies.retain import ProducerEnd
 from storage.errors import LogCleanerError, PlanOutOfDate, Stopped
+from storage.filesystem import OutOfSpace
 from storage.log.listing import Listing, list_partition
-from storage.log_dir import LogDir
+from storage.log_dir import LogDir, writable_bytes
 from storage.names import FileIdentity, FileKind, FileState, TopicPartition
 from storage.segment import Segment, ensure_changeable
 from storage.stores.paths import path_of_text
@@ -212,7 +213,7 @@ class Eraser:
         self._means, self._plan, self._asked = opened.means, planned, asked
         self._finder = KeyFinder(asked.keys, opened.means.threads)
         self._moving = frozenset[TopicPartition]() if asked.output else being_moved(opened.log_dirs)
-        self._has_replaced = False
+        self._has_replaced, self._taken_bytes = False, 0
         self._agreed = None if agreed is None else {partition.asked for partition in agreed.partitions}
 
     def all_partitions(self, act: _Act, *, is_locked: bool = False) -> Erasure:
@@ -231,9 +232,18 @@ class Eraser:
         return work.found
 
     def measured(self, work: ErasureWork) -> ErasedPartition:
-        """Return what was found, with the sizes that the segments would have."""
+        """Return what was found, with the sizes that the segments would have. Raises: JournalFull, OutOfSpace."""
+        if not work.marked:
+            return work.found
+        log_dir, at_once = path_of_text(work.partition.facts.log_dir), self._asked.request.is_at_once
+        ensure_space(log_dir)
         target = Nowhere(work.listing.directory, work.partition.policy.index_interval_bytes)
         sizes = [size for _, size in self.rewritten(work, target, is_locked=False)]
+        for size, marked in zip(sizes, work.marked, strict=True):
+            if size > writable_bytes(log_dir) - self._taken_bytes:
+                full = OutOfSpace(marked.span.segment.log.path, size)
+                raise with_room_hint(full, "erase", at_once=at_once, has_replaced=False)
+            self._taken_bytes += size - marked.span.size_bytes if at_once else size
         segments = (replace(s, size_after=size) for s, size in zip(work.found.segments, sizes, strict=True))
         return replace(work.found, segments=tuple(segments))
 

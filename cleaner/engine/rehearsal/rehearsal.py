@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cleaner.engine.journal import JournalFull, deletion_entry, encode_entry, ensure_space
 from cleaner.engine.leftovers import Swept, leftovers_of
 from cleaner.engine.means import Means
 from cleaner.engine.outcome import Basis, PartitionResult
 from cleaner.engine.uncleanable import HeldBack
+from cleaner.engine.undo_notes import undo_of
 from cleaner.errors import told
-from policies.plan import Compaction, PartitionPlan, Plan, Request, path_of
+from policies.plan import Compaction, LogDirPlan, PartitionPlan, Plan, Request, path_of
 from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile
 from storage.log.listing import list_partition
 from storage.log.recovery import plan_recovery
+from storage.log_dir import LogDir, writable_bytes
 from storage.segment import ensure_changeable
 from storage.stores.paths import path_of_text
 
@@ -54,6 +57,37 @@ class Rehearsal:
         left = (left for log_dir_plan in plan.log_dirs for left in leftovers_of(log_dir_plan, delay_ms))
         return Swept.of([file for one in left for file in one.due(now_ms)])
 
+    def full(self, plan: Plan) -> dict[str, str]:
+        """Return the log dirs whose journal finds no space for the lines of a run -> the error.
+
+        A run that unlinks at once writes its lines behind the deletions, and the leftovers that are due go before.
+        """
+        found: dict[str, str] = {}
+        tight = [one for one in plan.log_dirs if not writable_bytes(path_of_text(one.facts.path))]
+        if self._request.is_at_once or not tight:
+            return found
+        freeing = {_device(one) for one in plan.log_dirs if self.swept(replace(plan, log_dirs=(one,))).disk_bytes}
+        for log_dir_plan in tight:
+            planned = (p for p in log_dir_plan.partitions if isinstance(p, PartitionPlan))
+            steps = [p for p in planned if p.deletion or p.compaction]
+            if not steps or _device(log_dir_plan) in freeing:
+                continue
+            try:
+                only_lines = None if any(p.compaction for p in steps) else sum(map(self._line_bytes, steps))
+                ensure_space(path_of_text(log_dir_plan.facts.path), only_lines)
+            except JournalFull as error:
+                found[log_dir_plan.facts.path] = str(error)
+            except LogCleanerError:
+                continue  # the partition meets the error again, and reports it
+        return found
+
+    def _line_bytes(self, step: PartitionPlan) -> int:
+        assert step.deletion is not None
+        listing = list_partition(path_of_text(path_of(step.facts)))
+        fields = {**deletion_entry(step.deletion), "undo": undo_of(step.facts, step.deletion, listing)}
+        when = {"time_ms": self._request.now_ms, "boot": list(self._means.clock.boot() or ())}
+        return len(encode_entry({**when, "what": "delete", "partition": str(step.facts.topic_partition), **fields}))
+
     def _expected(self, partition: PartitionPlan) -> PartitionResult:
         return expected_result(partition, at_once=self._request.is_at_once)
 
@@ -66,6 +100,10 @@ class Rehearsal:
         round_ = round_of(partition, listing, self._request, self._means, _log_start(partition))
         done = measure(round_, self._means)
         return replace(expected.with_compaction(compaction, done), basis=Basis.EXACT)
+
+
+def _device(plan: LogDirPlan) -> int:
+    return LogDir(path_of_text(plan.facts.path)).space().device
 
 
 def _log_start(partition: PartitionPlan) -> int:

@@ -30,7 +30,7 @@ from cleaner.engine.compaction.passes import OpenSpan, Span, Walk
 from cleaner.engine.compaction.round import aborted_of
 from cleaner.engine.compaction.targets import Destination, InPlace, Nowhere, with_room_hint
 from cleaner.engine.inventory import producer_state_of, whole_log
-from cleaner.engine.journal import SOURCES, Journal
+from cleaner.engine.journal import SOURCES, Journal, ensure_space
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.only_copies import ensure_no_copy_in_the_way
 from cleaner.engine.repack.merging import AskedCodec, Merged, Merger
@@ -109,17 +109,21 @@ class Repacking:
     is_done: bool = False
 
 
-def plan_repack(cleaner: Cleaner, asked: RepackRequest, planned: Plan | None = None) -> Repacking:
+def plan_repack(
+    cleaner: Cleaner, asked: RepackRequest, planned: Plan | None = None, *, is_freed: bool = False
+) -> Repacking:
     """Return what a repacking would do, to the byte: the batches are merged, and nothing is written.
 
     Args:
         cleaner: of the log dirs.
         asked: topics and codec.
         planned: what the run would do first. Segments that it deletes are left out.
+        is_freed: whether the run unlinks files first, which makes space on a full disk.
 
     Raises: Stopped.
     """
-    return _Repacker(cleaner.opened(), cleaner.plan(_calm(asked.request)), asked, planned).all_partitions(None)
+    found = cleaner.plan(_calm(asked.request))
+    return _Repacker(cleaner.opened(), found, asked, planned, needs_space=not is_freed).all_partitions(None)
 
 
 def repack(cleaner: Cleaner, asked: RepackRequest) -> Repacking:
@@ -166,11 +170,14 @@ class CopyRepacking:
 class _Repacker:
     """One run over some log dirs."""
 
-    def __init__(self, opened: OpenLogDirs, plan: Plan, asked: RepackRequest, planned: Plan | None) -> None:
+    def __init__(
+        self, opened: OpenLogDirs, plan: Plan, asked: RepackRequest, planned: Plan | None, *, needs_space: bool = False
+    ) -> None:
         self._means, self._plan, self._asked = opened.means, plan, asked
         self._moving, self._has_replaced = being_moved(opened.log_dirs), False
         metadata_log_dir = opened.means.broker.metadata_log_dir
         self._placed = placed(opened.log_dirs, lambda name: is_named(name, asked.request.topics), metadata_log_dir)
+        self._needs_space = needs_space
         partitions = planned.partitions if planned else ()
         self._first = {one.key: one for one in partitions}
 
@@ -233,6 +240,8 @@ class _Repacker:
         gone = first.deletion.base_offsets if first is not None and first.deletion else set[int]()
         target, done = Nowhere(listing.directory, partition.policy.index_interval_bytes), list[RepackedSegment]()
         _repacked(partition, listing, self._asked, self._means, target, done, without=gone, is_locked=False)
+        if done and self._needs_space:
+            ensure_space(path_of_text(partition.facts.log_dir))
         left = sum(segment.size_bytes for segment in listing.segments if segment.base_offset not in gone)
         is_estimate = first is not None and first.compaction is not None
         return replace(found, bytes_before=left, segments=tuple(done), is_estimate=is_estimate)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cleaner.engine.journal import Journal
+from cleaner.engine.journal import Journal, ensure_space
 from cleaner.engine.means import Means, OpenLogDirs
 from cleaner.engine.repair.kept import is_kept_already, kept_name
 from cleaner.engine.repair.observing import PlannedRepair, Surroundings, look, plan_repairs, tail_of
@@ -42,6 +42,8 @@ from storage.filesystem import FileSystem, Purpose
 from storage.log_dir import LogDir, read_file
 from storage.names import SCRATCH_SUFFIX
 
+_LINE_BYTES: Final = 1024
+"""The most that the journal's line about a cut takes."""
 _UNSHOWN: Final = "it needs this only since you were asked, so it was left; the same command shows it"
 Check = Callable[[Sequence[LogDir], CheckRequest, Means], Checked]
 """Finds what is wrong in log dirs."""
@@ -126,7 +128,7 @@ def plan_of(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repair
     Raises: Stopped, UnreadableFile.
     """
     checked, planned = _planned(opened, request, check)
-    return Repairs(checked, tuple(RepairResult(one._replace(content=None)) for one in planned), dry_run=True)
+    return Repairs(checked, tuple(map(_rehearsed, planned)), dry_run=True)
 
 
 def repair_log_dirs(opened: OpenLogDirs, request: RepairRequest, check: Check) -> Repairs:
@@ -162,6 +164,19 @@ def mend(fs: FileSystem, journal: Journal, planned: PlannedRepair, now_ms: int) 
         _cut(fs, planned)
     else:
         _replace(fs, planned, planned.content, present)
+
+
+def _rehearsed(planned: PlannedRepair) -> RepairResult:
+    """Return a repair as planned, with the error of a log dir that has no space for it."""
+    result = RepairResult(planned._replace(content=None))
+    if not planned.repair.is_repairable:
+        return result
+    is_plain_cut = planned.content is None and planned.tail_copy is None
+    try:
+        ensure_space(planned.path.parent.parent, _LINE_BYTES if is_plain_cut else None)
+    except LogCleanerError as error:
+        return result._replace(error=told(error))
+    return result
 
 
 def _tells_of_a_loss(finding: Finding) -> bool:

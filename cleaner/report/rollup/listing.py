@@ -375,7 +375,7 @@ def _next_step(plan: Plan, totals: Totals, outcome: Outcome, page: Page, *, is_c
         page.line("The compacted size is not known without reading the data; --exact reads it.")
         _uncounted(plan, outcome, page)
     if outcome.dry_run and has_work:
-        page.line(closing(plan), ATTENTION)
+        page.line(closing(plan, outcome), ATTENTION)
 
 
 def _uncounted(plan: Plan, outcome: Outcome, page: Page) -> None:

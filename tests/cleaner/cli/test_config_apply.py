@@ -11,6 +11,7 @@ from cleaner.cli.main import main
 from storage.names import LIMITS_FILE
 from tests.cleaner.daemon.test_reload_guard import AGES_DAYS, of
 from tests.partition_dirs import DAY_MS, PartitionDir, committed, keyed
+from tests.small_disks import a_small_disk, fill
 
 
 class Place:
@@ -176,3 +177,18 @@ def test_explain_tells_who_waits_for_whom(place: Place) -> None:
     place.run(SLIP, "explain", "orders-0")
     assert "config apply confirms it" in place.out
     assert "RELOAD_GUARD" in place.out
+
+
+@pytest.mark.parametrize("words", [("-n",), ()])
+def test_apply_on_a_full_disk_does_not_say_that_it_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    with a_small_disk("tmpfs", tmp_path) as disk:
+        place = Place(disk, capsys)
+        place.path = tmp_path
+        assert place.run(of(retention_ms="30d"), "clean") == 0
+        fill(disk)
+        assert place.run(SLIP, "config", "apply", *words) == 1
+        assert ", and is confirmed" not in place.out
+        assert "no space" in place.err
+        assert place.run(SLIP, "clean") == 5
