@@ -177,7 +177,7 @@ def retention_blockers(case: Case) -> Iterator[Blocker]:
         if not case.planned.policy.cleanup_policy:
             yield _policy_empty(case)
         return
-    yield from _future_timestamp(case)
+    yield from future_timestamp(case)
     yield from _file_times(case)
     yield from _within_size(case)
     yield from _no_limit(case)
@@ -188,7 +188,7 @@ def compaction_blockers(case: Case) -> Iterator[Blocker]:
     """Yield the blockers of segments that compaction would take otherwise."""
     section = case.intended.section
     if section is not None:
-        yield from _cleaner_behind(case)
+        yield from cleaner_behind(case)
     yield from _open_transaction(case)
     if section is None:
         return
@@ -196,6 +196,75 @@ def compaction_blockers(case: Case) -> Iterator[Blocker]:
     yield from _dirty_ratio(case, section)
     yield from _tombstones(case)
     yield from _closing_of_active_segment(case)
+
+
+def future_timestamp(case: Case) -> Iterator[Blocker]:
+    """Yield the blocker that a record from the future keeps its segment, and all behind it."""
+    now_ms, policy = case.request.now_ms, case.planned.policy
+    kept = case.fates[case.deleted :]
+    places = [place for place, fate in enumerate(kept) if _is(fate, ReasonCode.FUTURE_TIMESTAMP)]
+    if not places:
+        return
+    first, behind = kept[places[0]], kept[places[0] :]
+    found, newest_ms = case.seen.future, first.times.newest_ms
+    ahead = duration(newest_ms - now_ms)
+    offset = found.offset if found is not None else first.times.newest_offset
+    what = f"The record at offset {offset}" if found else f"A record of the batch up to offset {offset}"
+    held = sum(fate.facts.size_bytes for fate in behind)
+    text = (
+        f"{what} has the timestamp {moment(newest_ms)}, {ahead} ahead of the clock. Retention deletes the oldest "
+        f"first, so it holds {counted(len(behind), 'segment')} ({size(held)})."
+    )
+    if len(places) > 1:
+        text += f" {counted(len(places) - 1, 'later segment')} reach into the future, too."
+    if len(places) == len(kept):
+        text += " Every segment does: is --now, or the clock of this machine, behind?"
+    key = "retention.future.timestamps"
+    until = first.facts.mtime_ms + policy.retention_ms + 1
+    when = "at once" if until <= now_ms else f"from {moment(until)} on"
+    remedy = f"{key}=mtime lets the file time count instead: segment {first.facts.base_offset} can go {when}."
+    owner = f"the producer that wrote offset {offset}"
+    bases = first.facts.base_offset, behind[-1].facts.base_offset
+    yield Blocker(BlockerCode.FUTURE_TIMESTAMP, owner, text, remedy, None, first.expires_ms, *bases, held)
+
+
+def cleaner_behind(case: Case) -> Iterator[Blocker]:
+    """Yield the blocker that nobody compacts, although a round has been due for long."""
+    planned, facts, now_ms = case.intended, case.left, case.request.now_ms
+    assert planned.section is not None
+    due = due_since(facts, planned.policy, planned.section) if planned.compaction else None
+    if due is None or planned.compaction is None:
+        return
+    # beside a stopped broker nobody can clean, so the time counts for which the log was written to since
+    alive_ms = now_ms if case.seen.locked_by else min(facts.active.mtime_ms, now_ms)
+    if alive_ms - due.since_ms < LATE_MS and due.closed_since < LATE_SEGMENTS:
+        return
+    noted_ms = case.seen.cleaner_checkpoint_ms
+    if noted_ms is not None and noted_ms > due.since_ms:
+        whose = f"A cleaner finished a round of another partition at {moment(noted_ms)}, so this one was given up."
+        remedy = "Look for this partition in log-cleaner.log; a restart of the broker, or clean, tries it again."
+    else:
+        whose = "No round of any partition of this log dir was finished since, so the cleaner is dead, or off."
+        remedy = "Restart the broker, which starts its cleaner; or stop it, and run clean. log-cleaner.log says why."
+    section = planned.section
+    since = "It was never compacted" if section.is_first else f"It was compacted up to {section.first_dirty_offset}"
+    text = f"{since}. A round is due since {moment(due.since_ms)}: {size(section.dirty_bytes)} are dirty"
+    if due.closed_since:
+        more = "was" if due.closed_since == 1 else "were"
+        text += f", and {counted(due.closed_since, 'more segment')} {more} closed since"
+    text += f". {whose}"
+    limit = planned.policy.value_of("max.decompressed.message.bytes")
+    if planned.policy.max_decompressed_message_bytes < RECORD_BYTES_MAX:
+        text += (
+            f" One cause can be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record"
+            f" of a compressed batch, and look-ups by time fail there."
+        )
+        remedy += f" If log-cleaner.log names a record above that size, raise {limit.key} first."
+    bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
+    yield Blocker(
+        BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,
+        section.dirty_bytes,
+    )  # fmt: skip
 
 
 def hangs(facts: PartitionFacts, seen: Observations, transaction: OpenTransaction, now_ms: int) -> bool:
@@ -376,35 +445,6 @@ def _compaction_reasons(case: Case) -> Iterator[Reason]:
 def _segments(count: int, size_bytes: int) -> str:
     reach = "reaches" if count == 1 else "reach"
     return f"{counted(count, 'segment')} ({size(size_bytes)}) {reach} above it"
-
-
-def _future_timestamp(case: Case) -> Iterator[Blocker]:
-    now_ms, policy = case.request.now_ms, case.planned.policy
-    kept = case.fates[case.deleted :]
-    places = [place for place, fate in enumerate(kept) if _is(fate, ReasonCode.FUTURE_TIMESTAMP)]
-    if not places:
-        return
-    first, behind = kept[places[0]], kept[places[0] :]
-    found, newest_ms = case.seen.future, first.times.newest_ms
-    ahead = duration(newest_ms - now_ms)
-    offset = found.offset if found is not None else first.times.newest_offset
-    what = f"The record at offset {offset}" if found else f"A record of the batch up to offset {offset}"
-    held = sum(fate.facts.size_bytes for fate in behind)
-    text = (
-        f"{what} has the timestamp {moment(newest_ms)}, {ahead} ahead of the clock. Retention deletes the oldest "
-        f"first, so it holds {counted(len(behind), 'segment')} ({size(held)})."
-    )
-    if len(places) > 1:
-        text += f" {counted(len(places) - 1, 'later segment')} reach into the future, too."
-    if len(places) == len(kept):
-        text += " Every segment does: is --now, or the clock of this machine, behind?"
-    key = "retention.future.timestamps"
-    until = first.facts.mtime_ms + policy.retention_ms + 1
-    when = "at once" if until <= now_ms else f"from {moment(until)} on"
-    remedy = f"{key}=mtime lets the file time count instead: segment {first.facts.base_offset} can go {when}."
-    owner = f"the producer that wrote offset {offset}"
-    bases = first.facts.base_offset, behind[-1].facts.base_offset
-    yield Blocker(BlockerCode.FUTURE_TIMESTAMP, owner, text, remedy, None, first.expires_ms, *bases, held)
 
 
 def _is(fate: SegmentFate, code: ReasonCode) -> bool:
@@ -672,42 +712,3 @@ def _closes(case: Case, roll: Roll) -> str:
         full = f"its indexes are full, after about {size(index_bytes)}"
         by_size = f"or once {full} (segment.index.bytes={policy.shown('segment.index.bytes')})"
     return f"{by_time}, {by_size}."
-
-
-def _cleaner_behind(case: Case) -> Iterator[Blocker]:
-    """Yield the blocker that nobody compacts, although a round has been due for long."""
-    planned, facts, now_ms = case.intended, case.left, case.request.now_ms
-    assert planned.section is not None
-    due = due_since(facts, planned.policy, planned.section) if planned.compaction else None
-    if due is None or planned.compaction is None:
-        return
-    # beside a stopped broker nobody can clean, so the time counts for which the log was written to since
-    alive_ms = now_ms if case.seen.locked_by else min(facts.active.mtime_ms, now_ms)
-    if alive_ms - due.since_ms < LATE_MS and due.closed_since < LATE_SEGMENTS:
-        return
-    noted_ms = case.seen.cleaner_checkpoint_ms
-    if noted_ms is not None and noted_ms > due.since_ms:
-        whose = f"A cleaner finished a round of another partition at {moment(noted_ms)}, so this one was given up."
-        remedy = "Look for this partition in log-cleaner.log; a restart of the broker, or clean, tries it again."
-    else:
-        whose = "No round of any partition of this log dir was finished since, so the cleaner is dead, or off."
-        remedy = "Restart the broker, which starts its cleaner; or stop it, and run clean. log-cleaner.log says why."
-    section = planned.section
-    since = "It was never compacted" if section.is_first else f"It was compacted up to {section.first_dirty_offset}"
-    text = f"{since}. A round is due since {moment(due.since_ms)}: {size(section.dirty_bytes)} are dirty"
-    if due.closed_since:
-        more = "was" if due.closed_since == 1 else "were"
-        text += f", and {counted(due.closed_since, 'more segment')} {more} closed since"
-    text += f". {whose}"
-    limit = planned.policy.value_of("max.decompressed.message.bytes")
-    if planned.policy.max_decompressed_message_bytes < RECORD_BYTES_MAX:
-        text += (
-            f" One cause can be {limit.sentence}: since Kafka 4.4 the cleaner gives a partition up at a larger record"
-            f" of a compressed batch, and look-ups by time fail there."
-        )
-        remedy += f" If log-cleaner.log names a record above that size, raise {limit.key} first."
-    bases = planned.compaction.segments[0].base_offset, planned.compaction.segments[-1].base_offset
-    yield Blocker(
-        BlockerCode.CLEANER_BEHIND, "the log cleaner of the broker", text, remedy, due.since_ms, None, *bases,
-        section.dirty_bytes,
-    )  # fmt: skip

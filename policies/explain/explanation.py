@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from policies.config.policy import BrokerPolicy
 from policies.explain.blockers import (
     Blocker,
+    cleaner_behind,
     compaction_blockers,
     file_blockers,
+    future_timestamp,
     high_watermark_blockers,
     partition_blockers,
     retention_blockers,
@@ -53,6 +55,23 @@ def explain(
     blockers = tuple(_blockers(case)) if case.fates else ()
     changes = coming_changes(case)
     return PartitionExplanation(case.planned, case.intended, seen, case.fates, changes, blockers)
+
+
+def in_brief(
+    planned: PartitionPlan, seen: Observations, request: Request, broker: BrokerPolicy
+) -> PartitionExplanation:
+    """Explain a partition as far as the doctor asks: no segment, no change, and the blockers that are findings.
+
+    Arguments: as of ``explain``.
+    """
+    case = case_of(planned, seen, request, broker)
+    found: list[Blocker] = []
+    if planned.facts.segments and not case.is_exempt:
+        if planned.policy.cleanup_delete and any(times.newest_ms > request.now_ms for times in seen.times):
+            found += future_timestamp(case)
+        if case.intended.section is not None:
+            found += cleaner_behind(case)
+    return PartitionExplanation(case.planned, case.intended, seen, (), (), tuple(found))
 
 
 def blockers_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from policies.compaction import refusal
@@ -51,7 +52,7 @@ class SegmentFate(NamedTuple):
         return reason.until_ms if reason is not None and reason.code in _EXPIRING else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: it keeps the fates once somebody asks
 class Case:
     """One partition, with everything for its explanation."""
 
@@ -59,10 +60,14 @@ class Case:
     """What ``clean`` does now."""
     intended: PartitionPlan
     """What ``clean --yes`` does now: no guard rail holds anything back."""
-    fates: tuple[SegmentFate, ...]
     seen: Observations
     request: Request
     broker: BrokerPolicy
+
+    @cached_property
+    def fates(self) -> tuple[SegmentFate, ...]:
+        """The fates of the segments, in order."""
+        return _fates(self.planned, self.intended, self.seen, self.request)
 
     @property
     def facts(self) -> PartitionFacts:
@@ -104,7 +109,7 @@ def case_of(planned: PartitionPlan, seen: Observations, request: Request, broker
         confirmed = replace(request, confirmed=True)
         intended = plan_partition(planned.facts, planned.waiting or planned.policy, confirmed, broker)
     planned = replace(planned, facts=intended.facts)  # with the high watermark that --assume-committed gave it
-    return Case(planned, intended, _fates(planned, intended, seen, request), seen, request, broker)
+    return Case(planned, intended, seen, request, broker)
 
 
 def is_exempt(planned: PartitionPlan) -> bool:

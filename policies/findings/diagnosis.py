@@ -156,20 +156,18 @@ def retention_findings(seen: PartitionSymptoms, now_ms: int) -> Iterator[Finding
 
 
 def _future(seen: PartitionSymptoms, explained: PartitionExplanation, now_ms: int) -> Iterator[Finding]:
-    if max((fate.times.newest_ms for fate in explained.segments), default=0) <= now_ms + SKEW_MS:
+    if max((times.newest_ms for times in explained.seen.times), default=0) <= now_ms + SKEW_MS:
         return
     blocker = next((b for b in explained.blockers if b.code is BlockerCode.FUTURE_TIMESTAMP), None)
     policy = explained.planned.policy
     if blocker is not None:
         text, remedy, base = blocker.text, f"{blocker.remedy} {_BY_VERSION}.", blocker.first_base_offset
     elif policy.remote_storage_enable:
-        first = next((fate for fate in explained.segments if fate.times.newest_ms > now_ms), None)
-        if first is None:
-            return
-        base = first.facts.base_offset
-        ahead = duration(first.times.newest_ms - now_ms)
+        both = zip(explained.planned.facts.segments, explained.seen.times, strict=True)
+        base, newest_ms = next((one.base_offset, times.newest_ms) for one, times in both if times.newest_ms > now_ms)
+        ahead = duration(newest_ms - now_ms)
         text = (
-            f"A record of segment {base} has the timestamp {moment(first.times.newest_ms)}, {ahead} ahead of the "
+            f"A record of segment {base} has the timestamp {moment(newest_ms)}, {ahead} ahead of the "
             f"clock: until then local retention by time does not take the segment, nor those behind it."
         )
         remedy = f"local.retention.bytes takes it by size. {_BY_VERSION}."

@@ -35,6 +35,7 @@ from policies.findings.findings import (
     LogHistory,
     RepairGroup,
     SegmentHistory,
+    Standing,
 )
 from storage.anomalies import ABORT, DATA, EpochRun, LastBatch, TxnEvent
 from storage.names import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, FileKind, segment_file_name
@@ -74,7 +75,7 @@ def corrupt_epochs_finding(directory: str, epochs: ReadEpochs) -> Finding:
 
 class _Placed(NamedTuple):
     stretch: EpochRun
-    path: str
+    standing: Standing
 
 
 def order_findings(log: LogHistory) -> list[Finding]:
@@ -95,7 +96,8 @@ def order_findings(log: LogHistory) -> list[Finding]:
             f" {other.stretch.epoch}: a follower that compares epochs may cut off the wrong records."
         )
         place_of = wrong.stretch.position, wrong.stretch.first_offset
-        found.append(Finding(FindingCode.EPOCH_BACKWARDS, Harm.WRONG_ANSWER, wrong.path, text, FETCH_AGAIN, *place_of))
+        path = wrong.standing.path_of(FileKind.LOG)
+        found.append(Finding(FindingCode.EPOCH_BACKWARDS, Harm.WRONG_ANSWER, path, text, FETCH_AGAIN, *place_of))
     return found
 
 
@@ -243,9 +245,10 @@ def _disagreement(placed: Sequence[_Placed], entries: Sequence[EpochStart], log_
 
 def _placed(log: LogHistory) -> Iterator[_Placed]:
     """Yield the stretches with an epoch: what a compaction made of messages of v0 and v1 has none."""
-    for segment in log.segments:
-        path = segment.standing.path_of(FileKind.LOG)
-        yield from (_Placed(one, path) for one in segment.facts.epochs if one.epoch != _NO_EPOCH)
+    for standing, facts in log.segments:
+        for one in facts.epochs:
+            if one.epoch != _NO_EPOCH:
+                yield _Placed(one, standing)
 
 
 _ENTRY_BYTES: Final = 34
@@ -282,6 +285,8 @@ def transaction_findings(log: LogHistory) -> list[Finding]:
     for segment in log.segments:
         if segment.facts.is_damaged:
             break  # a marker may be lost: nothing behind it is judged
+        if not (segment.facts.events or segment.facts.aborted):
+            continue
         entries = {entry.last_offset: place for place, entry in enumerate(segment.facts.aborted)}
         met = set()
         for step in segment.facts.events:

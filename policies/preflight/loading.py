@@ -116,6 +116,8 @@ class Loading:
     def _clear_leftovers(self) -> None:
         self._check_readable()
         names = self.files.names()
+        if not any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+            return
         for name in names:
             if name.endswith(DELETED) and not name.endswith(SNAPSHOT_DELETED):
                 self.files.delete(name, "was to be deleted before the broker stopped")

@@ -47,6 +47,7 @@ TOGETHER_BYTES: Final = 1 << 20
 _LOG: Final = FileKind.LOG
 _INDEX: Final = FileKind.INDEX
 _new: Final = tuple.__new__
+"""Makes a named tuple in half the time, which counts where there are hundreds of thousands."""
 
 
 class SmallLog(NamedTuple):
@@ -152,7 +153,7 @@ class SmallSegments:
         ends = np.append(firsts[1:], table.size)
         columns = zip(
             (table["last_offset"][ends - 1] + 1).tolist(),
-            np.maximum.reduceat(table["max_timestamp"], firsts).tolist(),
+            np.maximum(np.maximum.reduceat(table["max_timestamp"], firsts), NO_TIMESTAMP).tolist(),
             (ends - firsts).tolist(),
             *_empty_batches(table, firsts),
             _gaps(table, firsts),
@@ -165,9 +166,9 @@ class SmallSegments:
             reads, starts.tolist(), columns, strict=True
         ):
             first = _new(BatchHeader, V2_HEADER.unpack_from(data, start))  # the scan has found it sound
-            edges = SegmentEdges(first, SegmentEnd(next_offset, 0), max(largest_ms, NO_TIMESTAMP))
+            edges = _new(SegmentEdges, (first, _new(SegmentEnd, (next_offset, 0)), largest_ms))
             taken = events.get(read.place, ())
-            found.append(SmallLog(edges, batches, empty, empty_bytes, gaps, taken, lacks))
+            found.append(_new(SmallLog, (edges, batches, empty, empty_bytes, gaps, taken, lacks)))
         return found
 
     def _lacking(self, buf: Bytes, table: Table) -> list[bool | None]:

@@ -40,7 +40,7 @@ from cleaner.engine.verify.set_aside import lost_in, sole_copies_in
 from cleaner.errors import told
 from policies.config.config_layers import ConfigLayers
 from policies.config.policy import BrokerPolicy
-from policies.explain.explanation import PartitionExplanation, explain
+from policies.explain.explanation import PartitionExplanation, in_brief
 from policies.explain.observations import TopicHere
 from policies.facts import UnreadablePartition
 from policies.findings.diagnosis import Diagnosis, diagnose
@@ -446,7 +446,7 @@ class _Eyes:
             examination.now_ms, examination.broker.producer_id_expiration_ms, is_brief=True, high_watermarks=known
         )
         seen = observe(self._log_dir.facts, planned, topic, look, glanced)
-        return explain(planned, seen, examination.plan.request, examination.broker)
+        return in_brief(planned, seen, examination.plan.request, examination.broker)
 
     def _end(
         self, segments: Sequence[Segment], explained: PartitionExplanation | None, claims: Sequence[int | None]

@@ -25,6 +25,8 @@ from storage.segment import Segment, SegmentFile, reading
 if TYPE_CHECKING:
     from storage.scan.small_segments import SmallLog, SmallSegments
 
+_new: Final = tuple.__new__
+_LOG: Final = FileKind.LOG
 _CHUNK_BYTES: Final = 1 << 20
 _TIME_ENTRY_BYTES: Final = 12
 
@@ -89,7 +91,7 @@ def _glance(segment: Segment, edges: SegmentEdges, behind: Segment | None, end: 
         behind: the segment behind it; None for the active one.
         end: the end of the log.
     """
-    base_offset, first, size_bytes = segment.base_offset, edges.first, segment.files[FileKind.LOG].identity.size_bytes
+    base_offset, first, size_bytes = segment.base_offset, edges.first, segment.files[_LOG].identity.size_bytes
     next_offset, torn_bytes = edges.end
     if behind is None:
         next_offset, torn_bytes = next_offset if end.offset is None else end.offset, end.torn_bytes
@@ -99,11 +101,10 @@ def _glance(segment: Segment, edges: SegmentEdges, behind: Segment | None, end: 
         seen += tuple(_overflow(segment))
     epochs: tuple[EpochRun, ...] = ()
     if isinstance(first, BatchHeader):
-        epochs = (EpochRun(first.partition_leader_epoch, first.base_offset, first.base_offset, 0),)
-    return CheckedSegment(
-        base_offset, size_bytes, size_bytes - torn_bytes, next_offset, edges.largest_ms, seen, (), epochs,
-        {}, (), (), None, 0, is_full=False, is_damaged=False,
-    )  # fmt: skip
+        epochs = (_new(EpochRun, (first.partition_leader_epoch, first.base_offset, first.base_offset, 0)),)
+    is_full = is_damaged = False
+    of_ends = base_offset, size_bytes, size_bytes - torn_bytes, next_offset, edges.largest_ms, seen, (), epochs
+    return _new(CheckedSegment, (*of_ends, {}, (), (), None, 0, is_full, is_damaged, 0, 0, 0))
 
 
 def _with_time_index(

@@ -167,8 +167,8 @@ class Look:
         now_ms: the moment of the explanation, epoch ms.
         producer_expiration_ms: ``producer.id.expiration.ms``.
         exact: read everything that may hold delete horizons.
-        is_brief: leave out what takes long with thousands of partitions: delete horizons, and facts that only the
-            journal has.
+        is_brief: leave out what takes long with thousands of partitions: delete horizons, entries of the active
+            segment's index files, and facts that only the journal has.
         high_watermarks: of the log dir; None to read them.
     """
 
@@ -254,7 +254,7 @@ def observe(
     at = LogDir(path_of_text(facts.log_dir))
     return Observations(
         times,
-        told(lambda: _use(segments, edges), UNUSED),
+        UNUSED if look.is_brief else told(lambda: _use(segments, edges), UNUSED),
         told(lambda: _future(segments, times, look.now_ms), None),
         _last_stable_offset(facts, state),
         told(lambda: tuple(_transactions(state, segments)), ()),
