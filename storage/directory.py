@@ -17,23 +17,25 @@ Assumes:    two operations may meet two directories of one name, both in the log
             files again just before it acts (``segment.ensure_unchanged``).
 Not chosen: a descriptor kept for each partition: thousands of them stay open for a moment of use. A caller that reads
 many entries of one directory opens the directory for as long as that takes, and hands the descriptor on as ``parent``.
-openat2: not in
-            every kernel and container we run on.
+A compaction holds its directory (``holding``), so that all its steps meet one directory, which is opened once.
+openat2: not in every kernel and container we run on.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import mmap
 import os
 import stat
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
-from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile
+from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
 from storage.stores.errors import NotOnThisMachine
 from storage.stores.paths import PREFIXES, StoredPath
 
@@ -218,26 +220,70 @@ def opened_as_parent(directory: Path) -> Iterator[int | None]:
         yield descriptor
 
 
+def opened(directory: Path | str) -> AbstractContextManager[int]:
+    """Open a directory, unless this thread holds it. Raises: OSError, also for a symlink to one; NotOnThisMachine."""
+    return _Opened(directory)
+
+
+class _Opened:
+    """Opens a directory and closes it again. A generator would take as long as the system does for both."""
+
+    __slots__ = ("_descriptor", "_directory")
+
+    def __init__(self, directory: Path | str) -> None:
+        self._directory, self._descriptor = directory, -1
+
+    def __enter__(self) -> int:
+        held = _held.descriptors.get(str(self._directory))
+        if held is not None:
+            return held
+        self._descriptor = os.open(self._directory, _DIRECTORY)
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class _Held(threading.local):
+    """The directories that this thread holds open."""
+
+    def __init__(self) -> None:
+        self.descriptors: dict[str, int] = {}
+        """The path, as text -> the descriptor."""
+
+
+_held: Final = _Held()
+
+
 @contextmanager
-def opened(directory: Path) -> Iterator[int]:
-    """Open a directory. Raises: OSError, also for a symlink to one; NotOnThisMachine."""
-    descriptor = os.open(directory, _DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def holding(directory: Path) -> Iterator[None]:
+    """Hold a directory open: until the end of the ``with``, whatever this thread does in it meets this one directory.
+
+    Raises: UnreadableFile.
+    """
+    path = str(directory)
+    assert path not in _held.descriptors, path
+    with ExitStack() as stack:
+        with as_unreadable(directory):
+            _held.descriptors[path] = stack.enter_context(opened(directory))
+        stack.callback(_held.descriptors.pop, path)
+        yield
+
+
+def split(path: Path | str) -> tuple[str, str]:
+    """Return the directory and the name of a path as text, sooner than a Path gives them. Raises: NotOnThisMachine."""
+    directory, name = os.path.split(path)
+    return directory or ".", name
 
 
 def open_entry(path: Path | str, flags: int, mode: int = 0) -> int:
     """Open a file by its directory; the caller closes it. Raises: OSError, also for symlinks; NotOnThisMachine."""
     if is_stored(path):
         raise NotOnThisMachine(str(path))
-    directory, name = os.path.split(path)
-    parent = os.open(directory or ".", _DIRECTORY)
-    try:
+    directory, name = split(path)
+    with opened(directory) as parent:
         return os.open(name, flags | _ENTRY, mode, dir_fd=parent)
-    finally:
-        os.close(parent)
 
 
 def open_plain(path: Path | str) -> int:
@@ -283,8 +329,11 @@ def read_whole(path: Path | str) -> bytes:
     """Read a small plain file, wherever it lies. Raises: as ``open_file``."""
     if is_stored(path):
         return stored(path).read_bytes()
-    with os.fdopen(open_plain(path), "rb") as file:
-        return file.read()
+    descriptor, size_bytes = open_sized(path)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, size_bytes or mmap.PAGESIZE), b""))
+    finally:
+        os.close(descriptor)
 
 
 def read_end(path: Path | str, size_bytes: int, parent: int | None = None) -> tuple[bytes, int]:
@@ -419,5 +468,9 @@ def status_of(path: Path, parent: int | None = None) -> os.stat_result:
         return os.stat(path.name, dir_fd=parent, follow_symlinks=False)
     if isinstance(path, StoredPath):
         return path.stat()
-    with opened(path.parent) as its_directory:
-        return os.stat(path.name, dir_fd=its_directory, follow_symlinks=False)
+    held = _held.descriptors.get(str(path))
+    if held is not None:
+        return os.fstat(held)
+    directory, name = split(path)
+    with opened(directory) as its_directory:
+        return os.stat(name, dir_fd=its_directory, follow_symlinks=False)

@@ -24,10 +24,11 @@ class Guarded(FileSystem):
             locks: log dir -> its lock. A path in another directory is not looked at.
         """
         self._fs = fs
-        self._locks = locks
+        self._locks = {str(log_dir): lock for log_dir, lock in locks.items()}
 
     def _ensure_locked(self, path: Path) -> None:
-        lock = self._locks.get(path.parent.parent) or self._locks.get(path.parent)
+        directory, _, _ = str(path).rpartition("/")
+        lock = self._locks.get(directory.rpartition("/")[0]) or self._locks.get(directory)
         if lock:
             lock.ensure_named()
 

@@ -39,6 +39,7 @@ SHARED_TYPES: Final = frozenset({
     "lustre", "ncpfs", "nfs", "nfs4", "orangefs", "prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs",
 })  # fmt: skip
 """File systems that other machines may have open at the same time."""
+_NOBODY: Final = (-1, -1)
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _MOUNT_POINT, _SEPARATOR = 4, "-"
 
@@ -122,7 +123,10 @@ class LogDirLock:
         """
         self._directory = directory
         self._path = directory / LOCK_FILE
+        self._location = str(self._path)
         self._descriptors = descriptors
+        self._identity = _identity_of(os.fstat(descriptors[0]))
+        """Of the locked file, which stays the same as long as its descriptor is open."""
         self._locked_seconds = time.monotonic()
         self._settled_seconds = self._locked_seconds if is_new else self._locked_seconds + SETTLE_SECONDS
 
@@ -176,13 +180,14 @@ class LogDirLock:
         """
         if (early_seconds := self._settled_seconds - time.monotonic()) > 0:
             time.sleep(early_seconds)
-        if not _is_at(self._path, self.descriptor):
+        if _identity_at(self._location) != self._identity:
             raise LockLost(self._directory)
 
     def release(self) -> None:
         """Let go, and leave the file; calling it again does nothing."""
         _close(self._descriptors)
         self._descriptors = ()
+        self._identity = _NOBODY
 
     def __enter__(self) -> Self:
         return self
@@ -443,10 +448,22 @@ def _renewed(path: Path, directory: Path, linked: int, fs: FileSystem, *, forced
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    with as_unreadable(path), suppress(FileNotFoundError):
-        named, held = path.stat(follow_symlinks=False), os.fstat(descriptor)
-        return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
-    return False
+    with as_unreadable(path):
+        return _identity_at(str(path)) == _identity_of(os.fstat(descriptor))
+
+
+def _identity_at(path: str) -> tuple[int, int] | None:
+    """Return the identity of a file; None without one. Raises: UnreadableFile."""
+    try:
+        return _identity_of(os.lstat(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableFile(Path(path), error.strerror or str(error)) from error
+
+
+def _identity_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _open_to_read(path: Path) -> int | None:

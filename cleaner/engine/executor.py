@@ -33,6 +33,7 @@ from cleaner.errors import told
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan, Request
 from policies.planning import compaction_crews, compaction_steps, deletion_steps
+from storage.directory import holding
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, Stopped
 from storage.filesystem import OutOfSpace
 from storage.log.listing import list_partition
@@ -318,6 +319,10 @@ class Executor:
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
     ) -> PartitionResult:
+        with holding(self._path_of(partition.facts)):
+            return self._compact_held(partition, before, means or self._means)
+
+    def _compact_held(self, partition: PartitionPlan, before: PartitionResult, means: Means) -> PartitionResult:
         from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
 
         facts, compaction = partition.facts, partition.compaction
@@ -329,7 +334,7 @@ class Executor:
         self._record("compact", facts.topic_partition, **compaction_entry(compaction))
         self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
         try:
-            done = self._compactor.compact(round_, means or self._means)
+            done = self._compactor.compact(round_, means)
         except HeldBack as held:
             with suppress(JournalFull):  # told already
                 self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))

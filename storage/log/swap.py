@@ -47,11 +47,11 @@ def swap_in(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
         waits; OutOfSpace; and the cleaned files are gone then; in step 3 the next recovery finishes the swap.
     """
     assert cleaned.base_offset == sources[0].base_offset
-    directory, covered_to = cleaned.directory, next_offset_of(cleaned)
+    directory, covered_to = cleaned.directory, next_offset_of(cleaned) if len(sources) > 1 else None
     _expose(fs, cleaned, sources)
     for place, segment in enumerate(sources):
         _supersede(fs, segment)
-        if segment.base_offset >= covered_to and place + 1 < len(sources):
+        if covered_to is not None and segment.base_offset >= covered_to and place + 1 < len(sources):
             fs.fsync_dir(directory, Purpose.RETIRE)
     fs.fsync_dir(directory, Purpose.RETIRE)
     for kind in SEGMENT_KINDS:

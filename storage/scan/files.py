@@ -105,9 +105,10 @@ class FileBytes:
 class _Absent:
     """The pages of a file that were not in the page cache before the first walk."""
 
-    def __init__(self, path: Path, size_bytes: int) -> None:
+    def __init__(self, path: Path, size_bytes: int, mapped: Bytes | None = None) -> None:
         self._path = path
         self._size_bytes = size_bytes
+        self.mapped = mapped
         self._ranges: list[Range] = []
         self.noted_to = 0
 
@@ -124,13 +125,18 @@ class _Absent:
         end = min(window_end + READ_AHEAD_BYTES, self._size_bytes)
         if self.noted_to >= self._size_bytes:
             return
-        with reading_here(self._path) as file:
-            found = absent_ranges(file, self.noted_to, end)
-            if found and end < self._size_bytes:
-                found += absent_ranges(file, end, self._size_bytes)
-                end = self._size_bytes
+        found = self._absent(self.noted_to, end)
+        if found and end < self._size_bytes:
+            found += self._absent(end, self._size_bytes)
+            end = self._size_bytes
         self._ranges += found
         self.noted_to = end
+
+    def _absent(self, start: int, end: int) -> list[Range]:
+        if self.mapped is not None:
+            return absent_ranges(self.mapped, start, end)
+        with reading_here(self._path) as file:
+            return absent_ranges(file, start, end)
 
     def reach_beyond(self, position: int) -> bool:
         """Return whether a page from there on was absent."""
@@ -192,7 +198,7 @@ class MappedFile(FileBytes):
         self._size_bytes = segment.size_bytes
         self._map = _mapped(segment)
         self._buf: Bytes | None = np.frombuffer(self._map, np.uint8) if self._map else None
-        self._absent = _Absent(self._path, self._size_bytes)
+        self._absent = _Absent(self._path, self._size_bytes, self._buf)
         self._populated_to = 0
         self._walked_to = 0
         self._ahead: _Ahead | None = None
@@ -238,7 +244,7 @@ class MappedFile(FileBytes):
     def close(self) -> None:
         """Let the file go, so that unlinking it gives its space back. Calling it again does nothing."""
         self._stop_ahead()
-        self._buf = None
+        self._buf = self._absent.mapped = None
         if self._map is not None:
             with suppress(BufferError):  # an error that is being raised still holds a view; the map goes with the error
                 self._map.close()

@@ -26,22 +26,31 @@ _IS_RESIDENT: Final = 1
 _MADV_POPULATE_READ: Final = 22
 
 
-def absent_ranges(descriptor: int, start: int, end: int) -> list[Range]:
-    """Return the parts of a stretch of a file that are not in the page cache, by whole pages.
+def absent_ranges(file: int | Bytes, start: int, end: int) -> list[Range]:
+    """Return the parts of a stretch of a file, open or mapped, that are not in the page cache, by whole pages.
 
     Return nothing where the system does not tell: of the files of other users, or without ``mincore``. (cachestat
     answers four times as fast, but a systemd that does not know it, as Debian 12's, cannot allow it in a unit and kills
     the caller.)
     """
     start -= start % mmap.PAGESIZE
+    if not isinstance(file, int):
+        return _absent(file, start, end)
     try:
-        window = mmap.mmap(descriptor, end - start, prot=mmap.PROT_READ, offset=start)
+        window = mmap.mmap(file, end - start, prot=mmap.PROT_READ, offset=start)
     except (OSError, ValueError):  # the file is shorter by now; the reading will raise the error
         return []
     view = np.frombuffer(window, np.uint8)
-    resident = _resident(view, 0, view.size)
+    found = _absent(view, 0, view.size)
     del view
     window.close()
+    return [(first + start, last + start) for first, last in found]
+
+
+def _absent(mapped: Bytes, start: int, end: int) -> list[Range]:
+    resident = _resident(mapped, start, end)
+    if resident.all():
+        return []
     is_absent = np.concatenate(([False], ~resident, [False]))
     edges = np.flatnonzero(is_absent[1:] != is_absent[:-1]) * mmap.PAGESIZE + start
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))

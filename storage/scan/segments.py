@@ -220,12 +220,13 @@ class SegmentReader:
             upper_offset = OFFSET_MAX if manner.upper_offset is None else manner.upper_offset
             read_messages = partial(read_keys, shared_below=upper_offset)
         possible = max(end - start.position, 0) // V2_HEADER_BYTES + 1  # a small file has few batches
-        table = np.zeros(min(rows_max, possible), BATCH)
+        table = np.empty(min(rows_max, possible), BATCH)  # the kernel fills the rows that it finds
         reader = BatchReader(self._file.window, start.position, end, table, manner.window_bytes)
         reader.go_on(*start[:3])
         while reader.next_offset < manner.end_offset and (found := reader.read()) is not None:
             rows, status = found.table.size, found.status
             if rows:
+                found.table["outcome"] = 0
                 batches = found.table if manner.is_reused else found.table.copy()
                 slice_ = Slice(found.buf, found.file_position, batches, row, self.path)
                 good = slice_.sound_rows() if checksums is Checksums.ON_READ else rows

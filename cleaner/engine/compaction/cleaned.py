@@ -16,7 +16,7 @@ import numpy as np
 from cleaner.engine.compaction.draft import Copied, Draft
 from policies.retain import AbortedTransaction
 from storage.arrays import Table
-from storage.directory import OpenFile
+from storage.directory import OpenFile, is_stored, is_there
 from storage.filesystem import FileSystem, NewFile, Purpose
 from storage.kernels.index import index_batches
 from storage.kernels.layout import index_state
@@ -164,8 +164,10 @@ class CleanedSegment:
             self._log_file.close()
             self._log_file = None
         for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
+            path = self._path(kind)
             with suppress(OSError):
-                self.fs.unlink(self._path(kind), Purpose.CLEAN)
+                if is_stored(path) or is_there(path):
+                    self.fs.unlink(path, Purpose.CLEAN)
 
     def _path(self, kind: FileKind) -> Path:
         return self.directory / (segment_file_name(self.base_offset, kind, self.state) + self.suffix)

@@ -25,6 +25,9 @@ _AHEAD: Final = 2
 _CHECK_SECONDS: Final = 0.3
 """The interval of a check, as of Kafka's Throttler."""
 _SLEEP_SECONDS_MIN: Final = 0.001
+_SPARE_MAX: Final = 8
+_spare: Final[deque[Recoder]] = deque(maxlen=_SPARE_MAX)
+"""Arenas of rounds that ended: to make one takes as long as to find the survivors of a small log."""
 _SLEEP_SECONDS_MAX: Final = 0.5
 """A signal is served within two seconds, whatever the rate."""
 
@@ -43,7 +46,7 @@ class Crew:
         self._pool = _pool_of(threads - 1) if threads > 1 else None
         self._hands: SimpleQueue[tuple[int, Recoder]] = SimpleQueue()
         for number in range(threads):
-            self._hands.put((number, Recoder()))
+            self._hands.put((number, _spare.pop() if _spare else Recoder()))
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +54,8 @@ class Crew:
     def __exit__(self, *_error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        while not self._hands.empty():
+            _spare.append(self._hands.get()[1])
 
     @contextmanager
     def hand(self) -> Iterator[tuple[int, Recoder]]:

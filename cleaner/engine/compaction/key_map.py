@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -32,9 +33,10 @@ from storage.scan.slices import Slice
 
 _OFFSET_END: Final = (1 << 63) - 1
 LOG2_SLOTS_MIN: Final = 10
-_LOG2_SLOTS_FIRST: Final = 17
-"""The slots with which a map begins, one huge page of them; then the map doubles. Untouched memory costs nothing."""
-_WORDS_FIRST: Final = WORDS_A_SLOT << _LOG2_SLOTS_FIRST
+_WORDS_FIRST: Final = WORDS_A_SLOT << 17
+"""The words with which a large map begins, one huge page; then the map doubles. Untouched memory costs nothing."""
+_WORDS_FIRST_OF_SMALL: Final = WORDS_A_SLOT << 12
+"""The words with which a map of one huge page or less begins: of small logs, the zeroing would cost more than keys."""
 _FULL_ENOUGH_TO_DOUBLE: Final = 0.6
 _FILL_MIN: Final = 0.05
 _BYTES_A_RECORD: Final = 16
@@ -60,7 +62,8 @@ def secret_of(words: tuple[int, int]) -> Secret:
 
 def new_secret() -> Secret:
     """Draw two random words that no writer of records knows."""
-    return secret_of((int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8))))
+    words = os.urandom(16)
+    return secret_of((int.from_bytes(words[:8]), int.from_bytes(words[8:])))
 
 
 class Budget(NamedTuple):
@@ -95,6 +98,10 @@ class KeyMap:
             secret: of the hashes; by default a new one.
         """
         self._all_words, counters = new_map(_log2_slots(dirty_bytes, budget), budget.fill)
+        is_small = self._all_words.size <= _WORDS_FIRST
+        if is_small:  # by small pages, of which few are touched
+            memory = mmap.mmap(-1, self._all_words.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._all_words = np.frombuffer(memory, np.uint64)
         self._limit_of_all = int(counters[LIMIT])
         self._keys_max = _keys_max(budget)
         self._shares: list[Integers] = [np.zeros_like(counters) for _ in range(threads)]
@@ -105,7 +112,7 @@ class KeyMap:
         self._inside = 0
         self._changes = 0
         """How often room was made. By this number a thread sees whether another thread made room since."""
-        self._use_words(min(self._all_words.size, _WORDS_FIRST))
+        self._use_words(min(self._all_words.size, _WORDS_FIRST_OF_SMALL if is_small else _WORDS_FIRST))
         self._share_out(0)
 
     @property

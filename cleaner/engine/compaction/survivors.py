@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -93,8 +94,10 @@ class Finder:
         self._surveyed = [_Surveyed(opened) for opened in self.spans]
         self._dirty = [one for one in self._surveyed if is_dirty(one.opened.span, self.first_dirty_offset)]
         self._clean = [one for one in self._surveyed if one.opened.span.base_offset < self.first_dirty_offset]
-        size_bytes = sum(opened.span.size_bytes for opened in self.spans)
-        self._is_large = size_bytes > available_bytes() * _MEMORY_SHARE
+
+    @cached_property
+    def _is_large(self) -> bool:
+        return sum(opened.span.size_bytes for opened in self.spans) > available_bytes() * _MEMORY_SHARE
 
     def find(self) -> Survivors:
         """Verify, number, map and mark every record.
@@ -167,7 +170,7 @@ class Finder:
 
     def _let_go(self, reader: SegmentReader | None) -> None:
         """Release the page cache between walks, if the log is so large that it would push out other files."""
-        if reader is not None and self._is_large and reader.absent_bytes:
+        if reader is not None and reader.absent_bytes and self._is_large:
             reader.let_go()
 
     def _map_keys(self, task: _Mapping) -> None:
