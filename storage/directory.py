@@ -35,7 +35,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
-from storage.errors import LogCleanerError, UnreadableFile, UnsafeFile, as_unreadable
+from storage.errors import LogCleanerError, PlanOutOfDate, UnreadableFile, UnsafeFile, as_unreadable
 from storage.stores.errors import NotOnThisMachine
 from storage.stores.paths import PREFIXES, StoredPath
 
@@ -260,7 +260,7 @@ _held: Final = _Held()
 def holding(directory: Path) -> Iterator[None]:
     """Hold a directory open: until the end of the ``with``, whatever this thread does in it meets this one directory.
 
-    Raises: UnreadableFile.
+    Raises: UnreadableFile; as ``ensure_named``, at the end.
     """
     path = str(directory)
     assert path not in _held.descriptors, path
@@ -269,6 +269,18 @@ def holding(directory: Path) -> Iterator[None]:
             _held.descriptors[path] = stack.enter_context(opened(directory))
         stack.callback(_held.descriptors.pop, path)
         yield
+        ensure_named(directory)
+
+
+def ensure_named(directory: Path) -> None:
+    """Check that a directory that this thread holds still has its name. Raises: PlanOutOfDate, UnreadableFile."""
+    held = _held.descriptors.get(str(directory))
+    if held is None:
+        return
+    with as_unreadable(directory):
+        named, ours = os.lstat(directory), os.fstat(held)
+    if (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino):
+        raise PlanOutOfDate(directory, "another directory or a symlink took its place")
 
 
 def split(path: Path | str) -> tuple[str, str]:

@@ -33,6 +33,7 @@ from cleaner.errors import told
 from policies.facts import PartitionFacts
 from policies.plan import Compaction, LogDirPlan, PartitionKey, PartitionPlan, Plan, Request
 from policies.planning import compaction_crews, compaction_steps, deletion_steps
+from policies.reasons import Reason
 from storage.directory import holding
 from storage.errors import Corrupt, LogCleanerError, PlanOutOfDate, Stopped
 from storage.filesystem import OutOfSpace
@@ -40,6 +41,7 @@ from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.segment import ensure_changeable
+from storage.turns import in_turn, out_of_turn
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
@@ -151,11 +153,12 @@ class Executor:
         """
         without_space: list[PartitionPlan] = []
         side_by_side = min(len(steps), self._means.threads * SIDE_BY_SIDE)
-        means = replace(self._means, threads=1, side_by_side=side_by_side)
+        means, turn = replace(self._means, threads=1, side_by_side=side_by_side), threading.Lock()
 
         def compact_beside(partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
             try:
-                return self._compact(partition, before, means)
+                with in_turn(turn):
+                    return self._compact(partition, before, means)
             except OutOfSpace:
                 without_space.append(partition)
                 return before
@@ -300,9 +303,10 @@ class Executor:
         """
         now_ms = self._means.clock.now_ms()
         try:
-            is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+            with out_of_turn():
+                is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
         except JournalFull as error:
-            with self._writing:
+            with out_of_turn(), self._writing:
                 if not self.journal_full:
                     self.journal_full = str(error)
                     self.errors.append(self.journal_full)
@@ -319,26 +323,12 @@ class Executor:
     def _compact(
         self, partition: PartitionPlan, before: PartitionResult, means: Means | None = None
     ) -> PartitionResult:
-        with holding(self._path_of(partition.facts)):
-            return self._compact_held(partition, before, means or self._means)
-
-    def _compact_held(self, partition: PartitionPlan, before: PartitionResult, means: Means) -> PartitionResult:
-        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
-
         facts, compaction = partition.facts, partition.compaction
         assert compaction is not None
-        listing = list_partition(self._path_of(facts))
-        round_ = round_of(partition, listing, self._request, self._means)
-        ensure_no_copy_in_the_way(self.log_dir, facts.topic_partition, listing, compaction.base_offsets)
-        ensure_changeable(listing.directory, compaction.base_offsets, and_readable=True)
-        self._record("compact", facts.topic_partition, **compaction_entry(compaction))
-        self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
-        try:
-            done = self._compactor.compact(round_, means)
-        except HeldBack as held:
-            with suppress(JournalFull):  # told already
-                self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))
-            return replace(before, guard=held.guard)
+        with holding(self._path_of(facts)):
+            done = self._compact_held(partition, compaction, means or self._means)
+        if isinstance(done, Reason):
+            return replace(before, guard=done)
         if done.unkeyed:
             with suppress(JournalFull):  # told already, and the compaction is done
                 self._record(DROPPED, facts.topic_partition, records_unkeyed=done.unkeyed)
@@ -346,10 +336,28 @@ class Executor:
         tell_compacted(self._means.listener, facts.topic_partition, compaction, done)
         return self._with_space_back(partition, before.with_compaction(compaction, done))
 
+    def _compact_held(self, partition: PartitionPlan, compaction: Compaction, means: Means) -> Compacted | Reason:
+        """Compact a partition whose directory is held. Return the guard instead if a guard rail held it back."""
+        from cleaner.engine.compaction import round_of  # noqa: PLC0415 - loads kernels, which retention never needs
+
+        facts = partition.facts
+        listing = list_partition(self._path_of(facts))
+        round_ = round_of(partition, listing, self._request, self._means)
+        ensure_no_copy_in_the_way(self.log_dir, facts.topic_partition, listing, compaction.base_offsets)
+        ensure_changeable(listing.directory, compaction.base_offsets, and_readable=True)
+        self._record("compact", facts.topic_partition, **compaction_entry(compaction))
+        self._event("compaction_begun", facts.topic_partition, bytes=compaction.size_bytes)
+        try:
+            return self._compactor.compact(round_, means)
+        except HeldBack as held:
+            with suppress(JournalFull):  # told already
+                self._record(GUARDED, facts.topic_partition, **guarded_entry(partition, listing, held))
+            return held.guard
+
     def _note_cleaned(self, topic_partition: TopicPartition, end_offset: int) -> None:
         """Note a line of the cleaner's checkpoint, behind the swaps of the partition."""
         now_seconds = self._means.clock.seconds()
-        with self._writing:
+        with out_of_turn(), self._writing:
             self._cleaned[topic_partition] = end_offset
             is_due = now_seconds - self._checkpointed_seconds >= CHECKPOINT_SECONDS
             if is_due:
@@ -359,7 +367,7 @@ class Executor:
 
     def _write_cleaned(self) -> None:
         """Write the lines of the cleaner's checkpoint that wait."""
-        with self._writing:
+        with out_of_turn(), self._writing:
             cleaned, self._cleaned = self._cleaned, {}
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, cleaned)
 
@@ -372,7 +380,7 @@ class Executor:
             self.log_dir.write_offsets(name, kept, self._means.fs)
 
         if changed:
-            with self._writing:
+            with out_of_turn(), self._writing:
                 self._reported(write)
 
     def _reported(self, write: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storage.directory import is_there
+from storage.directory import ensure_named, is_there
 from storage.errors import LogCleanerError, NotRecovered
 from storage.filesystem import FileSystem, OutOfSpace, Purpose
 from storage.log.end import next_offset_of
@@ -73,6 +73,7 @@ def _expose(fs: FileSystem, cleaned: Segment, sources: Sequence[Segment]) -> Non
     """
     names, exposed = cleaned.names(FileState.SWAP), list[Path]()
     try:
+        ensure_named(cleaned.directory)
         for segment in sources:
             segment.ensure_as_listed()
         if waiting := [target for _, target in names if is_there(target)]:

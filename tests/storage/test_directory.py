@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from storage.directory import open_plain, open_sized, open_to_change, opened, status_of
-from storage.errors import UnreadableFile, UnsafeFile
+from storage.directory import holding, open_plain, open_sized, open_to_change, opened, status_of
+from storage.errors import PlanOutOfDate, UnreadableFile, UnsafeFile
 from storage.filesystem import FileSystem, Purpose
 from storage.log.listing import list_partition
 from storage.log_dir import LogDir, read_file
@@ -124,3 +125,40 @@ def test_descriptor_of_a_directory_is_closed_also_after_an_error(tmp_path):
         enter_and_fail()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(seen[0])
+
+
+def test_held_directory_is_met_by_this_thread_alone_whatever_took_its_place(tmp_path):
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    log, read = directory / "0.log", []
+    log.write_bytes(b"ours")
+
+    def act() -> None:
+        with holding(directory):
+            directory.rename(tmp_path / "moved")
+            directory.mkdir()
+            log.write_bytes(b"another's")
+            read.append(read_file(log))
+            FileSystem().rename(log, directory / "1.log", Purpose.RETIRE)
+            with ThreadPoolExecutor(1) as pool:
+                read.append(pool.submit(read_file, log).result())
+
+    with pytest.raises(PlanOutOfDate, match="took its place"):
+        act()
+    assert read == [b"ours", b"another's"]
+    assert os.listdir(tmp_path / "moved") == ["1.log"]  # noqa: PTH208
+    assert read_file(log) == b"another's"
+
+
+def test_directory_is_held_no_longer_than_asked_also_after_an_error(tmp_path):
+    with pytest.raises(ValueError, match="x"), holding(tmp_path), opened(tmp_path) as held:
+        raise ValueError("x")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held)
+    with opened(tmp_path) as descriptor, holding(tmp_path), opened(tmp_path) as again:
+        assert os.fstat(descriptor).st_ino == os.fstat(again).st_ino
+
+
+def test_symlink_is_not_held(swapped):
+    with pytest.raises(UnreadableFile), holding(swapped):
+        pass

@@ -110,7 +110,8 @@ class LastSteps(CrashingFileSystem):
 def test_end_in_the_middle_of_several_swaps_loses_nothing_and_the_next_run_ends_the_same(tmp_path):
     whole, counting = a_log_dir(tmp_path / "whole"), LastSteps()
     a_cleaner(whole, LAYERS, counting, threads=3).clean(request())
-    for steps in range(5, counting.done, counting.done // 25):
+    fewest = counting.done - 2 * 11  # journal lines that wait together share a write and an fsync
+    for steps in range(5, fewest, fewest // 25):
         log_dir = a_log_dir(tmp_path / f"after-{steps}")
         with pytest.raises(PowerCut):
             a_cleaner(log_dir, LAYERS, CrashingFileSystem(steps), threads=3).clean(request())
