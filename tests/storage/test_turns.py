@@ -69,6 +69,12 @@ def test_turn_is_had_again_behind_an_error_and_behind_a_second_leave():
     assert not turn.locked()
 
 
-def test_without_a_turn_nothing_is_left():
-    with out_of_turn():
-        pass
+def test_thread_without_a_turn_takes_none_from_another():
+    turn = threading.Lock()
+    with ThreadPoolExecutor(1) as pool, turn:
+
+        def leave() -> bool:
+            with out_of_turn():
+                return turn.locked()
+
+        assert pool.submit(leave).result()
