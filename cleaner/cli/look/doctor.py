@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     show(DoctorReport(diagnosis), as_json=args.json, view=view, pager=args.pager)
     for problem in problems:
         complain(problem)
-    if diagnosis.damages:
+    if diagnosis.damages or (diagnosis.start and diagnosis.start.starts is False):
         return ExitStatus.DAMAGED
     return ExitStatus.FAILED if problems else ExitStatus.DONE
 

@@ -42,7 +42,7 @@ from policies.certificates import ErasureOutcome
 from policies.config.config_layers import Configured
 from policies.plan import Plan, Request
 from storage.directory import status_of
-from storage.errors import ErrorKind, LogCleanerError, Stopped
+from storage.errors import ErrorKind, LogCleanerError, Stopped, UnreadableFile
 from storage.log.leader_epochs import topic_id_if_readable
 from storage.log_dir import LogDir, read_file
 from storage.metadata.assignments import Assignments
@@ -73,24 +73,31 @@ LIMIT_OF_COPY: Final = "Of a copy: the log dir that it was made of keeps the rec
 
 
 class NoCertificate(LogCleanerError):
-    """A certificate that was named and is not there."""
+    """A certificate that was named, and that is not there or cannot be read."""
 
     kind = ErrorKind.USAGE
 
     path: Path
+    cause: str = "does not exist"
 
     def __str__(self) -> str:
-        return f"{self.path}: does not exist; name the file that --certificate wrote"
+        return f"{self.path}: {self.cause}; name the file that --certificate wrote"
 
 
 class CorruptCertificate(LogCleanerError):
-    """A file that is no certificate of an erasure."""
+    """A certificate of an erasure that is not as it was written."""
 
     path: Path
     cause: str
 
     def __str__(self) -> str:
         return f"{self.path}: is no certificate of an erasure: {self.cause}; name the file that --certificate wrote"
+
+
+class OtherFile(CorruptCertificate):
+    """A file that is no certificate of an erasure."""
+
+    kind = ErrorKind.USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +198,21 @@ def encoded(certificate: ErasureCertificateDocument) -> bytes:
 
 
 def read_certificate(path: Path) -> ErasureCertificateDocument:
-    """Read a certificate. Raises: NoCertificate, CorruptCertificate, UnreadableFile."""
-    data = read_file(path)
+    """Read a certificate. Raises: NoCertificate, CorruptCertificate."""
+    try:
+        data = read_file(path)
+    except UnreadableFile as error:
+        raise NoCertificate(path, f"cannot be read: {error.cause}") from error
     if data is None:
         raise NoCertificate(path)
     try:
         document: Any = json.loads(data)
-        if document["schema"] != SCHEMA:
-            raise CorruptCertificate(path, f"schema {document['schema']!r} is not {SCHEMA}")
+        schema = document["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise OtherFile(path, f"not as it was written ({error})") from error
+    if schema != SCHEMA:
+        raise OtherFile(path, f"schema {schema!r} is not {SCHEMA}")
+    try:
         _check_fields(document)
         found: ErasureCertificateDocument = document
     except (ValueError, KeyError, TypeError) as error:

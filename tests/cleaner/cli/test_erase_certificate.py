@@ -505,3 +505,17 @@ def places(part: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the keys that lead to each value of a document, of lists to those of the first item."""
     inner = part.items() if isinstance(part, dict) else enumerate(part[:1]) if isinstance(part, list) else ()
     return [found for key, value in inner for found in ((*above, key), *places(value, (*above, key)))]
+
+
+@pytest.mark.parametrize("option", ["--check", "--pending"])
+@pytest.mark.parametrize("made", ["missing", "directory", "text", "json"])
+def test_what_is_no_certificate_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, made: str
+) -> None:
+    path = tmp_path / "certificate"
+    if made == "directory":
+        path.mkdir()
+    elif made != "missing":
+        path.write_text("{}" if made == "json" else "hello")
+    assert main(["erase", option, str(path)]) == 2
+    assert "name the file that --certificate wrote" in capsys.readouterr().err

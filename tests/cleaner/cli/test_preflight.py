@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from storage.metadata.metadata_encode import encode_feature_level, encode_partit
 from storage.metadata.metadata_log import read_cluster_metadata
 from tests.metadata_dirs import append_metadata, metadata_log, write_metadata
 from tests.partition_dirs import PartitionDir, committed, keyed
+from tests.small_disks import a_small_disk
 
 PROPERTIES = "version=1\ncluster.id=abc\nnode.id=1\ndirectory.id=v3qEibE5Br9WpoYilKvjLQ\n"
 
@@ -456,3 +458,15 @@ def test_user_is_named_and_files_of_others_get_a_remedy(log_dir: Path, capsys: p
     assert told(capsys, log_dir, "--kafka", "2.8")[1]["uid"] == 54321
     (log_dir / "orders-0" / "00000000000000000000.log").chmod(0o600)
     assert f"give that user all files of the log dirs: chown -R 54321:54321 {log_dir}" in shown_2()
+
+
+@pytest.mark.parametrize("command", ["preflight", "doctor"])
+def test_a_read_only_file_system_has_one_answer(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    with a_small_disk("tmpfs", tmp_path, 24 << 20) as disk:
+        log_dir = disk / "data"
+        shutil.copytree(demo, log_dir, ignore=shutil.ignore_patterns("[!c_]*-[0-9]"))
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        assert main([command, "--log-dir", str(log_dir)]) == 4
+        assert "its file system is read-only" in " ".join(capsys.readouterr().out.split())
