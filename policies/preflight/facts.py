@@ -111,6 +111,8 @@ class PartitionBefore(NamedTuple):
     topic_id: ReadTopicId
     contents: Contents
     is_writable: bool = True
+    disk_bytes: int | None = None
+    """What the blocks of a ``-delete`` or ``-stray`` directory take, as ``du`` counts; None of other directories."""
 
 
 class Replicas(NamedTuple):

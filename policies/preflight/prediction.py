@@ -555,6 +555,9 @@ def _remedy(stray: _Stray, loading: Loading) -> str | None:
 
 
 def _bytes_of(partition: PartitionBefore) -> int:
+    """Return what a directory takes: a preallocated index is a hole of 10 MiB, and gives back no more than blocks."""
+    if partition.disk_bytes is not None:
+        return partition.disk_bytes
     return sum(file.size_bytes for file in partition.files)
 
 

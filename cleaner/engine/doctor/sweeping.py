@@ -30,6 +30,7 @@ from cleaner.engine.locks import Locks, OwnLocks, guarded
 from cleaner.engine.means import Means
 from cleaner.engine.only_copies import OnlyCopies
 from cleaner.engine.repair.kept import is_kept_other
+from cleaner.engine.space import account_of
 from cleaner.engine.undo_notes import due_ms
 from cleaner.engine.verify.set_aside import sole_copies_in
 from cleaner.errors import told
@@ -49,7 +50,7 @@ from storage.names import (
     parse_partition_dir_name,
     parse_segment_file_name,
 )
-from storage.segment import BLOCK_BYTES, listed
+from storage.segment import listed
 
 SWEEP: Final = "sweep"
 """The kind of the journal's line."""
@@ -132,17 +133,16 @@ def _directory(
 
 
 def _contents(directory: Path) -> tuple[int, int, str | None]:
-    """Return what the files in a directory take, their number, and the first directory in it."""
-    size_bytes = files = 0
+    """Return what a directory takes, the number of its files, and the first directory in it."""
+    files = 0
     nested: str | None = None
     with as_unreadable(directory), opened(directory) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 nested = min(nested or entry.name, entry.name)
             else:
-                size_bytes += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
                 files += 1
-    return size_bytes, files, nested
+    return account_of(directory).total.disk_bytes, files, nested
 
 
 def _as_deleted(log_dir: LogDir, name: str, parsed: PartitionDirName) -> str | None:

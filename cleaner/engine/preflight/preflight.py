@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from cleaner.engine.doctor.missing import missing_records
 from cleaner.engine.preflight.contents import DirectoryContents, ReadingBudget
+from cleaner.engine.space import account_of
 from cleaner.engine.verify.log_dir_files import read_identity
 from policies.preflight.facts import FileBefore, KafkaFailure, LogDirBefore, Offsets, PartitionBefore, Release, Replicas
 from policies.preflight.files import parse_kafka_name
@@ -49,6 +50,7 @@ from storage.names import (
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE,
+    DirState,
     TopicPartition,
 )
 from storage.records import Batch
@@ -321,6 +323,7 @@ def _read_partition(
         if not directory.exists():
             return None
         raise
+    is_aside = name.endswith((DirState.DELETE.value, DirState.STRAY.value))
     return PartitionBefore(
         name,
         topic_partition,
@@ -331,6 +334,7 @@ def _read_partition(
             directory, interval(topic_partition), unwraps=release.major >= _UNWRAPPED_SINCE, budget=budget
         ),
         user.may(status, _ALL),
+        account_of(directory).total.disk_bytes if is_aside else None,
     )
 
 

@@ -19,6 +19,7 @@ from cleaner.engine.preflight.preflight import Node, predict_start
 from policies.findings.findings import OTHER_TOPIC, UNKNOWN_METADATA, UNOWNED, WRITE_TOPIC_ID
 from policies.findings.of_files import RECOVER_TAIL
 from policies.preflight.start import Start
+from policies.reasons import size
 from storage.filesystem import FileSystem
 from storage.lock import LogDirLock
 from storage.log_dir import LogDir
@@ -470,3 +471,23 @@ def test_a_read_only_file_system_has_one_answer(
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         assert main([command, "--log-dir", str(log_dir)]) == 4
         assert "its file system is read-only" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_directory_that_goes_has_one_size(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "old-0.0123456789abcdef0123456789abcdef-delete"
+    directory = log_dir / name
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(bytes(range(256)) * 64)
+    with (directory / f"{0:020d}.index").open("wb") as file:
+        file.truncate(10 << 20)
+    taken = sum(path.lstat().st_blocks * 512 for path in (directory, *directory.iterdir()))
+    main(["preflight", "--json", "--log-dir", str(log_dir)])
+    (log_dir_start,) = json.loads(capsys.readouterr().out)["log_dirs"]
+    (log,) = [log for log in log_dir_start["partitions"] if log["directory"] == name]
+    main(["doctor", "--sweep", name, "-n", "--json", "--log-dir", str(log_dir)])
+    (leftover,) = json.loads(capsys.readouterr().out)["leftovers"]
+    main(["doctor", "--json", "--log-dir", str(log_dir)])
+    (found,) = [f for f in json.loads(capsys.readouterr().out)["findings"] if f["path"].endswith(name)]
+    assert [step["bytes"] for step in log["steps"]] == [taken]
+    assert leftover["bytes"] == taken
+    assert size(taken) in found["text"]
