@@ -39,6 +39,13 @@ class _Begun(Generic[Item, Result]):
     future: Future[Result]
 
 
+def _recoder() -> Recoder:
+    try:
+        return _spare.pop()
+    except IndexError:  # to ask first would not do: other threads take spare ones, too
+        return Recoder()
+
+
 class Crew:
     """The threads of a round; with one thread, the calling thread does the work."""
 
@@ -47,7 +54,7 @@ class Crew:
         self._pool = _pool_of(threads - 1) if threads > 1 else None
         self._hands: SimpleQueue[tuple[int, Recoder]] = SimpleQueue()
         for number in range(threads):
-            self._hands.put((number, _spare.pop() if _spare else Recoder()))
+            self._hands.put((number, _recoder()))
 
     def __enter__(self) -> Self:
         return self
