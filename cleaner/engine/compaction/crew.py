@@ -28,7 +28,7 @@ _CHECK_SECONDS: Final = 0.3
 _SLEEP_SECONDS_MIN: Final = 0.001
 _SPARE_MAX: Final = 8
 _spare: Final[deque[Recoder]] = deque(maxlen=_SPARE_MAX)
-"""Arenas of rounds that ended: to make one takes as long as to find the survivors of a small log."""
+"""Arenas of rounds that ended well: to make one takes as long as to find the survivors of a small log."""
 _SLEEP_SECONDS_MAX: Final = 0.5
 """A signal is served within two seconds, whatever the rate."""
 
@@ -59,10 +59,10 @@ class Crew:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        while not self._hands.empty():
+        while error is None and not self._hands.empty():
             _spare.append(self._hands.get()[1])
 
     @contextmanager
