@@ -169,8 +169,9 @@ def sealed_time_index_end(name: str, size_bytes: int, base_offset: int, parent: 
         return None
     previous_ms, previous_offset = _TIME_ENTRY.unpack_from(tail) if len(tail) > TIME_ENTRY_BYTES else (-1, 0)
     timestamp_ms, offset = _TIME_ENTRY.unpack_from(tail, len(tail) - TIME_ENTRY_BYTES)
-    is_sound = timestamp_ms > max(0, previous_ms) and offset >= max(0, previous_offset)
-    return TimeIndexEntry(timestamp_ms, base_offset + offset) if is_sound else None
+    if 0 < timestamp_ms > previous_ms and 0 <= offset >= previous_offset:  # calls of max take as long as the reading
+        return tuple.__new__(TimeIndexEntry, (timestamp_ms, base_offset + offset))
+    return None
 
 
 def _read_last_entry(path: Path | str, layout: struct.Struct, parent: int | None) -> tuple[int, int] | None:

@@ -106,6 +106,8 @@ class Harm(IntEnum):
     """The finding does nothing by itself, but somebody should know of it."""
 
 
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time, which counts where there are hundreds of thousands."""
 WORST_ADVICE: Final = Harm.SLOW_START
 """A finding that does this harm, or less, is advice; a worse one is damage."""
 
@@ -243,8 +245,8 @@ class LogHistory(NamedTuple):
         last, segments = (facts[-1] if facts else None), []
         for one in facts:
             is_recovered = floor is not None and one.base_offset >= floor
-            standing = Standing(directory, one.base_offset, one is last, is_live, is_recovered)
-            segments.append(SegmentHistory(standing, one))
+            standing = _new(Standing, (directory, one.base_offset, one is last, is_live, is_recovered))
+            segments.append(_new(SegmentHistory, (standing, one)))
         return LogHistory(directory, segments)
 
     @property

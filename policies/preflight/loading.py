@@ -105,8 +105,6 @@ class Loading:
 
         Raises: LoadingStopped where the broker's user may not.
         """
-        if self._may_write_all:
-            return
         for file in files:
             name = self._on_disk(file)
             if name is not None and not self._by_name[name].is_writable:
@@ -192,7 +190,8 @@ class Loading:
     def _load_segment(self, base: int, names: SegmentNames) -> None:
         if self.files.sizes[names.log] > LOG_BYTES_MAX:
             raise LoadingStopped(KafkaFailure("KafkaException", "larger than 2,147,483,647 bytes"), names.log)
-        self._open(*names)
+        if not self._may_write_all:
+            self._open(*names)
         if names.offset_index not in self.files.sizes:
             self.files.note(StartStepKind.REBUILD, names.offset_index, "is missing")
             self._recover_segment(base)

@@ -42,8 +42,6 @@ BYTES_MAX: Final = 1 << 20
 SMALLEST_BYTES_MAX: Final = 16 << 10
 """To read so much of a file takes hardly longer than to read its first header."""
 TOGETHER_BYTES: Final = 1 << 20
-
-
 _LOG: Final = FileKind.LOG
 _INDEX: Final = FileKind.INDEX
 _new: Final = tuple.__new__
@@ -131,7 +129,7 @@ class SmallSegments:
         for place, segment in enumerate(segments):
             data = _whole(segment, parent)
             if data:
-                reads.append(_Read(place, segment, data))
+                reads.append(_new(_Read, (place, segment, data)))
                 together_bytes += len(data)
             if reads and (together_bytes >= TOGETHER_BYTES or place == len(segments) - 1):
                 for read, log in zip(reads, self._together(reads, with_keys=with_keys), strict=True):

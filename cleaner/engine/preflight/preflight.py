@@ -365,7 +365,7 @@ def _files(directory: Path, user: User) -> Iterator[FileBefore]:
                 if not stat.S_ISREG(status.st_mode):
                     continue
                 found = rights[whose] = user.may(status, _READ), user.may(status, _READ_WRITE)
-            yield FileBefore(entry.name, status.st_size, *found)
+            yield tuple.__new__(FileBefore, (entry.name, status.st_size, *found))  # half the time of a call
 
 
 def _offsets(path: Path, user: User, release: Release) -> Offsets | KafkaFailure:
