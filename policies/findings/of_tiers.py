@@ -67,6 +67,8 @@ def tier_findings(partition: TierPartitionFacts, now_ms: int) -> Iterator[Findin
         if segment.is_named:
             yield from _of_named(segment, now_ms)
         elif not segment.is_orphan:
+            if not segment.problem:
+                yield from _lacking(segment)
             yield from _of_content(segment)
     yield from _orphans(partition, now_ms)
     yield from _unknown(partition)
@@ -116,7 +118,8 @@ def _lacking(segment: RemoteSegmentFacts) -> Iterator[Finding]:
     last = "" if segment.end_offset is None else f" to {segment.end_offset}"
     lost = f"the offsets {segment.start_offset}{last} cannot be read" if is_lost else "a broker cannot read it"
     what = "no file of it is there" if not segment.stored_bytes else f"{', '.join(segment.missing)} is not there"
-    text = f"The metadata name segment {segment.name}, and {what}: {lost}."
+    named = f"The metadata name segment {segment.name}, and" if segment.is_named else f"Of segment {segment.name}"
+    text = f"{named} {what}: {lost}."
     remedy = f"{_RESTORE}; {_REPLICA}." if is_lost else f"{_RESTORE}; restore-tier makes indexes anew."
     harm = Harm.DATA_LOST if is_lost else Harm.WRONG_ANSWER
     yield Finding(

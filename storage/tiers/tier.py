@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,7 +15,8 @@ from storage.checkpoints import CorruptCheckpoint, LeaderEpochEntry, parse_leade
 from storage.errors import LogCleanerError, as_unreadable
 from storage.tiers.aiven import AivenLayout, parse_topic
 from storage.tiers.errors import NotATier
-from storage.tiers.joining import merged_epochs, newest, with_older
+from storage.tiers.extent import extent_of
+from storage.tiers.joining import OFFSET_MAX, merged_epochs, newest, with_older
 from storage.tiers.layout import Layout
 from storage.tiers.local import ROOT, LocalLayout, partition_of
 from storage.tiers.metadata import NO_METADATA, TierMetadata, read_metadata
@@ -22,6 +24,7 @@ from storage.tiers.objects import listed
 from storage.tiers.segments import RemoteSegment, SegmentState, StoredSegment, TieredPartition, TierFile
 
 _EMPTY: Final = "holds no segment of a tier"
+_PREFIX_BYTES: Final = 16
 _AT_ONCE: Final = 16
 """So many segments are asked about at the same time."""
 _CLOCKS_DIFFER_MS: Final = 60_000
@@ -93,7 +96,8 @@ class Tier:
             segments.append(RemoteSegment(partition, segment_id, found.name.start_offset, state=state, stored=found))
         segments.sort(key=lambda segment: (segment.start_offset, segment.event_ms or 0))
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            yield from threads.map(self._described, segments)
+            described = list(threads.map(self._described, segments))
+            yield from threads.map(self._as_its_log, described, self._bounds(described))
 
     def _stored(self, partition: TieredPartition) -> Mapping[str, StoredSegment]:
         if partition not in self._stored_partitions:
@@ -104,6 +108,46 @@ class Tier:
         if segment.has_metadata or segment.state is not None:
             return segment
         return self.layout.described(segment)
+
+    def _bounds(self, segments: Sequence[RemoteSegment]) -> list[int | None]:
+        """Return for each segment where another one begins within it, the log's end for the last; None for the rest.
+
+        Nothing but its log can then tell which offsets it has.
+        """
+        last = max((segment.next_offset or 0 for segment in segments), default=0)
+        starts = sorted({segment.start_offset for segment in segments})
+        bounds: list[int | None] = []
+        for segment in segments:
+            place, end = bisect_right(starts, segment.start_offset), segment.next_offset
+            following = starts[place] if place < len(starts) else OFFSET_MAX
+            is_alone = end is None or (end <= following and end < last)
+            bounds.append(None if is_alone else following)
+        return bounds
+
+    def _as_its_log(self, segment: RemoteSegment, following: int | None) -> RemoteSegment:
+        """Return a segment that only its files tell of, with what its log says against its name and its manifest."""
+        if following is None or segment.problem or segment.has_metadata or segment.state is not None:
+            return segment
+        try:
+            files = self.layout.files(segment)
+            if TierFile.LOG not in files:
+                return segment
+            log = files[TierFile.LOG]
+            first, end = extent_of(log, files.get(TierFile.INDEX))
+            if first is None and any(log.read(0, _PREFIX_BYTES)):
+                return segment  # who reads it meets the damage; zeros look like the end of a log
+        except (LogCleanerError, OSError):
+            return segment  # who reads the file tells of it
+        known_end: int | None = None
+        if first is None:
+            cause = "does not begin with a batch"
+        elif first >= following:
+            cause = f"begins at offset {first}, and another segment at {following}: these are the bytes of another one"
+        elif end != segment.next_offset:
+            known_end, cause = end - 1, f"its last batch ends at offset {end - 1}, not at {segment.end_offset}"
+        else:
+            return segment
+        return replace(segment, end_offset=known_end, problem=f"{log.found.path}: {cause}")
 
     def is_orphan(self, segment: RemoteSegment) -> bool | None:
         """Return whether nobody names the files of a segment; None if the metadata that tell are not here."""

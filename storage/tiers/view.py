@@ -351,7 +351,9 @@ class TierView:
         """Return the segments that can be read, by id; note the others."""
         found = {}
         for segment in self.tier.segments(partition):
-            if segment.problem:
+            if segment.problem and segment.end_offset is not None:  # what there is of it is shown
+                self.problems[f"{segment}: {segment.problem}"] = None
+            elif segment.problem:
                 self._note(segment, segment.problem)
         for segment in self.tier.readable(partition):
             try:

@@ -115,6 +115,70 @@ def test_offsets_that_no_segment_can_have_are_named(lie: dict[str, object], tmp_
     assert main(["restore-tier", str(tier), "--output", str(tmp_path / "restored")]) == ExitStatus.FAILED
 
 
+def told_by_all(tier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[int]:
+    """Check that each command tells of the damage by its status; return the offsets that ``export`` has."""
+    restore = ["restore-tier", str(tier), "--output", str(tmp_path / "restored")]
+    for command in (["topics", "--tier", str(tier)], ["dump", "orders-0", "--tier", str(tier)], [*restore, "-n"]):
+        assert main(command) == ExitStatus.FAILED, command
+    assert main(["verify", "--tier", str(tier)]) == ExitStatus.DAMAGED
+    status, offsets = exported(["--tier", str(tier)], capsys)
+    assert status == ExitStatus.FAILED
+    assert main(restore) == ExitStatus.FAILED
+    return offsets
+
+
+@pytest.mark.parametrize("write", [write_local, write_aiven])
+@pytest.mark.parametrize(("which", "other"), [(0, 1), (0, 2), (1, 2)])
+def test_log_with_the_bytes_of_a_later_segment_hides_no_other(
+    write: Callable[..., Path], which: int, other: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = drawn()
+    tier = write(tmp_path / "tier", segments)
+    shutil.copy(file_of(tier, segments[other], ".log"), file_of(tier, segments[which], ".log"))
+    if write is write_aiven:  # a manifest tells the end
+        manifest = file_of(tier, segments[which], ".rsm-manifest")
+        told = json.loads(manifest.read_text())
+        told["remoteLogSegmentMetadata"]["endOffset"] = 4 * other + 3
+        manifest.write_text(json.dumps(told))
+    lost = set(range(4 * which, 4 * which + 4))
+    assert told_by_all(tier, tmp_path, capsys) == sorted(set(range(12)) - lost)
+
+
+@pytest.mark.parametrize("write", [write_local, write_aiven])
+def test_last_log_of_zeros_is_named_by_all_who_read_it(
+    write: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = drawn()
+    tier = write(tmp_path / "tier", segments)
+    log = file_of(tier, segments[2], ".log")
+    log.write_bytes(bytes(log.stat().st_size))
+    assert told_by_all(tier, tmp_path, capsys) == list(range(8))
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_an_end_that_a_manifest_states_too_late_is_named_and_hides_no_record(
+    which: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = drawn()
+    tier = write_aiven(tmp_path / "tier", segments)
+    manifest = file_of(tier, segments[which], ".rsm-manifest")
+    told = json.loads(manifest.read_text())
+    told["remoteLogSegmentMetadata"]["endOffset"] += 3
+    manifest.write_text(json.dumps(told))
+    assert told_by_all(tier, tmp_path, capsys) == list(range(12))
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(write_local, ".index"), (write_aiven, ".indexes")])
+def test_missing_index_is_named_without_metadata(
+    write: Callable[..., Path], suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = drawn()
+    tier = write(tmp_path / "tier", segments)
+    file_of(tier, segments[1], suffix).unlink()
+    assert main(["verify", "--tier", str(tier)]) == ExitStatus.DAMAGED
+    assert "a broker cannot read it" in " ".join(capsys.readouterr().out.split())
+
+
 def test_log_that_is_gone_is_found_by_its_manifest_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     segments = drawn()
     tier = write_aiven(tmp_path / "tier", segments)
