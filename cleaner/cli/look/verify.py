@@ -315,6 +315,7 @@ def run_repairs(args: argparse.Namespace, log_dirs: Sequence[LogDir], request: C
     listener.release_failures(told)
     for problem in repairs.checked.problems:
         complain(problem)
+    _tell_left_ends(args, repairs)
     if signalled:
         done = f"{counted(repairs.done, 'file')} {'was' if repairs.done == 1 else 'were'} mended before that"
         complain(f"interrupted: {done}, and the rest is as it was" if repairs.done else f"interrupted: {_UNCHANGED}")
@@ -445,6 +446,20 @@ class _Ended(Exception):
     def __init__(self, status: ExitStatus) -> None:
         super().__init__(status)
         self.status = status
+
+
+def _tell_left_ends(args: argparse.Namespace, repairs: Repairs) -> None:
+    """Print why ``--repair=log-end`` leaves logs alone: the start behind an unclean stop finds their ends itself."""
+    from policies.findings.findings import FindingCode, Harm, RepairGroup
+
+    if RepairGroup.LOG_END not in args.repair:
+        return
+    torn = (one for one in repairs.checked.findings if one.code is FindingCode.TORN_TAIL and one.repair is None)
+    left = [one for one in torn if one.harm is Harm.SLOW_START]
+    if left:
+        more = f" and {len(left) - 1:,} more" if len(left) > 1 else ""
+        why = "without a clean stop the next start of the broker finds the end itself, and log-end is for clean stops"
+        complain(f"--repair=log-end leaves {left[0].path}{more} as it is: {why}")
 
 
 def _status(repairs: Repairs) -> ExitStatus:

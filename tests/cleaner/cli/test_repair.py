@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -289,3 +290,18 @@ def test_what_a_finding_names_as_its_repair_is_what_the_option_takes() -> None:
     for name in ("logcleaner.doctor/1", "logcleaner.verify/1"):
         enum = keys(schema(name))["findings[].repair"].part["enum"]
         assert enum == [*KINDS, None], "each document that the suite makes is held against it"
+
+
+@pytest.mark.parametrize("words", [("-n",), ("--yes",)])
+def test_log_end_behind_an_unclean_stop_says_why_it_mends_nothing(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    log_dir = tmp_path / "data"
+    shutil.copytree(demo, log_dir, ignore=shutil.ignore_patterns("[!c_]*-[0-9]", ".kafka_cleanshutdown"))
+    log = max((log_dir / "clicks-0").glob("*.log"))
+    with log.open("ab") as file:
+        file.write(b"cut short")
+    before = log.read_bytes()
+    assert command_line.main(["verify", "--repair=log-end", str(log_dir), *words]) == 4
+    assert f"--repair=log-end leaves {log} as it is: without a clean stop" in capsys.readouterr().err
+    assert log.read_bytes() == before
