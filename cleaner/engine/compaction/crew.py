@@ -26,11 +26,11 @@ _AHEAD: Final = 2
 _CHECK_SECONDS: Final = 0.3
 """The interval of a check, as of Kafka's Throttler."""
 _SLEEP_SECONDS_MIN: Final = 0.001
+_SLEEP_SECONDS_MAX: Final = 0.5
+"""A signal is served within two seconds, whatever the rate."""
 _SPARE_MAX: Final = 8
 _spare: Final[deque[Recoder]] = deque(maxlen=_SPARE_MAX)
 """Arenas of rounds that ended well: to make one takes as long as to find the survivors of a small log."""
-_SLEEP_SECONDS_MAX: Final = 0.5
-"""A signal is served within two seconds, whatever the rate."""
 
 
 @dataclass(slots=True)
