@@ -26,7 +26,6 @@ from typing import Final, Self
 from storage.directory import OpenFile, open_plain, open_to_change, opened, pread, read_ahead, split, status_of
 from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile, as_unreadable
 from storage.holes import data_extents
-from storage.turns import out_of_turn
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _COPY_BYTES_MAX: Final = 1 << 30
@@ -212,7 +211,7 @@ class NewFile:
 
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace: with delayed allocation a full disk shows only here."""
-        with _AsTyped(self.path), out_of_turn():
+        with _AsTyped(self.path):
             os.fsync(self.descriptor)
         self._is_synced = True
 
@@ -313,7 +312,7 @@ class FileSystem:
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Make the names in a directory last. Raises: OutOfSpace."""
-        with opened(path) as descriptor, _AsTyped(path), out_of_turn():
+        with opened(path) as descriptor, _AsTyped(path):
             os.fsync(descriptor)
 
     def sha256_of(self, path: Path) -> str:

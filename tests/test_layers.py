@@ -28,7 +28,7 @@ FILES = {
             "lock",
             "log_dir",
         ),
-        *("mounts", "names", "private_directory", "properties", "segment", "turns", "txn_index"),
+        *("mounts", "names", "private_directory", "properties", "segment", "txn_index"),
     )
 }
 """The files of a log dir: the root of storage, which imports none of its folders."""

@@ -41,7 +41,6 @@ from storage.log.listing import list_partition
 from storage.log_dir import LogDir
 from storage.names import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, TopicPartition
 from storage.segment import ensure_changeable
-from storage.turns import in_turn, out_of_turn
 
 if TYPE_CHECKING:
     from cleaner.engine.compaction import Compacted, Round
@@ -153,12 +152,11 @@ class Executor:
         """
         without_space: list[PartitionPlan] = []
         side_by_side = min(len(steps), self._means.threads * SIDE_BY_SIDE)
-        means, turn = replace(self._means, threads=1, side_by_side=side_by_side), threading.Lock()
+        means = replace(self._means, threads=1, side_by_side=side_by_side)
 
         def compact_beside(partition: PartitionPlan, before: PartitionResult) -> PartitionResult:
             try:
-                with in_turn(turn):
-                    return self._compact(partition, before, means)
+                return self._compact(partition, before, means)
             except OutOfSpace:
                 without_space.append(partition)
                 return before
@@ -303,10 +301,9 @@ class Executor:
         """
         now_ms = self._means.clock.now_ms()
         try:
-            with out_of_turn():
-                is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
+            is_written = self._journal.record(what, now_ms, partition=str(topic_partition), **fields)
         except JournalFull as error:
-            with out_of_turn(), self._writing:
+            with self._writing:
                 if not self.journal_full:
                     self.journal_full = str(error)
                     self.errors.append(self.journal_full)
@@ -357,7 +354,7 @@ class Executor:
     def _note_cleaned(self, topic_partition: TopicPartition, end_offset: int) -> None:
         """Note a line of the cleaner's checkpoint, behind the swaps of the partition."""
         now_seconds = self._means.clock.seconds()
-        with out_of_turn(), self._writing:
+        with self._writing:
             self._cleaned[topic_partition] = end_offset
             is_due = now_seconds - self._checkpointed_seconds >= CHECKPOINT_SECONDS
             if is_due:
@@ -367,7 +364,7 @@ class Executor:
 
     def _write_cleaned(self) -> None:
         """Write the lines of the cleaner's checkpoint that wait."""
-        with out_of_turn(), self._writing:
+        with self._writing:
             cleaned, self._cleaned = self._cleaned, {}
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, cleaned)
 
@@ -380,7 +377,7 @@ class Executor:
             self.log_dir.write_offsets(name, kept, self._means.fs)
 
         if changed:
-            with out_of_turn(), self._writing:
+            with self._writing:
                 self._reported(write)
 
     def _reported(self, write: Callable[[], None]) -> None:

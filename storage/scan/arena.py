@@ -15,7 +15,6 @@ from storage.kernels.layout import CODEC_MASK, HEADER_BYTES, NOT_HERE, RECORD_BY
 from storage.kernels.status import Status
 from storage.records.v2 import DECOMPRESSED_BYTES_MAX
 from storage.scan.slices import Slice
-from storage.turns import out_of_turn
 
 ARENA_BYTES: Final = 1 << 22
 """The decompressed bytes after which a run of rows is handed to the kernels: few enough for the last cache, and enough
@@ -85,10 +84,9 @@ class Arena:
 
         Raises: CorruptBatch.
         """
-        with out_of_turn():
-            status, row, _ = decompress_batches(
-                slice_.buf, slice_.table, first, last, self._buf, 0, self._codecs.words, verify
-            )
+        status, row, _ = decompress_batches(
+            slice_.buf, slice_.table, first, last, self._buf, 0, self._codecs.words, verify
+        )
         if row > first:
             return self._buf, row  # the row that stopped the codecs comes first in the next call, which deals with it
         if status == Status.BAD_CRC:

@@ -26,7 +26,6 @@ from storage.names import FileState
 from storage.scan.page_cache import Range, absent_ranges, is_resident, let_go, populate, unmap_pages
 from storage.segment import Segment, open_here, reading_here
 from storage.stores.paths import StoredPath
-from storage.turns import out_of_turn
 
 if TYPE_CHECKING:
     from storage.directory import OpenFile
@@ -273,8 +272,7 @@ class MappedFile(FileBytes):
         if end <= first:
             return False
         try:
-            with out_of_turn():
-                had_to_read = populate(buf, first - first % mmap.PAGESIZE, end)
+            had_to_read = populate(buf, first - first % mmap.PAGESIZE, end)
         except OSError as error:
             if error.errno == errno.EINVAL:  # before Linux 5.14: pages come in as they are touched
                 return True

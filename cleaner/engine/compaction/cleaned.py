@@ -23,7 +23,6 @@ from storage.kernels.layout import index_state
 from storage.kernels.status import Status
 from storage.names import FileKind, FileState, SegmentFileName, segment_file_name
 from storage.segment import Segment, SegmentFile
-from storage.turns import out_of_turn
 from storage.txn_index import AbortedTxn, format_aborted_txn
 
 
@@ -72,10 +71,8 @@ class CleanedSegment:
             if isinstance(part, Copied):
                 self.append_copied(source, part)
                 continue
-            log, written = self._log, draft.written[part.first_row : part.last_row]
-            start = log.size_bytes
-            with out_of_turn():
-                log.write(draft.out[part.start : part.end].data)
+            start, written = self._log.size_bytes, draft.written[part.first_row : part.last_row]
+            self._log.write(draft.out[part.start : part.end].data)
             written["position"] -= part.start
             self._add_to_indexes(written, start)
             self._log.write_out()
@@ -87,10 +84,8 @@ class CleanedSegment:
             source: the file, open for reading.
             run: the batches.
         """
-        log = self._log
-        start = log.size_bytes
-        with out_of_turn():
-            log.copy_from(source, run.start, run.end - run.start)
+        start = self._log.size_bytes
+        self._log.copy_from(source, run.start, run.end - run.start)
         self._add_to_indexes(run.written, start)
         self._log.write_out()
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 from cleaner.engine.compaction.draft import Recoder
 from cleaner.engine.means import Means
 from storage.errors import Stopped
-from storage.turns import out_of_turn
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -151,8 +150,7 @@ class Pace:
         elapsed = self._means.clock.seconds() - self._since_seconds
         wait_seconds = self._due_seconds() - elapsed
         while wait_seconds > _SLEEP_SECONDS_MIN and not self._means.stopping():
-            with out_of_turn():
-                self._means.clock.sleep(min(wait_seconds, _SLEEP_SECONDS_MAX))
+            self._means.clock.sleep(min(wait_seconds, _SLEEP_SECONDS_MAX))
             wait_seconds -= _SLEEP_SECONDS_MAX
         if self._means.stopping():
             raise Stopped

@@ -17,7 +17,6 @@ from storage.kernels.layout import WRITTEN
 from storage.kernels.status import Status
 from storage.scan.arena import ARENA_BYTES, Arena
 from storage.scan.slices import Slice
-from storage.turns import out_of_turn
 
 _GROWTH: Final = 2
 _OUTPUT_BYTES: Final = 10 << 20
@@ -161,11 +160,10 @@ class Recoder(Arena):
         Returns: as ``rewrite_batches``.
         """
         codecs, (output, position, written, rows) = self._codecs, out
-        with out_of_turn():
-            return rewrite_batches(
-                slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
-                output, position, written, rows, codecs.words, codecs.last_seen,
-            )  # fmt: skip
+        return rewrite_batches(
+            slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
+            output, position, written, rows, codecs.words, codecs.last_seen,
+        )  # fmt: skip
 
     def rewrite_messages(
         self, slice_: Slice, row: int, last: int, keep: tuple[Words, bool, int], out: tuple[Bytes, int, Table, int]
@@ -180,11 +178,10 @@ class Recoder(Arena):
             out: as of ``rewrite``.
         """
         codecs, (output, position, written, rows) = self._codecs, out
-        with out_of_turn():
-            return rewrite_messages(
-                slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
-                output, position, written, rows, codecs.words, codecs.last_seen,
-            )  # fmt: skip
+        return rewrite_messages(
+            slice_.buf, slice_.table, row, last, *keep, self._buf, self._plain,
+            output, position, written, rows, codecs.words, codecs.last_seen,
+        )  # fmt: skip
 
     def plain(self, size_bytes: int) -> Bytes:
         """A buffer for the records of one rebuilt batch, valid until the next call; a very large one is not kept."""

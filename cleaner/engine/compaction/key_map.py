@@ -30,7 +30,6 @@ from storage.kernels.offset_map import (
 from storage.kernels.status import Status
 from storage.scan.arena import Run
 from storage.scan.slices import Slice
-from storage.turns import out_of_turn
 
 _OFFSET_END: Final = (1 << 63) - 1
 LOG2_SLOTS_MIN: Final = 10
@@ -160,7 +159,7 @@ class KeyMap:
         """
         row, unkeyed = run.first, int(self._shares[share][KEYLESS])
         while row < run.last:
-            with out_of_turn(), self._entered() as (tags, changes):
+            with self._entered() as (tags, changes):
                 status, row = map_records(
                     run.buf, slice_.table, row, run.last, self._words, self._shares[share],
                     *tags, *self._secret, first_dirty, self._is_shared, run.is_unverified,
@@ -189,11 +188,10 @@ class KeyMap:
         Raises: CorruptBatch.
         """
         tag_min, tag_max = self._range
-        with out_of_turn():
-            status, row, noted = mark_superseded(
-                run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap, ordinal_base,
-                kept, np.uint64(tag_min), np.uint64(tag_max), *self._secret, _OFFSET_END, run.is_unverified,
-            )  # fmt: skip
+        status, row, noted = mark_superseded(
+            run.buf, slice_.table, run.first, run.last, self._words, self._shares[share], bitmap, ordinal_base, kept,
+            np.uint64(tag_min), np.uint64(tag_max), *self._secret, _OFFSET_END, run.is_unverified,
+        )  # fmt: skip
         if status != Status.OK:
             raise slice_.fail(status, row)
         return noted
