@@ -14,7 +14,7 @@ from policies.compaction import Cleanable
 from policies.config.policy import BrokerPolicy, Layer, Stated, TopicPolicy
 from policies.explain.blockers import Blocker, BlockerCode, bytes_missing
 from policies.explain.changes import ChangeCode
-from policies.explain.explanation import PartitionExplanation, explain
+from policies.explain.explanation import PartitionExplanation, explain, in_brief
 from policies.explain.observations import (
     ActiveUse,
     DeleteHorizons,
@@ -487,3 +487,24 @@ def test_a_shorter_limit_is_told_as_a_command_with_a_value(segment_ms: int, soon
         in found.remedy
     )
     assert f"--add-config segment.ms={sooner}." in found.remedy
+
+
+@given(partitions("delete", "compact", "compact,delete"))
+@settings(deadline=None)
+def test_an_explanation_in_brief_has_the_blockers_that_are_findings(found: Drawn) -> None:
+    request = Request(NOW_MS)
+    whole, planned = found.explained(), plan_partition(found.facts, found.policy, request)
+    brief = in_brief(planned, found.seen, request, BrokerPolicy())
+    asked = {BlockerCode.CLEANER_BEHIND}
+    if any(times.newest_ms > NOW_MS for times in found.seen.times):
+        asked.add(BlockerCode.FUTURE_TIMESTAMP)
+    assert brief.blockers == tuple(one for one in whole.blockers if one.code in asked)
+    assert (brief.planned, brief.intended) == (whole.planned, whole.intended)
+
+
+@given(partitions("delete", "compact", "compact,delete"))
+@settings(deadline=None)
+def test_what_retention_says_of_a_segment_is_the_same_by_the_plan_and_asked_anew(found: Drawn) -> None:
+    verdicts = retention(found.facts, found.policy, NOW_MS).verdicts
+    for fate, verdict in zip(found.explained().segments, verdicts, strict=True):
+        assert fate.retention == verdict.reason
