@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from storage.directory import OpenFile, open_plain, open_to_change, opened, pread, read_ahead, split, status_of
-from storage.errors import BE_THE_OWNER, LogCleanerError, UnsafeFile, as_unreadable
+from storage.errors import BE_THE_OWNER, LogCleanerError, OSErrorsAs, UnsafeFile, as_unreadable
 from storage.holes import data_extents
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -187,7 +187,7 @@ class NewFile:
         """Append a hole up to a size; does nothing if the file has it. Raises: OutOfSpace."""
         if size_bytes == self.size_bytes:
             return
-        with _AsTyped(self.path):
+        with _as_typed(self.path):
             os.ftruncate(self.descriptor, size_bytes)
             os.lseek(self.descriptor, size_bytes, os.SEEK_SET)
         self.size_bytes = size_bytes
@@ -211,7 +211,7 @@ class NewFile:
 
     def fsync(self) -> None:
         """Make the bytes last. Raises: OutOfSpace: with delayed allocation a full disk shows only here."""
-        with _AsTyped(self.path):
+        with _as_typed(self.path):
             os.fsync(self.descriptor)
         self._is_synced = True
 
@@ -225,7 +225,7 @@ class NewFile:
         Kafka gives a cleaned segment the time of its last source: retention falls back to it.
         """
         assert not self._is_synced, f"{self.path}: a power cut would lose a time that is set behind the fsync"
-        with _AsTyped(self.path):
+        with _as_typed(self.path):
             os.utime(self.descriptor, ns=(mtime_ns, mtime_ns))
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class FileSystem:
         if not (stat.S_ISREG(model.st_mode) or stat.S_ISDIR(model.st_mode)):
             raise UnsafeFile(like, "is neither a plain file nor a directory")
         mode = stat.S_IMODE(model.st_mode) & _MODE_OF_A_FILE
-        with _AsTyped(path):
+        with _as_typed(path):
             descriptor = created_like(path, model, mode, os.O_WRONLY)
         return NewFile(path, descriptor)
 
@@ -257,7 +257,7 @@ class FileSystem:
         Raises: FileExistsError, FileNotFoundError without its parent, OutOfSpace.
         """
         model = like.stat()
-        with _AsTyped(path):
+        with _as_typed(path):
             path.mkdir(mode=stat.S_IMODE(model.st_mode))
             with suppress(PermissionError):
                 os.chown(path, model.st_uid, model.st_gid)
@@ -284,7 +284,7 @@ class FileSystem:
         directory, name = split(source)
         target_directory, new_name = split(target)
         assert directory == target_directory
-        with _AsTyped(target), opened(directory) as descriptor:
+        with _as_typed(target), opened(directory) as descriptor:
             os.rename(name, new_name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
     def move_dir(self, source: Path, target: Path, purpose: Purpose) -> None:
@@ -292,7 +292,7 @@ class FileSystem:
 
         Raises: FileExistsError, OutOfSpace, FileNotFoundError.
         """
-        with _AsTyped(target), opened(source.parent) as before, opened(target.parent) as after:
+        with _as_typed(target), opened(source.parent) as before, opened(target.parent) as after:
             if os.access(target.name, os.F_OK, dir_fd=after, follow_symlinks=False):
                 raise FileExistsError(errno.EEXIST, "exists already", str(target))
             os.rename(source.name, target.name, src_dir_fd=before, dst_dir_fd=after)
@@ -302,17 +302,17 @@ class FileSystem:
 
         Raises: OutOfSpace, where a disk writes anew what it changes.
         """
-        with _AsTyped(path), suppress(FileNotFoundError):
+        with _as_typed(path), suppress(FileNotFoundError):
             _unlink(path)
 
     def remove_dir(self, path: Path, purpose: Purpose) -> None:
         """Remove an empty directory. A missing directory is as wanted. Raises: OSError if it holds anything."""
-        with _AsTyped(path), suppress(FileNotFoundError), opened(path.parent) as directory:
+        with _as_typed(path), suppress(FileNotFoundError), opened(path.parent) as directory:
             os.rmdir(path.name, dir_fd=directory)
 
     def fsync_dir(self, path: Path, purpose: Purpose) -> None:
         """Make the names in a directory last. Raises: OutOfSpace."""
-        with opened(path) as descriptor, _AsTyped(path):
+        with opened(path) as descriptor, _as_typed(path):
             os.fsync(descriptor)
 
     def sha256_of(self, path: Path) -> str:
@@ -422,7 +422,7 @@ def give_away(descriptor: int, path: Path, model: os.stat_result) -> None:
     try:
         os.fchown(descriptor, model.st_uid, model.st_gid)
     except OSError as error:
-        full = typed(error, path, 0)
+        full = typed(error, path)
         raise full if isinstance(full, OutOfSpace) else UnsafeOwner(path.parent, model.st_uid, model.st_gid) from error
 
 
@@ -440,7 +440,7 @@ def check_owner(directory: Path) -> None:
         raise UnsafeOwner(directory, model.st_uid, model.st_gid)
 
 
-def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
+def typed(error: OSError, path: Path, wanted_bytes: int = 0) -> Exception:
     """Return the error to raise for an ``OSError``: OutOfSpace if the disk or quota is full, else the same error with
     the whole path, which a call relative to a directory does not know.
     """
@@ -449,17 +449,6 @@ def typed(error: OSError, path: Path, wanted_bytes: int) -> Exception:
     return type(error)(error.errno, error.strerror, str(path)) if error.errno else error
 
 
-class _AsTyped:
-    """Turns an ``OSError`` within the ``with`` into the error of ``typed``. A generator would take thrice as long."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, OSError):
-            raise typed(error, self._path, 0) from error
+def _as_typed(path: Path) -> OSErrorsAs:
+    """Turn an ``OSError`` within the ``with`` into the error of ``typed``."""
+    return OSErrorsAs(path, typed)

@@ -419,7 +419,7 @@ def _unreadable(path: Path, error: OSError) -> UnreadableFile:
         if error.errno in (errno.EACCES, errno.EPERM):
             whose = f"{path.parent} belongs to uid {owner.st_uid} gid {owner.st_gid}"
             return LockNotMade(path, f"{whose}; {BE_THE_OWNER}")
-    full = isinstance(typed(error, path, 0), OutOfSpace)
+    full = isinstance(typed(error, path), OutOfSpace)
     return UnreadableFile(path, _NO_ROOM if full else error.strerror or str(error))
 
 
